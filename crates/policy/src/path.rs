@@ -1,0 +1,199 @@
+//! The path language of policies: `/abs`, `~/in/home`, `./in/project` (or plain `in/project`), `{git}/hooks`, `${CARGO_HOME:-~/.cargo}/x`.
+//! Owns parsing, expansion and component-wise matching, on values only; resolving a path on a real
+//! file system is `launcher::survey`'s work, on descriptors. Called by the parser and by `plan`.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PathError {
+    #[error("a path must not be empty")]
+    Empty,
+    #[error("`{0}` contains `..`: name the directory itself")]
+    Traversal(String),
+    #[error("`{0}` contains a NUL byte")]
+    Nul(String),
+    #[error("`{0}`: `*` is allowed in the last component only")]
+    GlobNotLast(String),
+    #[error("`{0}`: cannot parse the variable; write `${{NAME:-default}}/rest`")]
+    Variable(String),
+    #[error("`{0}`: the home of another user cannot be named with `~`")]
+    OtherHome(String),
+}
+
+/// What the first part of a path is relative to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Base {
+    Root,
+    Home,
+    Project,
+    /// Every git directory that belongs to the project: `.git`, and for a linked worktree the real one too.
+    Git,
+    /// An environment variable that holds an absolute path, with a fallback.
+    Variable {
+        name: String,
+        default: Box<PathExpr>,
+    },
+}
+
+/// A parsed policy path. Only the last component may hold `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PathExpr {
+    pub base: Base,
+    /// Components below the base, normalised, without a leading slash; may be empty.
+    pub rest: PathBuf,
+    text: String,
+}
+
+/// The places that bases stand for on this host.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    pub home: PathBuf,
+    pub project: Option<PathBuf>,
+    pub git_dirs: Vec<PathBuf>,
+    /// Only the variables that path expressions name.
+    pub variables: Vec<(String, PathBuf)>,
+}
+
+impl PathExpr {
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if text.is_empty() {
+            return Err(PathError::Empty);
+        }
+        if text.contains('\0') {
+            return Err(PathError::Nul(text.replace('\0', "\\0")));
+        }
+        let (base, rest) = split_base(text)?;
+        let rest = normalise(rest, text)?;
+        let mut components = rest.components().rev();
+        components.next();
+        if components.any(|c| c.as_os_str().to_string_lossy().contains('*')) {
+            return Err(PathError::GlobNotLast(text.to_owned()));
+        }
+        Ok(PathExpr { base, rest, text: text.to_owned() })
+    }
+
+    /// An absolute path that is meant literally (from a flag, already made absolute by the caller): no `~`, no glob.
+    pub fn literal(path: &Path) -> Result<Self, PathError> {
+        let text = path.to_string_lossy().into_owned();
+        let rest = path.strip_prefix("/").unwrap_or(path);
+        if rest.components().any(|c| matches!(c, Component::ParentDir)) {
+            return Err(PathError::Traversal(text));
+        }
+        Ok(PathExpr { base: Base::Root, rest: rest.components().collect(), text })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_glob(&self) -> bool {
+        // A literal path may contain `*` as a plain character; only expressions are globs.
+        self.last_component_has_star() && !self.text.starts_with('/') || self.text.ends_with('*')
+    }
+
+    fn last_component_has_star(&self) -> bool {
+        self.rest.file_name().is_some_and(|n| n.to_string_lossy().contains('*'))
+    }
+
+    /// The absolute paths this stands for. Empty where the base does not exist on this host (no project, no git).
+    pub fn expand(&self, places: &Places) -> Vec<PathBuf> {
+        let join =
+            |base: &Path| if self.rest.as_os_str().is_empty() { base.to_path_buf() } else { base.join(&self.rest) };
+        match &self.base {
+            Base::Root => vec![join(Path::new("/"))],
+            Base::Home => vec![join(&places.home)],
+            Base::Project => places.project.iter().map(|p| join(p)).collect(),
+            Base::Git => places.git_dirs.iter().map(|p| join(p)).collect(),
+            Base::Variable { name, default } => match places.variables.iter().find(|(n, _)| n == name) {
+                Some((_, value)) => vec![join(value)],
+                None => default.expand(places).iter().map(|p| join(p)).collect(),
+            },
+        }
+    }
+
+    /// The variable that decides this path, if any: the host survey must look it up.
+    pub fn variable(&self) -> Option<&str> {
+        match &self.base {
+            Base::Variable { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+fn split_base(text: &str) -> Result<(Base, &str), PathError> {
+    if let Some(rest) = text.strip_prefix("${") {
+        let (inside, rest) = rest.split_once('}').ok_or_else(|| PathError::Variable(text.to_owned()))?;
+        let (name, default) = inside.split_once(":-").ok_or_else(|| PathError::Variable(text.to_owned()))?;
+        let name_is_plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if !name_is_plain || default.contains('$') || default.contains('*') {
+            return Err(PathError::Variable(text.to_owned()));
+        }
+        let default = Box::new(PathExpr::parse(default)?);
+        return Ok((Base::Variable { name: name.to_owned(), default }, rest));
+    }
+    if let Some(rest) = text.strip_prefix("{git}") {
+        return Ok((Base::Git, rest));
+    }
+    if text == "~" {
+        return Ok((Base::Home, ""));
+    }
+    if let Some(rest) = text.strip_prefix("~/") {
+        return Ok((Base::Home, rest));
+    }
+    if text.starts_with('~') {
+        return Err(PathError::OtherHome(text.to_owned()));
+    }
+    if text.starts_with('/') {
+        return Ok((Base::Root, text));
+    }
+    Ok((Base::Project, text))
+}
+
+fn normalise(rest: &str, whole: &str) -> Result<PathBuf, PathError> {
+    let mut out = PathBuf::new();
+    for component in Path::new(rest).components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => return Err(PathError::Traversal(whole.to_owned())),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(out)
+}
+
+impl fmt::Display for PathExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for PathExpr {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// Whether `path` is `ancestor` or lies below it, compared by component (`/ws-evil` is not below `/ws`).
+pub fn is_at_or_below(path: &Path, ancestor: &Path) -> bool {
+    path.starts_with(ancestor)
+}
+
+/// `*` matches any run of bytes within one file name.
+pub fn name_matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(first) = parts.next() else { return false };
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}

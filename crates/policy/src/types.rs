@@ -1,0 +1,231 @@
+//! The resolved policy: what the sandbox will be asked to enforce, every part with the rule that set it.
+//! Owns the types and their strictest defaults; parsing lives in `file`, merging in `layers`, mechanism in `plan`.
+//! Read by `plan` and rendered by `cli`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::origin::{Origin, Ruled};
+use crate::path::PathExpr;
+
+/// How strongly the command is kept apart from the host. Ordered: weaker first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// No sandbox at all. Only where the org layer allows it.
+    None,
+    /// Own process, mount and IPC view, the same file rules and system-call filter; the host's network stack,
+    /// with internet sockets refused.
+    Process,
+    /// Everything: all namespaces, own root, loopback-only network.
+    #[default]
+    Full,
+}
+
+/// When a path is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// At start: read-only host view, deny list, writable carve-outs. No questions.
+    #[default]
+    Static,
+    /// At first access: the call blocks until someone decides.
+    Dynamic,
+}
+
+/// What a rule does to a path and everything below it. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Content is absent: a directory looks empty, a file cannot be opened.
+    Deny,
+    /// Read-only, and if the name does not exist it cannot be created either.
+    Protect,
+    /// Read-only.
+    Read,
+    /// Looks writable; writes go to the session and never to the host.
+    Overlay,
+    /// Writable for real.
+    Write,
+}
+
+/// What a denied or held file shows instead of its content.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stand {
+    /// Opening it fails with EACCES.
+    #[default]
+    Refuse,
+    /// Opening it gives this text: for files that tools insist on reading.
+    Text(String),
+}
+
+/// One rule about one path. The rule with the longest path that contains a file decides about that file;
+/// on the same path the later layer wins, within a layer the stricter access.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct FileRule {
+    pub path: PathExpr,
+    pub access: Access,
+    pub stand: Stand,
+    /// A missing path is no error (lists of well-known places).
+    pub optional: bool,
+    /// Never overridden by a longer path or a later layer (org requirements).
+    pub is_final: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: std::borrow::Cow<'static, str>,
+    pub origin: Origin,
+}
+
+/// Rules about starting programs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Process {
+    /// Most processes and threads alive at once.
+    pub max: Option<Ruled<u32>>,
+    pub allow_fork: Ruled<bool>,
+    pub allow_exec: Ruled<bool>,
+    /// Where not empty: only these programs can be executed (names are looked up in PATH).
+    pub executables: Vec<Ruled<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMode {
+    /// An own loopback and nothing else.
+    #[default]
+    None,
+    /// Named hosts through the supervisor.
+    Egress,
+    /// The host's network.
+    Host,
+}
+
+/// Limits that the kernel's rlimits and the supervisor's clock enforce.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+pub struct Limits {
+    /// Wall-clock time for the whole run.
+    pub timeout: Option<Ruled<Duration>>,
+    /// CPU seconds of any single process.
+    pub cpu_seconds: Option<Ruled<u64>>,
+    pub open_files: Option<Ruled<u64>>,
+    /// Largest single file, in bytes.
+    pub file_size: Option<Ruled<u64>>,
+    /// Size of each private temporary file system, in bytes.
+    pub tmp_size: Option<Ruled<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum SyscallMode {
+    /// What is not listed is refused.
+    #[default]
+    AllowList,
+    /// What is not listed is allowed; the dangerous calls stay refused.
+    DenyList,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Syscalls {
+    pub mode: Ruled<SyscallMode>,
+    /// Added to the built-in table. A call of the always-denied list is refused here by the parser.
+    pub allow: Vec<Ruled<String>>,
+    pub deny: Vec<Ruled<String>>,
+    /// The session ends once this many notable calls were refused.
+    pub max_violations: Ruled<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum EnvMode {
+    /// Only `pass` and `set`: nothing comes along by itself.
+    Explicit,
+    /// The built-in list of harmless variables, and `pass` and `set`.
+    #[default]
+    Clean,
+    /// Everything but what the block list names.
+    Inherit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Env {
+    pub mode: Ruled<EnvMode>,
+    /// Names or globs let through although the mode would not.
+    pub pass: Vec<Ruled<String>>,
+    pub set: Vec<Ruled<(String, String)>>,
+    /// Globs that never come along unless `pass` names the variable exactly.
+    pub block: Vec<Ruled<String>>,
+    /// Globs that `clean` lets through.
+    pub clean: Vec<Ruled<String>>,
+}
+
+/// A rule of an unapproved project policy that would widen access, and so does not count yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct HeldBack {
+    /// The rule as a person would write it, e.g. `files.write = "/opt"`.
+    pub rule: String,
+    pub origin: Origin,
+}
+
+/// The resolved policy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Policy {
+    pub isolation: Ruled<Isolation>,
+    pub mode: Ruled<Mode>,
+    /// How the project directory itself is given.
+    pub project: Ruled<Access>,
+    pub files: Vec<FileRule>,
+    pub process: Process,
+    pub network: Ruled<NetworkMode>,
+    pub limits: Limits,
+    pub syscalls: Syscalls,
+    pub env: Env,
+    /// Whether processes inside may trace each other.
+    pub debug: Ruled<bool>,
+    /// Whether org policy permits `isolation = "none"`.
+    pub none_approved: Option<Origin>,
+    pub presets: Vec<Ruled<String>>,
+    pub held_back: Vec<HeldBack>,
+}
+
+impl Default for Policy {
+    /// The strictest policy: full isolation, nothing writable, no debugging, no program but the command itself.
+    fn default() -> Self {
+        Policy {
+            isolation: Ruled::default_of(Isolation::Full),
+            mode: Ruled::default_of(Mode::Static),
+            project: Ruled::default_of(Access::Read),
+            files: Vec::new(),
+            process: Process {
+                max: None,
+                allow_fork: Ruled::default_of(false),
+                allow_exec: Ruled::default_of(false),
+                executables: Vec::new(),
+            },
+            network: Ruled::default_of(NetworkMode::None),
+            limits: Limits::default(),
+            syscalls: Syscalls {
+                mode: Ruled::default_of(SyscallMode::AllowList),
+                allow: Vec::new(),
+                deny: Vec::new(),
+                max_violations: Ruled::default_of(1),
+            },
+            env: Env {
+                mode: Ruled::default_of(EnvMode::Explicit),
+                pass: Vec::new(),
+                set: Vec::new(),
+                block: Vec::new(),
+                clean: Vec::new(),
+            },
+            debug: Ruled::default_of(false),
+            none_approved: None,
+            presets: Vec::new(),
+            held_back: Vec::new(),
+        }
+    }
+}
