@@ -1,0 +1,126 @@
+//! Mounts by descriptor, with the new mount API only. Owns clone, attributes, attach, new file systems and pivot_root;
+//! paths are resolved by the caller into descriptors (see `open_in_root`, `open_source`). Called by `launcher::apply`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
+
+use crate::raw;
+
+const AT_RECURSIVE: u32 = 0x8000;
+const AT_EMPTY_PATH: u32 = 0x1000;
+const MS_PRIVATE: u64 = 1 << 18;
+
+const RDONLY: u64 = 1;
+const NOSUID: u64 = 2;
+const NODEV: u64 = 4;
+const NOEXEC: u64 = 8;
+
+/// What a mount forbids. Set-user-ID bits never count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    pub write: bool,
+    pub exec: bool,
+    pub devices: bool,
+}
+
+impl Attributes {
+    pub const READ_ONLY: Attributes = Attributes { write: false, exec: false, devices: false };
+
+    fn bits(self) -> u64 {
+        let unless = |allowed: bool, bit: u64| if allowed { 0 } else { bit };
+        NOSUID | unless(self.write, RDONLY) | unless(self.exec, NOEXEC) | unless(self.devices, NODEV)
+    }
+}
+
+/// Opens a host path without following any symbolic link, for use as the source of a mount.
+pub fn open_source(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+/// Opens a path below `root`, which stands for `/`; links cannot lead out of it.
+pub fn open_in_root(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        root,
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+/// Device and inode of an open file.
+pub fn identity(fd: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
+    let stat = rustix::fs::fstat(fd)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Device number of a character device, or `None` for anything else.
+pub fn character_device(fd: BorrowedFd<'_>) -> Result<Option<(u32, u32)>, Errno> {
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+    let is_character = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::CharacterDevice;
+    Ok(is_character.then_some((stat.stx_rdev_major, stat.stx_rdev_minor)))
+}
+
+/// A detached, private copy of the mounts at `source` and below.
+pub fn clone_tree(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    rustix::mount::open_tree(
+        source,
+        c"",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_EMPTY_PATH,
+    )
+}
+
+/// Restricts a whole tree of mounts and cuts it off from propagation: without the latter a mount that the host makes
+/// later would appear inside, writable.
+pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Errno> {
+    let attr = raw::MountAttr { attr_set: attributes.bits(), attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
+    raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
+}
+
+/// Attaches a detached tree on top of an open mount point.
+pub fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::mount::move_mount(
+        tree,
+        c"",
+        target,
+        c"",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+    )
+}
+
+/// A new file system of a type with options, detached.
+pub fn new_filesystem(kind: &str, options: &[(&str, &str)], attributes: Attributes) -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        if value.is_empty() {
+            rustix::mount::fsconfig_set_flag(context.as_fd(), *key)?;
+        } else {
+            rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    let bits = u32::try_from(attributes.bits()).unwrap_or(u32::MAX);
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(bits))
+}
+
+/// Makes `root` the root of this mount namespace and lets go of the old one.
+pub fn pivot_into(root: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::process::fchdir(root)?;
+    // Old and new root may be the same directory: the old one is then stacked on top, where `.` unmounts it.
+    rustix::process::pivot_root(c".", c".")?;
+    rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
+    rustix::process::chdir(c"/")
+}

@@ -1,0 +1,55 @@
+//! Making and ending processes: clone3 into namespaces, fork, pidfds, parent-death signal, dumpability.
+//! Owns no policy about which namespaces. Called by `launcher`.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Signal};
+
+use crate::raw;
+
+/// Namespace flags of clone3.
+pub mod namespace {
+    pub const MOUNT: u64 = 0x0002_0000;
+    pub const CGROUP: u64 = 0x0200_0000;
+    pub const UTS: u64 = 0x0400_0000;
+    pub const IPC: u64 = 0x0800_0000;
+    pub const USER: u64 = 0x1000_0000;
+    pub const PID: u64 = 0x2000_0000;
+    pub const NET: u64 = 0x4000_0000;
+}
+
+/// Which side of a clone this is.
+#[derive(Debug)]
+pub enum Side {
+    Parent { pid: i32, pidfd: OwnedFd },
+    Child,
+}
+
+/// A child in new namespaces. The caller must be single-threaded: a child of a threaded process may find locks held for ever.
+pub fn clone_into(namespaces: u64) -> Result<Side, Errno> {
+    Ok(match raw::clone3(namespaces)? {
+        Some((pid, pidfd)) => Side::Parent { pid, pidfd },
+        None => Side::Child,
+    })
+}
+
+/// A plain child: its pid, or `None` in the child. Works under the sandbox's own filter, which refuses clone3.
+pub fn fork() -> Result<Option<i32>, Errno> {
+    raw::fork()
+}
+
+/// Ends this process without running destructors or exit handlers: for children that share the parent's state by copy.
+pub fn exit_now(code: i32) -> ! {
+    raw::exit_now(code)
+}
+
+/// The kernel kills this process when its parent ends.
+pub fn die_with_parent() -> Result<(), Errno> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+}
+
+/// No other process may trace this one, read its memory or take its descriptors.
+pub fn forbid_tracing() -> Result<(), Errno> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+}

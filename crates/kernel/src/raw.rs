@@ -1,0 +1,262 @@
+//! The unsafe calls. Owns nothing else: each function wraps one system call, and says why its pointers are good.
+//! Called by the safe modules of this crate only.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use rustix::io::Errno;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+fn check(ret: libc::c_long) -> Result<libc::c_long> {
+    if ret < 0 { Err(last_errno()) } else { Ok(ret) }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// `struct clone_args`, as far as clone3 of Linux 5.7 reads it.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// The parent gets pid and pidfd, the child gets `None`.
+pub(crate) fn clone3(flags: u64) -> Result<Option<(i32, OwnedFd)>> {
+    let mut pidfd: RawFd = -1;
+    let args = CloneArgs {
+        flags: flags | libc::CLONE_PIDFD as u64,
+        pidfd: &raw mut pidfd as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: `args` outlives the call and its size is passed; without CLONE_VM and without a stack the child runs on a
+    // copy of this memory, so no Rust value is shared. `pidfd` is written by the kernel in the parent only.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: CLONE_PIDFD stored a new descriptor, owned by nobody else.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Some((i32::try_from(pid).map_err(|_| Errno::OVERFLOW)?, pidfd)))
+}
+
+/// The parent gets the pid, the child gets `None`.
+pub(crate) fn fork() -> Result<Option<i32>> {
+    // SAFETY: the launcher is single-threaded (it starts no runtime), so the child inherits no lock held by another thread.
+    let pid = check(libc::c_long::from(unsafe { libc::fork() }))?;
+    Ok(if pid == 0 { None } else { Some(i32::try_from(pid).map_err(|_| Errno::OVERFLOW)?) })
+}
+
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit takes any integer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+#[repr(C)]
+pub(crate) struct MountAttr {
+    pub(crate) attr_set: u64,
+    pub(crate) attr_clr: u64,
+    pub(crate) propagation: u64,
+    pub(crate) userns_fd: u64,
+}
+
+pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, flags: u32, attr: &MountAttr) -> Result<()> {
+    // SAFETY: the path is an empty C string, `attr` is borrowed for the call and its size is passed.
+    check(unsafe {
+        libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), flags, ptr::from_ref(attr), size_of::<MountAttr>())
+    })?;
+    Ok(())
+}
+
+pub(crate) fn execve(path: &CStr, argv: &[CString], envp: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(argv), pointers(envp));
+    // SAFETY: both arrays end with a null pointer and point into strings that outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    last_errno()
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct SockFilter {
+    pub(crate) code: u16,
+    pub(crate) jt: u8,
+    pub(crate) jf: u8,
+    pub(crate) k: u32,
+}
+
+#[repr(C)]
+struct SockFprog {
+    len: u16,
+    filter: *const SockFilter,
+}
+
+/// Returns the listener if `flags` asks for one.
+pub(crate) fn seccomp_set_filter(program: &[SockFilter], flags: u64) -> Result<i64> {
+    let program = SockFprog { len: u16::try_from(program.len()).map_err(|_| Errno::INVAL)?, filter: program.as_ptr() };
+    // SAFETY: `program` points to `len` instructions that are borrowed for the call; the kernel copies them.
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
+}
+
+pub(crate) fn own_fd(fd: i64) -> Result<OwnedFd> {
+    let fd = RawFd::try_from(fd).map_err(|_| Errno::BADF)?;
+    // SAFETY: called only with a descriptor that a system call has just returned to this process.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `struct seccomp_notif`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct SeccompNotif {
+    pub(crate) id: u64,
+    pub(crate) pid: u32,
+    pub(crate) flags: u32,
+    pub(crate) nr: i32,
+    pub(crate) arch: u32,
+    pub(crate) instruction_pointer: u64,
+    pub(crate) args: [u64; 6],
+}
+
+/// `struct seccomp_notif_resp`.
+#[repr(C)]
+pub(crate) struct SeccompNotifResp {
+    pub(crate) id: u64,
+    pub(crate) val: i64,
+    pub(crate) error: i32,
+    pub(crate) flags: u32,
+}
+
+const NOTIF_RECV: u64 = 0xc050_2100;
+const NOTIF_SEND: u64 = 0xc018_2101;
+
+pub(crate) fn notif_recv(listener: BorrowedFd<'_>) -> Result<SeccompNotif> {
+    let mut notif = SeccompNotif::default();
+    // SAFETY: the kernel writes at most sizeof(struct seccomp_notif), 80 bytes, which is the layout above, zeroed as it demands.
+    check(libc::c_long::from(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV as _, &raw mut notif) }))?;
+    Ok(notif)
+}
+
+pub(crate) fn notif_send(listener: BorrowedFd<'_>, response: &SeccompNotifResp) -> Result<()> {
+    // SAFETY: the kernel reads sizeof(struct seccomp_notif_resp), 24 bytes, from a borrowed value of that layout.
+    check(libc::c_long::from(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND as _, ptr::from_ref(response)) }))?;
+    Ok(())
+}
+
+/// Drops capability `number` from the bounding set; `false` once the kernel knows no such capability.
+pub(crate) fn drop_bounding(number: u32) -> Result<bool> {
+    // SAFETY: no pointers.
+    match check(libc::c_long::from(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) })) {
+        Ok(_) => Ok(true),
+        Err(Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+pub(crate) fn set_interface_up(socket: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+    // SAFETY: ifreq is plain old data for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.iter().take(libc::IFNAMSIZ - 1)) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the kernel reads one ifreq from a live value.
+    check(libc::c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }))?;
+    Ok(())
+}
+
+pub(crate) fn landlock_abi() -> u32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with the version flag the kernel demands a null attribute and size 0.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0usize, VERSION) };
+    u32::try_from(abi).unwrap_or(0)
+}
+
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: sigset_t is plain old data; sigfillset initialises it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        set
+    }
+}
+
+pub(crate) fn block_all_signals() -> Result<()> {
+    let set = all_signals();
+    // SAFETY: `set` is initialised and borrowed for the call.
+    match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+/// Default dispositions and an empty mask: what a program expects to find after exec.
+pub(crate) fn reset_signals() -> Result<()> {
+    for signal in 1..=64 {
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP && !(32..=34).contains(&signal) {
+            // SAFETY: SIG_DFL is a valid disposition for every signal but the two left out (32-34 belong to libc).
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+    // SAFETY: sigset_t is plain old data; sigemptyset initialises it.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        set
+    };
+    // SAFETY: `set` is initialised and borrowed for the call.
+    match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
+/// Waits for any blocked signal: (number, sending pid as seen from here).
+pub(crate) fn wait_for_signal() -> Result<(i32, i32)> {
+    let set = all_signals();
+    // SAFETY: siginfo_t is plain old data; the kernel fills it.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values.
+    let signal = unsafe { libc::sigwaitinfo(&raw const set, &raw mut info) };
+    if signal < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: si_pid is at the same place for every signal that has a sender and reads as zero otherwise.
+    Ok((signal, unsafe { info.si_pid() }))
+}
+
+/// A non-blocking descriptor that reports all signals.
+pub(crate) fn signal_fd() -> Result<OwnedFd> {
+    let set = all_signals();
+    // SAFETY: `set` is initialised and borrowed for the call.
+    own_fd(check(libc::c_long::from(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }))?)
+}
+
+/// One page shared with children, zeroed.
+pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
+    const SIZE: usize = 4096;
+    // SAFETY: an anonymous shared mapping has no preconditions.
+    let page = unsafe {
+        libc::mmap(ptr::null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+    };
+    if page == libc::MAP_FAILED {
+        return Err(last_errno());
+    }
+    // SAFETY: the mapping is page-aligned, zeroed, never unmapped, and accessed as atomics by every process that shares it.
+    Ok(unsafe { std::slice::from_raw_parts(page.cast(), SIZE / size_of::<u64>()) })
+}

@@ -1,0 +1,379 @@
+//! Executes the steps of a plan, in order, in the set-up child. Owns the translation of each step into kernel calls and
+//! makes no choices: a step that fails ends the launch. Called by `init` before anything untrusted exists.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cofferdam_kernel::mount::{self, Attributes};
+use cofferdam_kernel::privilege::Resource as Rlimit;
+use cofferdam_kernel::proc::{Proc, ProcError};
+use cofferdam_kernel::timing::Marks;
+use cofferdam_kernel::{landlock, network, privilege, seccomp};
+use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::message::{About, StepError};
+
+/// What set-up leaves for the life of the sandbox.
+pub(crate) struct Applied {
+    pub(crate) listener: Option<seccomp::Listener>,
+}
+
+/// State between steps.
+struct Builder<'a> {
+    plan: &'a LaunchPlan,
+    overlay_dir: Option<&'a Path>,
+    proc: Option<Proc>,
+    root: Option<OwnedFd>,
+    scratch: Option<Scratch>,
+    listener: Option<seccomp::Listener>,
+}
+
+/// A file system that exists only during set-up: stand-ins for masked paths are cloned out of it.
+struct Scratch {
+    dir: OwnedFd,
+    made: BTreeMap<String, OwnedFd>,
+}
+
+/// Runs every step; the index of the failing one comes with its error.
+pub(crate) fn apply(plan: &LaunchPlan, overlay_dir: Option<&Path>, marks: Marks) -> Result<Applied, (usize, StepError)> {
+    let mut builder = Builder { plan, overlay_dir, proc: None, root: None, scratch: None, listener: None };
+    for (index, step) in plan.steps.iter().enumerate() {
+        builder.apply(step).map_err(|error| (index, error))?;
+        marks.mark(crate::launch::FIRST_STEP_MARK + index);
+    }
+    Ok(Applied { listener: builder.listener })
+}
+
+impl Builder<'_> {
+    fn apply(&mut self, step: &Step) -> Result<(), StepError> {
+        match step {
+            Step::MapIds { uid, gid } => self.map_ids(*uid, *gid),
+            Step::ForbidUserNamespaces => self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(from_proc),
+            Step::CloneRoot { exec } => self.clone_root(*exec),
+            Step::Mount(mount) => self.mount(mount),
+            Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
+            Step::Link { at, to } => self.link(at, to),
+            Step::PivotRoot => self.pivot_root(),
+            Step::SetHostname(name) => rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned()),
+            Step::LoopbackUp => network::loopback_up().about(|| "the loopback interface".to_owned()),
+            Step::Limit { resource, value } => {
+                privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
+            }
+            Step::DropCapabilities => privilege::drop_capabilities().about(|| "capabilities".to_owned()),
+            Step::NoNewPrivileges => privilege::no_new_privileges().about(|| "no_new_privs".to_owned()),
+            Step::Landlock(step) => landlock::restrict(step.scopes, &step.executables)
+                .map_err(|error| StepError::new(error.to_string(), Errno::PERM)),
+            Step::Seccomp => self.install_filter(),
+        }
+    }
+
+    fn proc(&mut self) -> Result<&Proc, StepError> {
+        if self.proc.is_none() {
+            self.proc = Some(Proc::open().map_err(from_proc)?);
+        }
+        self.proc.as_ref().ok_or_else(|| StepError::new("/proc", Errno::NOENT))
+    }
+
+    /// The child maps itself: there is no moment at which somebody else's pid could be written to.
+    fn map_ids(&mut self, uid: u32, gid: u32) -> Result<(), StepError> {
+        let proc = self.proc()?;
+        proc.write("self/setgroups", "deny").map_err(from_proc)?;
+        proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(from_proc)?;
+        proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(from_proc)
+    }
+
+    /// The scratch file system and the new root are both stacked on `/`, where only descriptors reach them:
+    /// paths of this process keep meaning the host's tree until the root is changed.
+    fn clone_root(&mut self, exec: bool) -> Result<(), StepError> {
+        let about = || "the host tree".to_owned();
+        let host = mount::open_source(Path::new("/")).about(about)?;
+        let tree = mount::clone_tree(host.as_fd()).about(about)?;
+        mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false }).about(about)?;
+        let scratch = mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
+            .about(|| "a scratch file system".to_owned())?;
+        // This namespace's copies of the host's mounts are slaves, so nothing attached here shows on the host.
+        mount::attach(scratch.as_fd(), host.as_fd()).about(about)?;
+        mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
+        self.scratch = Some(Scratch { dir: scratch, made: BTreeMap::new() });
+        self.root = Some(tree);
+        Ok(())
+    }
+
+    fn root(&self) -> Result<BorrowedFd<'_>, StepError> {
+        self.root.as_ref().map(AsFd::as_fd).ok_or_else(|| StepError::new("the new root", Errno::NOENT))
+    }
+
+    fn mount(&mut self, step: &Mount) -> Result<(), StepError> {
+        if let Some(kind) = step.create {
+            self.make_mount_point(&step.target, kind)?;
+        }
+        let tree = self.tree_for(step)?;
+        let about = || step.target.display().to_string();
+        let target = mount::open_in_root(self.root()?, &step.target).about(about)?;
+        mount::attach(tree.as_fd(), target.as_fd()).about(about)
+    }
+
+    /// The detached tree that a mount step wants.
+    fn tree_for(&mut self, step: &Mount) -> Result<OwnedFd, StepError> {
+        let about = || step.target.display().to_string();
+        match &step.kind {
+            MountKind::Bind { source, id, write, exec } => {
+                bind(source, *id, Attributes { write: *write, exec: *exec, devices: false })
+            }
+            MountKind::Empty { inside } => self.stand_in_directory(inside),
+            MountKind::Refused => self.stand_in_file("refused", "", Mode::empty()),
+            MountKind::Text(text) => self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH),
+            MountKind::Tmpfs { mode, size, exec } => {
+                let mode = format!("{mode:o}");
+                let size = size.to_string();
+                let mut options = vec![("mode", mode.as_str())];
+                if size != "0" {
+                    options.push(("size", size.as_str()));
+                }
+                mount::new_filesystem("tmpfs", &options, Attributes { write: true, exec: *exec, devices: false }).about(about)
+            }
+            MountKind::Proc => {
+                mount::new_filesystem("proc", &[], Attributes { write: true, exec: false, devices: false }).about(about)
+            }
+            MountKind::Seal => {
+                let here = mount::open_in_root(self.root()?, &step.target).about(about)?;
+                let tree = mount::clone_tree(here.as_fd()).about(about)?;
+                mount::restrict_tree(tree.as_fd(), Attributes::READ_ONLY).about(about)?;
+                Ok(tree)
+            }
+            MountKind::Devpts => {
+                let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
+                mount::new_filesystem("devpts", &options, Attributes { write: true, exec: false, devices: true }).about(about)
+            }
+            MountKind::Device { major, minor } => device(&step.target, (*major, *minor)),
+            MountKind::Overlay { lower, id, slot } => self.overlay(lower, *id, *slot),
+        }
+    }
+
+    fn overlay(&self, lower: &Path, id: FileId, slot: usize) -> Result<OwnedFd, StepError> {
+        let about = || format!("an overlay on {}", lower.display());
+        let base = self.overlay_dir.ok_or_else(|| StepError::new(about(), Errno::NOENT))?.join(slot.to_string());
+        let lower_fd = mount::open_source(lower).about(about)?;
+        verify(lower_fd.as_fd(), lower, id)?;
+        // Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.
+        let lower = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&lower_fd));
+        let fd_path = |name: &str| -> Result<(OwnedFd, String), StepError> {
+            let fd = mount::open_source(&base.join(name)).about(about)?;
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+            Ok((fd, path))
+        };
+        let (_upper_fd, upper) = fd_path("upper")?;
+        let (_work_fd, work) = fd_path("work")?;
+        let options =
+            [("lowerdir", lower.as_str()), ("upperdir", &upper), ("workdir", &work), ("userxattr", ""), ("volatile", "")];
+        mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false }).about(about)
+    }
+
+    fn make_mount_point(&self, target: &Path, kind: Kind) -> Result<(), StepError> {
+        let about = || format!("the mount point {}", target.display());
+        let (parent, name) = split(target).about(about)?;
+        let parent = self.make_directories(parent)?;
+        let result = match kind {
+            Kind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)),
+            Kind::File | Kind::Other => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map(drop)
+            }
+        };
+        match result {
+            Err(Errno::EXIST) | Ok(()) => Ok(()),
+            Err(errno) => Err(StepError::new(about(), errno)),
+        }
+    }
+
+    /// Opens a directory below the new root, making what is missing; no link is followed on the way.
+    fn make_directories(&self, path: &Path) -> Result<OwnedFd, StepError> {
+        let about = || path.display().to_string();
+        let mut at = mount::open_in_root(self.root()?, Path::new("/")).about(about)?;
+        for name in path.components().filter_map(|c| match c {
+            std::path::Component::Normal(name) => Some(name),
+            _ => None,
+        }) {
+            let open = |at: &OwnedFd| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat2(at, name, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+            };
+            at = match open(&at) {
+                Err(Errno::NOENT) => {
+                    rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).about(about)?;
+                    open(&at).about(about)?
+                }
+                other => other.about(about)?,
+            };
+        }
+        Ok(at)
+    }
+
+    fn make_directory(&self, at: &Path, mode: u32) -> Result<(), StepError> {
+        let about = || at.display().to_string();
+        let (parent, name) = split(at).about(about)?;
+        let parent = mount::open_in_root(self.root()?, parent).about(about)?;
+        rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)).about(about)
+    }
+
+    fn link(&self, at: &Path, to: &Path) -> Result<(), StepError> {
+        let about = || at.display().to_string();
+        let (parent, name) = split(at).about(about)?;
+        let parent = mount::open_in_root(self.root()?, parent).about(about)?;
+        rustix::fs::symlinkat(to, &parent, name).about(about)
+    }
+
+    fn scratch(&mut self) -> Result<&mut Scratch, StepError> {
+        self.scratch.as_mut().ok_or_else(|| StepError::new("the scratch file system", Errno::NOENT))
+    }
+
+    fn stand_in_directory(&mut self, inside: &[(PathBuf, Kind)]) -> Result<OwnedFd, StepError> {
+        self.scratch()?.directory(inside).about(|| "a stand-in directory".to_owned())
+    }
+
+    fn stand_in_file(&mut self, key: &str, text: &str, mode: Mode) -> Result<OwnedFd, StepError> {
+        self.scratch()?.file(key, text, mode).about(|| "a stand-in file".to_owned())
+    }
+
+    fn pivot_root(&mut self) -> Result<(), StepError> {
+        mount::pivot_into(self.root()?).about(|| "the new root".to_owned())?;
+        // The old tree is gone; nothing may hold a way back to it.
+        self.root = None;
+        self.scratch = None;
+        self.proc = None;
+        Ok(())
+    }
+
+    fn install_filter(&mut self) -> Result<(), StepError> {
+        self.listener = Some(
+            seccomp::install_with_listener(program(&self.plan.filter.program)).about(|| "the system-call filter".to_owned())?,
+        );
+        Ok(())
+    }
+}
+
+/// The plan's instructions in the kernel crate's form.
+pub(crate) fn program(
+    instructions: &[cofferdam_plan::seccomp::Instruction],
+) -> impl Iterator<Item = seccomp::Instruction> + '_ {
+    instructions.iter().map(|i| seccomp::Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
+}
+
+impl Scratch {
+    /// A read-only directory with nothing but mount points in it.
+    fn directory(&mut self, inside: &[(PathBuf, Kind)]) -> Result<OwnedFd, Errno> {
+        let key = format!("dir {inside:?}");
+        if !self.made.contains_key(&key) {
+            let name = self.next_name();
+            rustix::fs::mkdirat(&self.dir, &name, Mode::from_raw_mode(0o755))?;
+            let fd = open_directory(self.dir.as_fd(), OsStr::new(&name))?;
+            for (path, kind) in inside {
+                make_below(&fd, path, *kind)?;
+            }
+            self.made.insert(key.clone(), fd);
+        }
+        self.clone_made(&key)
+    }
+
+    fn file(&mut self, key: &str, text: &str, mode: Mode) -> Result<OwnedFd, Errno> {
+        if !self.made.contains_key(key) {
+            let name = self.next_name();
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(&self.dir, &name, flags, mode)?;
+            rustix::io::write(&fd, text.as_bytes())?;
+            self.made.insert(key.to_owned(), fd);
+        }
+        self.clone_made(key)
+    }
+
+    fn next_name(&self) -> String {
+        self.made.len().to_string()
+    }
+
+    fn clone_made(&self, key: &str) -> Result<OwnedFd, Errno> {
+        let made = self.made.get(key).ok_or(Errno::NOENT)?;
+        let tree = mount::clone_tree(made.as_fd())?;
+        mount::restrict_tree(tree.as_fd(), Attributes::READ_ONLY)?;
+        Ok(tree)
+    }
+}
+
+fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(at, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn make_below(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<(), Errno> {
+    let mut at = rustix::io::fcntl_dupfd_cloexec(dir, 3)?;
+    let names: Vec<_> = path.components().map(|c| c.as_os_str()).collect();
+    let Some((last, parents)) = names.split_last() else { return Ok(()) };
+    let exists_is_fine = |result: Result<(), Errno>| if result == Err(Errno::EXIST) { Ok(()) } else { result };
+    for name in parents {
+        exists_is_fine(rustix::fs::mkdirat(&at, *name, Mode::from_raw_mode(0o755)))?;
+        at = open_directory(at.as_fd(), name)?;
+    }
+    if kind == Kind::Directory {
+        exists_is_fine(rustix::fs::mkdirat(&at, *last, Mode::from_raw_mode(0o755)))
+    } else {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&at, *last, flags, Mode::from_raw_mode(0o444)).map(drop)
+    }
+}
+
+fn bind(source: &Path, id: Option<FileId>, attributes: Attributes) -> Result<OwnedFd, StepError> {
+    let about = || source.display().to_string();
+    let fd = mount::open_source(source).about(about)?;
+    if let Some(id) = id {
+        verify(fd.as_fd(), source, id)?;
+    }
+    let tree = mount::clone_tree(fd.as_fd()).about(about)?;
+    mount::restrict_tree(tree.as_fd(), attributes).about(about)?;
+    Ok(tree)
+}
+
+/// What the survey saw must be what is bound; a swap in between refuses to start.
+fn verify(fd: BorrowedFd<'_>, path: &Path, id: FileId) -> Result<(), StepError> {
+    let about = || format!("{}: it was replaced while the sandbox started", path.display());
+    let (device, inode) = mount::identity(fd).about(about)?;
+    if (FileId { device, inode }) == id { Ok(()) } else { Err(StepError::new(about(), Errno::STALE)) }
+}
+
+/// A device node of the host, if it is the device it should be.
+fn device(target: &Path, expected: (u32, u32)) -> Result<OwnedFd, StepError> {
+    let about = || target.display().to_string();
+    let fd = mount::open_source(target).about(about)?;
+    if mount::character_device(fd.as_fd()).about(about)? != Some(expected) {
+        return Err(StepError::new(format!("{}: not the expected device", target.display()), Errno::NXIO));
+    }
+    let tree = mount::clone_tree(fd.as_fd()).about(about)?;
+    mount::restrict_tree(tree.as_fd(), Attributes { write: true, exec: false, devices: true }).about(about)?;
+    Ok(tree)
+}
+
+fn split(path: &Path) -> Result<(&Path, &OsStr), Errno> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn rlimit(resource: Resource) -> Rlimit {
+    match resource {
+        Resource::CpuSeconds => Rlimit::Cpu,
+        Resource::FileSize => Rlimit::Fsize,
+        Resource::OpenFiles => Rlimit::Nofile,
+        Resource::Processes => Rlimit::Nproc,
+        Resource::CoreSize => Rlimit::Core,
+    }
+}
+
+fn from_proc(error: ProcError) -> StepError {
+    match &error {
+        ProcError::Fake => StepError::new(error.to_string(), Errno::PERM),
+        ProcError::Write { file, errno } => StepError::new(format!("/proc/{file}"), *errno),
+    }
+}
+

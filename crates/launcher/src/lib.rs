@@ -1,0 +1,23 @@
+//! Launcher: executes a `LaunchPlan` on the real kernel and stays as the supervisor until the session ends.
+//! Owns the host survey, the set-up child, pid 1 inside, and the loop outside; makes no choices (those are in `plan`).
+//! Single-threaded, no async runtime. Called by `cli` and by the tests.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod events;
+mod git;
+mod holds;
+mod init;
+mod launch;
+mod message;
+mod session;
+mod supervisor;
+mod survey;
+mod terminal;
+mod workload;
+
+pub use events::Blocked;
+pub use launch::{LaunchError, Options, Outcome, TimingLine, run};
+pub use session::state_dir;
+pub use supervisor::End;
+pub use survey::{SurveyError, Surroundings, survey};

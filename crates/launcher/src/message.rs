@@ -1,0 +1,77 @@
+//! What the set-up child tells its parent over their socket: one message, at most one descriptor.
+//! Owns the encoding; both ends are this program, so a malformed message is a failed launch. Used by `launch` and `init`.
+
+use rustix::io::Errno;
+
+/// A report of the child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Step number `step` failed; `text` says on what.
+    Failed { step: u16, errno: i32, text: String },
+    /// Carries the seccomp listener.
+    Listener,
+    /// Carries the master side of the sandbox's terminal.
+    Terminal,
+    /// The program could not be executed.
+    NotExecuted { errno: i32 },
+    /// The working directory is not there inside.
+    NoDirectory { errno: i32 },
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Message::Failed { step, errno, text } => {
+                let mut bytes = vec![b'F'];
+                bytes.extend(step.to_le_bytes());
+                bytes.extend(errno.to_le_bytes());
+                bytes.extend(text.as_bytes().iter().take(3000));
+                bytes
+            }
+            Message::Listener => vec![b'L'],
+            Message::Terminal => vec![b'T'],
+            Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
+            Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let errno = |bytes: &[u8]| bytes.try_into().ok().map(i32::from_le_bytes);
+        match bytes.split_first()? {
+            (b'F', rest) if rest.len() >= 6 => Some(Message::Failed {
+                step: u16::from_le_bytes(rest[..2].try_into().ok()?),
+                errno: errno(&rest[2..6])?,
+                text: String::from_utf8_lossy(&rest[6..]).into_owned(),
+            }),
+            (b'L', []) => Some(Message::Listener),
+            (b'T', []) => Some(Message::Terminal),
+            (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
+            (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),
+            _ => None,
+        }
+    }
+}
+
+/// What a failed step left behind: the kernel's answer and the object it was about.
+#[derive(Debug)]
+pub(crate) struct StepError {
+    pub(crate) errno: Errno,
+    pub(crate) text: String,
+}
+
+impl StepError {
+    pub(crate) fn new(text: impl Into<String>, errno: Errno) -> Self {
+        StepError { errno, text: text.into() }
+    }
+}
+
+/// Attaches an object to a kernel error.
+pub(crate) trait About<T> {
+    fn about(self, text: impl FnOnce() -> String) -> Result<T, StepError>;
+}
+
+impl<T> About<T> for Result<T, Errno> {
+    fn about(self, text: impl FnOnce() -> String) -> Result<T, StepError> {
+        self.map_err(|errno| StepError::new(text(), errno))
+    }
+}

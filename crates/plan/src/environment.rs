@@ -1,0 +1,60 @@
+//! The environment of the command is built, not inherited. Owns which variables get in; reads no environment itself.
+//! Called by `plan()` with the host's variables as data.
+
+use cofferdam_policy::path::name_matches;
+use cofferdam_policy::{Env, EnvMode, Ruled};
+
+/// Variables the sandbox sets itself; policy may override them with `env.set`.
+fn own(uid: u32) -> Vec<(String, String)> {
+    vec![
+        ("COFFERDAM".to_owned(), "1".to_owned()),
+        ("TMPDIR".to_owned(), "/tmp".to_owned()),
+        ("XDG_RUNTIME_DIR".to_owned(), format!("/run/user/{uid}")),
+    ]
+}
+
+pub(crate) fn build(env: &Env, host: &[(String, String)], uid: u32) -> Vec<(String, String)> {
+    let mut result: Vec<(String, String)> = Vec::new();
+    for (name, value) in host {
+        if name_is_plain(name) && passes(env, name) {
+            set(&mut result, name, value);
+        }
+    }
+    for (name, value) in own(uid) {
+        set(&mut result, &name, &value);
+    }
+    for rule in &env.set {
+        set(&mut result, &rule.value.0, &rule.value.1);
+    }
+    if !result.iter().any(|(name, _)| name == "PATH") {
+        set(&mut result, "PATH", "/usr/local/bin:/usr/bin:/bin");
+    }
+    result
+}
+
+fn passes(env: &Env, name: &str) -> bool {
+    let listed = |rules: &[Ruled<String>]| rules.iter().any(|rule| name_matches(&rule.value, name));
+    if env.pass.iter().any(|rule| rule.value == name) {
+        return true;
+    }
+    if listed(&env.block) {
+        return false;
+    }
+    match env.mode.value {
+        EnvMode::Explicit => listed(&env.pass),
+        EnvMode::Clean => listed(&env.pass) || listed(&env.clean),
+        EnvMode::Inherit => true,
+    }
+}
+
+/// Names such as `BASH_FUNC_x%%` carry code.
+fn name_is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn set(variables: &mut Vec<(String, String)>, name: &str, value: &str) {
+    match variables.iter_mut().find(|(n, _)| n == name) {
+        Some(slot) => value.clone_into(&mut slot.1),
+        None => variables.push((name.to_owned(), value.to_owned())),
+    }
+}

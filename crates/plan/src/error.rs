@@ -1,0 +1,39 @@
+//! Why a plan was refused. One variant per cause, each with the object and, where a rule is at fault, its origin.
+//! Rendering with hints is the edge's work.
+
+use std::path::PathBuf;
+
+use cofferdam_policy::{Isolation, Origin};
+use thiserror::Error;
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanError {
+    #[error("this machine is `{machine}`: only x86_64 has a system-call table")]
+    Machine { machine: String },
+    #[error("isolation `none` is not approved by the organisation's policy")]
+    NoneNotApproved { origin: Origin },
+    #[error("`{path}` does not exist")]
+    MissingPath { path: PathBuf, origin: Origin },
+    #[error("`{path}` cannot be made writable: it is too wide")]
+    TooWide { path: PathBuf, origin: Origin },
+    #[error("`{path}` is neither a file nor a directory")]
+    SpecialFile { path: PathBuf, origin: Origin },
+    #[error("`{path}` cannot be an overlay: it is not a directory")]
+    OverlayNeedsDirectory { path: PathBuf, origin: Origin },
+    #[error("`{path}` is part of the sandbox's own `/{area}` and cannot be given")]
+    OwnArea { path: PathBuf, area: &'static str, origin: Origin },
+    #[error("overlays need a place for the session's files, and there is no home directory")]
+    NoSessionDirectory,
+    #[error("`{name}` is not a system call of x86_64")]
+    UnknownSyscall { name: String },
+    #[error("system call `{name}` is always denied")]
+    SyscallAlwaysDenied { name: String, origin: Origin },
+    #[error("program `{name}` was not found in PATH")]
+    ExecutableNotFound { name: String, origin: Origin },
+    #[error("limiting programs needs Landlock, which this kernel does not offer")]
+    ExecNeedsLandlock { origin: Origin },
+    #[error("a process limit cannot be enforced for the root user by this kernel's rlimits")]
+    ProcessLimitForRoot { origin: Origin },
+    #[error("isolation `{isolation:?}` is not available here")]
+    IsolationUnavailable { isolation: Isolation },
+}

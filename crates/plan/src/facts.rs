@@ -1,0 +1,119 @@
+//! What is known about this host before a launch. Plain data, gathered by `launcher::survey`; nothing here asks the kernel.
+//! Read by the rest of this crate.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::Places;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    Directory,
+    File,
+    Other,
+}
+
+/// The identity of a file: what was surveyed is what must be bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathFact {
+    /// The name does not exist. `canonical` is where it would be, with every existing ancestor resolved; `first` its
+    /// first component that does not exist: whoever wants to create the name has to create that one.
+    Missing { canonical: PathBuf, first: PathBuf },
+    Present { canonical: PathBuf, kind: Kind, id: FileId },
+}
+
+impl PathFact {
+    pub fn canonical(&self) -> &Path {
+        match self {
+            PathFact::Missing { canonical, .. } | PathFact::Present { canonical, .. } => canonical,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GitRole {
+    /// `.git` of the project, or the bare repository that the project is.
+    Main,
+    /// The repository that a linked worktree belongs to; the link was verified in both directions.
+    Common,
+    /// The project's own entry under `worktrees/` of the common directory.
+    ThisWorktree,
+    /// An entry of another worktree.
+    OtherWorktree,
+    Submodule,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GitDir {
+    pub path: PathBuf,
+    pub role: GitRole,
+}
+
+/// Which of the standard streams are terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Terminal {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+}
+
+impl Terminal {
+    pub fn any(self) -> bool {
+        self.stdin || self.stdout || self.stderr
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct HostFacts {
+    pub machine: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+    pub cwd: PathBuf,
+    /// The project's root, if the working directory is in one (never the home directory or an ancestor of it).
+    pub project: Option<PathBuf>,
+    pub git: Vec<GitDir>,
+    /// Variables that path expressions name.
+    pub variables: Vec<(String, PathBuf)>,
+    /// Answers to `queries`, by the path asked for. A glob's answer lists the paths that match.
+    pub paths: BTreeMap<PathBuf, PathFact>,
+    pub globs: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// System directories that exist: mount points of private file systems.
+    pub system: Vec<PathBuf>,
+    /// Programs of `process.executables` and the command itself, by the name asked for.
+    pub executables: BTreeMap<String, PathFact>,
+    /// Directories of shared libraries and the dynamic loaders: needed where execution is limited.
+    pub libraries: Vec<(PathBuf, FileId)>,
+    pub loaders: Vec<PathBuf>,
+    /// 0 where the kernel has no Landlock.
+    pub landlock_abi: u32,
+    pub terminal: Terminal,
+    /// Where per-session files can be made (overlay uppers).
+    pub session_dir: Option<PathBuf>,
+}
+
+impl HostFacts {
+    pub fn places(&self) -> Places {
+        Places {
+            home: self.home.clone(),
+            project: self.project.clone(),
+            git_dirs: self
+                .git
+                .iter()
+                .filter(|g| matches!(g.role, GitRole::Main | GitRole::Common | GitRole::Submodule))
+                .map(|g| g.path.clone())
+                .collect(),
+            variables: self.variables.clone(),
+        }
+    }
+}

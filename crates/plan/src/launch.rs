@@ -1,0 +1,221 @@
+//! The plan itself: which namespaces, which steps in which order, and what posture they reach.
+//! Owns the order of a launch, which reads as a checklist; the details of files and system calls live in `mounts` and `seccomp`.
+//! Called by `cli`; the result is executed by `launcher`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_policy::{Isolation, Limits, Origin, Policy};
+use serde::Serialize;
+
+use crate::facts::{HostFacts, PathFact, Terminal};
+use crate::posture::Posture;
+use crate::rules::{Decision, decisions};
+use crate::seccomp::{self, Filter};
+use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Resource, Step};
+use crate::{PlanError, environment, mounts};
+
+/// Landlock ABI from which abstract sockets and signals can be scoped.
+const LANDLOCK_SCOPES: u32 = 6;
+const DEFAULT_TMP_SIZE: u64 = 0;
+const HOSTNAME: &str = "sandbox";
+
+/// What the user asks to run.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    pub argv: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandSpec {
+    pub argv: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    pub cwd: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LaunchPlan {
+    pub isolation: Isolation,
+    pub namespaces: Namespaces,
+    pub command: CommandSpec,
+    pub holds: Vec<Hold>,
+    pub steps: Vec<Step>,
+    pub filter: Filter,
+    pub max_violations: u32,
+    pub timeout: Option<Duration>,
+    pub terminal: Terminal,
+    /// Number of overlay slots that need an upper directory.
+    pub overlays: usize,
+    pub decisions: Vec<Decision>,
+    pub posture: Posture,
+}
+
+/// Everything a launch will do, or why it cannot be done.
+pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<LaunchPlan, PlanError> {
+    if facts.machine != "x86_64" {
+        return Err(PlanError::Machine { machine: facts.machine.clone() });
+    }
+    let isolation = policy.isolation.value;
+    if isolation == Isolation::None && policy.none_approved.is_none() {
+        return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
+    }
+    let full = isolation == Isolation::Full;
+    let exec = exec_rules(policy, facts, request)?;
+    let decisions = decisions(policy, facts)?;
+    let files = mounts::files(&decisions, exec.is_none())?;
+    if files.overlays > 0 && facts.session_dir.is_none() {
+        return Err(PlanError::NoSessionDirectory);
+    }
+    let filter = seccomp::filter(policy, full)?;
+    let landlock = landlock(facts, exec.as_ref());
+    let tmp_size = policy.limits.tmp_size.as_ref().map_or(DEFAULT_TMP_SIZE, |s| s.value);
+
+    let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces];
+    steps.push(Step::CloneRoot { exec: exec.is_none() });
+    steps.extend(mounts::system(facts, tmp_size, exec.is_none()));
+    steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
+    steps.extend(files.steps);
+    steps.push(Step::PivotRoot);
+    if full {
+        steps.push(Step::SetHostname(HOSTNAME.to_owned()));
+        steps.push(Step::LoopbackUp);
+    }
+    steps.extend(limits(policy, facts)?);
+    // Privilege ends here: nothing below may need a capability.
+    steps.push(Step::DropCapabilities);
+    steps.push(Step::NoNewPrivileges);
+    if landlock != LandlockStep::default() {
+        steps.push(Step::Landlock(landlock.clone()));
+    }
+    steps.push(Step::Seccomp); // last, so that the set-up needs no allowances
+    if isolation == Isolation::None {
+        steps.clear();
+    }
+
+    let on = isolation != Isolation::None;
+    let namespaces =
+        Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup: full };
+    Ok(LaunchPlan {
+        isolation,
+        namespaces,
+        posture: posture(policy, facts, &filter, &landlock),
+        command: CommandSpec {
+            argv: request.argv.clone(),
+            environment: environment::build(&policy.env, &request.environment, facts.uid),
+            cwd: facts.cwd.clone(),
+        },
+        holds: if on { files.holds } else { Vec::new() },
+        steps,
+        filter,
+        max_violations: policy.syscalls.max_violations.value,
+        timeout: policy.limits.timeout.as_ref().map(|t| t.value),
+        terminal: facts.terminal,
+        overlays: files.overlays,
+        decisions,
+    })
+}
+
+/// Where only some programs may run: those, and the mounts that make everything else not executable.
+struct ExecRules {
+    programs: Vec<PathBuf>,
+    mounts: Vec<Step>,
+}
+
+fn exec_rules(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Option<ExecRules>, PlanError> {
+    let process = &policy.process;
+    if process.allow_exec.value && process.executables.is_empty() {
+        return Ok(None);
+    }
+    if facts.landlock_abi == 0 {
+        return Err(PlanError::ExecNeedsLandlock { origin: process.allow_exec.origin.clone() });
+    }
+    let mut rules = ExecRules { programs: Vec::new(), mounts: Vec::new() };
+    let mut bind = |source: &Path, id, why: String| {
+        let kind = MountKind::Bind { source: source.to_path_buf(), id: Some(id), write: false, exec: true };
+        rules.mounts.push(Step::Mount(Mount { target: source.to_path_buf(), kind, create: None, why }));
+    };
+    for (path, id) in &facts.libraries {
+        bind(path, *id, "shared libraries".to_owned());
+    }
+    let command = request.argv.first().map(|name| (name.clone(), Origin::default_value()));
+    let listed = process.executables.iter().map(|e| (e.value.clone(), e.origin.clone()));
+    // With execution off the command itself still starts, and nothing after it.
+    let listed: Vec<_> = if process.allow_exec.value { listed.collect() } else { command.into_iter().collect() };
+    for (name, origin) in listed {
+        match facts.executables.get(&name) {
+            Some(PathFact::Present { canonical, id, .. }) => {
+                if !facts.libraries.iter().any(|(library, _)| canonical.starts_with(library)) {
+                    bind(canonical, *id, format!("may be executed: {origin}"));
+                }
+                rules.programs.push(canonical.clone());
+            }
+            _ => return Err(PlanError::ExecutableNotFound { name, origin }),
+        }
+    }
+    rules.programs.extend(facts.loaders.iter().cloned());
+    Ok(Some(rules))
+}
+
+fn landlock(facts: &HostFacts, exec: Option<&ExecRules>) -> LandlockStep {
+    LandlockStep {
+        scopes: facts.landlock_abi >= LANDLOCK_SCOPES,
+        executables: exec.map(|e| e.programs.clone()).unwrap_or_default(),
+    }
+}
+
+fn limits(policy: &Policy, facts: &HostFacts) -> Result<Vec<Step>, PlanError> {
+    let Limits { cpu_seconds, open_files, file_size, .. } = &policy.limits;
+    let mut steps = vec![Step::Limit { resource: Resource::CoreSize, value: 0 }];
+    if let Some(max) = &policy.process.max {
+        if facts.uid == 0 {
+            return Err(PlanError::ProcessLimitForRoot { origin: max.origin.clone() });
+        }
+        steps.push(Step::Limit { resource: Resource::Processes, value: u64::from(max.value) });
+    }
+    for (resource, limit) in
+        [(Resource::CpuSeconds, cpu_seconds), (Resource::OpenFiles, open_files), (Resource::FileSize, file_size)]
+    {
+        if let Some(limit) = limit {
+            steps.push(Step::Limit { resource, value: limit.value });
+        }
+    }
+    Ok(steps)
+}
+
+fn posture(policy: &Policy, facts: &HostFacts, filter: &Filter, landlock: &LandlockStep) -> Posture {
+    let mut posture = Posture::default();
+    if policy.isolation.value == Isolation::None {
+        posture.missing("isolation", "approved by the organisation's policy; nothing is enforced");
+        return posture;
+    }
+    let full = policy.isolation.value == Isolation::Full;
+    posture.enforced("files", "read-only clone of the host tree, masks and binds in an own mount namespace");
+    posture.enforced("processes", "own pid namespace; pid 1 is ours and cannot be traced");
+    if full {
+        posture.enforced("network", "own network namespace with loopback only");
+        posture.enforced("ipc, hostname, cgroup view", "own namespaces");
+    } else {
+        posture.reduced("network", "no own namespace: internet socket families refused by seccomp");
+        posture.enforced("ipc", "own namespace");
+        posture.missing("hostname, cgroup view", "isolation = process leaves them out");
+    }
+    posture.enforced("privileges", "no capabilities in any set, securebits locked, no_new_privs, no nested user namespaces");
+    posture.enforced(
+        "system calls",
+        format!("seccomp {:?}: {} allowed, {} reported, {} instructions", filter.mode, filter.allowed, filter.notified, filter.program.len()),
+    );
+    if landlock.scopes {
+        posture.enforced("signals and abstract sockets", format!("Landlock ABI {} scopes, beside the namespaces", facts.landlock_abi));
+    } else if full {
+        posture.reduced("signals and abstract sockets", format!("namespaces only; Landlock ABI {} has no scopes", facts.landlock_abi));
+    } else {
+        posture.missing("abstract sockets", format!("Landlock ABI {} has no scopes and the network namespace is shared", facts.landlock_abi));
+    }
+    if !landlock.executables.is_empty() {
+        posture.enforced("programs", format!("{} executable, by noexec mounts and Landlock", landlock.executables.len()));
+    }
+    posture.reduced("limits", "rlimits and the supervisor's clock; cgroup limits are not built yet");
+    posture.missing("questions at first access", "static mode: decided at start");
+    posture
+}

@@ -1,0 +1,23 @@
+//! (Policy, HostFacts) -> LaunchPlan: a pure function that yields an ordered, printable list of kernel steps and the posture they reach.
+//! Owns every choice that depends on the host; refuses with a typed error what this host cannot enforce. Makes no system call:
+//! `launcher::survey` gathers the facts, `launcher` executes the steps. Called by `cli`.
+#![forbid(unsafe_code)]
+
+mod environment;
+mod error;
+mod facts;
+mod launch;
+mod mounts;
+mod posture;
+mod rules;
+pub mod seccomp;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use error::PlanError;
+pub use facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+pub use launch::{CommandSpec, LaunchPlan, Request, plan};
+pub use posture::{LayerState, Posture, PostureLine};
+pub use rules::{Decision, Query, decide, queries};
+pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step};

@@ -1,0 +1,190 @@
+//! Which rule decides about which real path: policy paths expanded, resolved by the survey's facts, and reduced to one rule per path.
+//! Owns the question "what is the access of this path and why"; `mounts` turns the answer into mounts.
+//! Called by `plan()`, by the survey (`queries`) and by whoever explains a denial (`decide`).
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, Places, Policy, Stand};
+use serde::Serialize;
+
+use crate::PlanError;
+use crate::facts::{GitRole, HostFacts, Kind, PathFact};
+
+/// A path the survey has to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    pub path: PathBuf,
+    /// The last component is a pattern: list the names that match it.
+    pub glob: bool,
+}
+
+/// The rule in force at one real path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub path: PathBuf,
+    pub access: Access,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub origin: Origin,
+    #[serde(skip)]
+    pub(crate) stand: Stand,
+    #[serde(skip)]
+    pub(crate) hold: Hold,
+    #[serde(skip)]
+    pub(crate) is_final: bool,
+    #[serde(skip)]
+    pub(crate) fact: PathFact,
+}
+
+/// Every path that rules of this policy name on this host.
+pub fn queries(policy: &Policy, places: &Places) -> Vec<Query> {
+    policy
+        .files
+        .iter()
+        .flat_map(|rule| {
+            let glob = rule.path.is_glob();
+            rule.path.expand(places).into_iter().map(move |path| Query { path, glob })
+        })
+        .collect()
+}
+
+/// The decision about `path`: the rule with the longest path at or above it.
+pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
+    decisions.iter().filter(|d| path.starts_with(&d.path)).max_by_key(|d| d.path.as_os_str().len())
+}
+
+/// One decision per real path, sorted so that parents come before what lies below them.
+pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decision>, PlanError> {
+    let mut found = Vec::new();
+    let places = facts.places();
+    for rule in &policy.files {
+        for path in rule.path.expand(&places) {
+            if rule.path.is_glob() {
+                for path in facts.globs.get(&path).into_iter().flatten() {
+                    consider(rule, path, facts, &mut found)?;
+                }
+            } else {
+                consider(rule, &path, facts, &mut found)?;
+            }
+        }
+    }
+    add_project(policy, facts, &mut found);
+    add_git(facts, &mut found);
+    // Parents first; on one path the strongest rule last, so that it is the one kept.
+    found.sort_by(|a, b| {
+        (a.path.as_path(), a.is_final, a.origin.layer, std::cmp::Reverse(a.access)).cmp(&(
+            b.path.as_path(),
+            b.is_final,
+            b.origin.layer,
+            std::cmp::Reverse(b.access),
+        ))
+    });
+    let mut kept: Vec<Decision> = Vec::with_capacity(found.len());
+    for decision in found {
+        match kept.last_mut() {
+            Some(last) if last.path == decision.path => *last = decision,
+            _ => kept.push(decision),
+        }
+    }
+    let finals: Vec<PathBuf> = kept.iter().filter(|d| d.is_final).map(|d| d.path.clone()).collect();
+    kept.retain(|d| !finals.iter().any(|f| d.path != *f && d.path.starts_with(f)));
+    refuse_too_wide(&kept, facts)?;
+    Ok(kept)
+}
+
+fn consider(rule: &FileRule, path: &Path, facts: &HostFacts, found: &mut Vec<Decision>) -> Result<(), PlanError> {
+    let missing = PathFact::Missing { canonical: path.to_path_buf(), first: path.to_path_buf() };
+    let fact = facts.paths.get(path).unwrap_or(&missing);
+    match fact {
+        PathFact::Missing { .. } if rule.access == Access::Protect => {}
+        PathFact::Missing { .. } if rule.optional || rule.access == Access::Deny => return Ok(()),
+        PathFact::Missing { .. } => {
+            return Err(PlanError::MissingPath { path: path.to_path_buf(), origin: rule.origin.clone() });
+        }
+        PathFact::Present { .. } if rule.only_missing => return Ok(()),
+        PathFact::Present { kind: Kind::Other, .. } if rule.access != Access::Deny => {
+            if rule.optional || rule.access == Access::Protect {
+                return Ok(());
+            }
+            return Err(PlanError::SpecialFile { path: path.to_path_buf(), origin: rule.origin.clone() });
+        }
+        PathFact::Present { kind, .. } if rule.access == Access::Overlay && *kind != Kind::Directory => {
+            return Err(PlanError::OverlayNeedsDirectory { path: path.to_path_buf(), origin: rule.origin.clone() });
+        }
+        PathFact::Present { .. } => {}
+    }
+    found.push(Decision {
+        path: fact.canonical().to_path_buf(),
+        access: rule.access,
+        reason: rule.reason.clone().into_owned(),
+        origin: rule.origin.clone(),
+        stand: rule.stand.clone(),
+        hold: rule.hold.clone(),
+        is_final: rule.is_final,
+        fact: fact.clone(),
+    });
+    Ok(())
+}
+
+fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
+    if let Some((path, fact)) = facts.project.as_ref().and_then(|p| Some((p, facts.paths.get(p)?))) {
+        found.push(Decision {
+            path: path.clone(),
+            access: policy.project.value,
+            reason: "the project".to_owned(),
+            origin: policy.project.origin.clone(),
+            stand: Stand::Refuse,
+            hold: Hold::Nothing,
+            is_final: false,
+            fact: fact.clone(),
+        });
+    }
+}
+
+/// A linked worktree keeps its index and its objects elsewhere: those places share the project's access,
+/// and what points from one to the other must not be bent.
+fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
+    let project_access = found.last().filter(|d| Some(&d.path) == facts.project.as_ref()).map(|d| (d.access, d.origin.clone()));
+    let Some((project_access, project_origin)) = project_access else { return };
+    let built_in = Origin { layer: Layer::BuiltIn, source: "git layout".into(), line: None };
+    let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
+        if let Some(fact @ PathFact::Present { .. }) = facts.paths.get(&path) {
+            found.push(Decision {
+                path,
+                access,
+                reason: reason.to_owned(),
+                origin: origin.clone(),
+                stand: Stand::Refuse,
+                hold: Hold::Nothing,
+                is_final: false,
+                fact: fact.clone(),
+            });
+        }
+    };
+    for git in &facts.git {
+        match git.role {
+            GitRole::Common => push(git.path.clone(), project_access, "repository of this linked worktree", &project_origin),
+            GitRole::ThisWorktree => {
+                push(git.path.clone(), project_access, "this linked worktree", &project_origin);
+                for pointer in ["commondir", "gitdir"] {
+                    push(git.path.join(pointer), Access::Protect, "says where the repository is", &built_in);
+                }
+                if let Some(project) = &facts.project {
+                    push(project.join(".git"), Access::Protect, "says where the repository is", &built_in);
+                }
+            }
+            GitRole::OtherWorktree => push(git.path.clone(), Access::Protect, "belongs to another worktree", &built_in),
+            GitRole::Main | GitRole::Submodule => {}
+        }
+    }
+}
+
+fn refuse_too_wide(decisions: &[Decision], facts: &HostFacts) -> Result<(), PlanError> {
+    let wide = |d: &&Decision| {
+        matches!(d.access, Access::Write | Access::Overlay) && (d.path == Path::new("/") || facts.home.starts_with(&d.path))
+    };
+    match decisions.iter().find(wide) {
+        Some(d) => Err(PlanError::TooWide { path: d.path.clone(), origin: d.origin.clone() }),
+        None => Ok(()),
+    }
+}

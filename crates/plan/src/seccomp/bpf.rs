@@ -1,0 +1,181 @@
+//! Encodes verdicts as classic BPF: architecture check, x32 check, then a binary search tree over call numbers.
+//! Owns nothing but the encoding; a tree keeps installation short, because the kernel interprets the program
+//! once per call number to build its allow bitmap (docs/decisions/0002). Called by `seccomp::filter`.
+
+use serde::Serialize;
+
+use super::{Verdict, errno};
+
+/// One classic BPF instruction, as the kernel's `struct sock_filter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Instruction {
+    pub code: u16,
+    pub jt: u8,
+    pub jf: u8,
+    pub k: u32,
+}
+
+const LOAD_WORD: u16 = 0x20;
+const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_GREATER_EQUAL: u16 = 0x35;
+const JUMP_SET: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCH: u32 = 4;
+/// Arguments are 64 bits wide, little-endian; the kernel reads `int` arguments from the low half, and so do we.
+const fn offset_low(argument: u32) -> u32 {
+    16 + 8 * argument
+}
+
+const AUDIT_ARCH_X86_64: u32 = 0xC000_003E;
+const X32_BIT: u32 = 0x4000_0000;
+
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+const RET_ERRNO: u32 = 0x0005_0000;
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
+const RET_ALLOW: u32 = 0x7fff_0000;
+
+/// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. (NEWTIME is not expressible in clone(2).)
+const CLONE_NAMESPACES: u32 = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+const CLONE_THREAD: u32 = 0x0001_0000;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+const TIOCSETD: u32 = 0x5423;
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+const NETLINK_ROUTE: u32 = 0;
+
+const ADDR_NO_RANDOMIZE: u32 = 0x0004_0000;
+const PERSONALITY_QUERY: u32 = 0xffff_ffff;
+
+const fn op(code: u16, k: u32) -> Instruction {
+    Instruction { code, jt: 0, jf: 0, k }
+}
+
+const fn branch(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+const fn ret(k: u32) -> Instruction {
+    op(RETURN, k)
+}
+
+/// `verdicts` is indexed by call number; `beyond` answers for every number past its end.
+pub(super) fn compile(verdicts: &[Verdict], beyond: Verdict) -> Vec<Instruction> {
+    let mut program = vec![
+        op(LOAD_WORD, OFFSET_ARCH),
+        branch(JUMP_EQUAL, AUDIT_ARCH_X86_64, 1, 0),
+        ret(RET_KILL_PROCESS),
+        op(LOAD_WORD, OFFSET_NUMBER),
+        branch(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
+        ret(RET_KILL_PROCESS),
+    ];
+    program.extend(tree(&ranges(verdicts, beyond)));
+    program
+}
+
+/// Runs of equal verdicts as (first number, verdict); the last run extends to infinity.
+fn ranges(verdicts: &[Verdict], beyond: Verdict) -> Vec<(u32, Verdict)> {
+    let mut ranges: Vec<(u32, Verdict)> = Vec::new();
+    for (number, verdict) in (0u32..).zip(verdicts.iter().chain([&beyond])) {
+        if ranges.last().is_none_or(|(_, last)| last != verdict) {
+            ranges.push((number, *verdict));
+        }
+    }
+    ranges
+}
+
+fn tree(ranges: &[(u32, Verdict)]) -> Vec<Instruction> {
+    if let [(_, verdict)] = ranges {
+        return leaf(*verdict);
+    }
+    let (left, right) = ranges.split_at(ranges.len() / 2);
+    let Some((pivot, _)) = right.first() else { return vec![ret(RET_KILL_PROCESS)] };
+    let (left, right) = (tree(left), tree(right));
+    let mut program = Vec::with_capacity(left.len() + right.len() + 2);
+    match u8::try_from(left.len()) {
+        Ok(distance) => program.push(branch(JUMP_GREATER_EQUAL, *pivot, distance, 0)),
+        Err(_) => {
+            // Conditional jumps reach 255 instructions; farther goes through an unconditional one.
+            program.push(branch(JUMP_GREATER_EQUAL, *pivot, 0, 1));
+            program.push(op(JUMP, u32::try_from(left.len()).unwrap_or(u32::MAX)));
+        }
+    }
+    program.extend(left);
+    program.extend(right);
+    program
+}
+
+fn leaf(verdict: Verdict) -> Vec<Instruction> {
+    let errno = |value: u16| ret(RET_ERRNO | u32::from(value));
+    match verdict {
+        Verdict::Allow => vec![ret(RET_ALLOW)],
+        Verdict::Errno(value) => vec![errno(value)],
+        Verdict::Notify => vec![ret(RET_USER_NOTIF)],
+        Verdict::Clone => vec![
+            op(LOAD_WORD, offset_low(0)),
+            branch(JUMP_SET, CLONE_NAMESPACES, 0, 1),
+            ret(RET_USER_NOTIF),
+            ret(RET_ALLOW),
+        ],
+        Verdict::CloneThreadOnly => vec![
+            op(LOAD_WORD, offset_low(0)),
+            branch(JUMP_SET, CLONE_THREAD, 1, 0),
+            errno(errno::EPERM),
+            ret(RET_ALLOW),
+        ],
+        Verdict::Ioctl => vec![
+            op(LOAD_WORD, offset_low(1)),
+            branch(JUMP_EQUAL, TIOCSTI, 3, 0),
+            branch(JUMP_EQUAL, TIOCLINUX, 2, 0),
+            branch(JUMP_EQUAL, TIOCSETD, 1, 0),
+            ret(RET_ALLOW),
+            ret(RET_USER_NOTIF),
+        ],
+        Verdict::Socket { internet } => socket_leaf(internet),
+        Verdict::SocketPair => vec![
+            op(LOAD_WORD, offset_low(0)),
+            branch(JUMP_EQUAL, AF_UNIX, 0, 1),
+            ret(RET_ALLOW),
+            errno(errno::EAFNOSUPPORT),
+        ],
+        Verdict::Personality { debug } => personality_leaf(debug),
+    }
+}
+
+fn socket_leaf(internet: bool) -> Vec<Instruction> {
+    let refused = ret(RET_ERRNO | u32::from(errno::EAFNOSUPPORT));
+    let inet = if internet { ret(RET_ALLOW) } else { refused };
+    vec![
+        op(LOAD_WORD, offset_low(0)),
+        branch(JUMP_EQUAL, AF_UNIX, 7, 0),
+        branch(JUMP_EQUAL, AF_INET, 5, 0),
+        branch(JUMP_EQUAL, AF_INET6, 4, 0),
+        branch(JUMP_EQUAL, AF_NETLINK, 0, 2),
+        op(LOAD_WORD, offset_low(2)),
+        branch(JUMP_EQUAL, NETLINK_ROUTE, 2, 0),
+        refused,
+        inet,
+        ret(RET_ALLOW),
+    ]
+}
+
+fn personality_leaf(debug: bool) -> Vec<Instruction> {
+    // A debugger turns address randomisation off; nothing else has a use for execution domains.
+    let mask = if debug { !ADDR_NO_RANDOMIZE } else { !0 };
+    vec![
+        op(LOAD_WORD, offset_low(0)),
+        branch(JUMP_EQUAL, PERSONALITY_QUERY, 2, 0),
+        op(AND, mask),
+        branch(JUMP_EQUAL, 0, 0, 1),
+        ret(RET_ALLOW),
+        ret(RET_ERRNO | errno::EPERM as u32),
+    ]
+}

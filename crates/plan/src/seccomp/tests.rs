@@ -1,0 +1,189 @@
+//! Holds the compiled filter against the table by interpreting it for every call number and for chosen arguments.
+
+use cofferdam_policy::{Origin, Policy, Ruled, SyscallMode};
+
+use super::*;
+
+const X86_64: u32 = 0xC000_003E;
+const I386: u32 = 0x4000_0003;
+const KILL: u32 = 0x8000_0000;
+const ALLOW: u32 = 0x7fff_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
+
+fn refused(errno: u16) -> u32 {
+    0x0005_0000 | u32::from(errno)
+}
+
+/// A second, naive reading of classic BPF: what the kernel would return.
+fn run(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> u32 {
+    let word = |offset: u32| -> u32 {
+        let mut data = Vec::new();
+        data.extend(number.to_le_bytes());
+        data.extend(arch.to_le_bytes());
+        data.extend(0u64.to_le_bytes());
+        for arg in args {
+            data.extend(arg.to_le_bytes());
+        }
+        let at = offset as usize;
+        u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes"))
+    };
+    let (mut pc, mut accumulator) = (0usize, 0u32);
+    loop {
+        let i = program[pc];
+        pc += 1;
+        let condition = match i.code {
+            0x20 => {
+                accumulator = word(i.k);
+                continue;
+            }
+            0x54 => {
+                accumulator &= i.k;
+                continue;
+            }
+            0x05 => {
+                pc += i.k as usize;
+                continue;
+            }
+            0x06 => return i.k,
+            0x15 => accumulator == i.k,
+            0x35 => accumulator >= i.k,
+            0x45 => accumulator & i.k != 0,
+            other => panic!("unexpected instruction {other:#x}"),
+        };
+        pc += usize::from(if condition { i.jt } else { i.jf });
+    }
+}
+
+fn developer() -> Policy {
+    let mut policy = Policy::default();
+    policy.debug = Ruled::default_of(true);
+    policy.process.allow_fork = Ruled::default_of(true);
+    policy
+}
+
+fn call(policy: &Policy, name: &str, args: [u64; 6]) -> u32 {
+    let program = filter(policy, true).expect("compiles").program;
+    run(&program, X86_64, number_of(name).expect("known"), args)
+}
+
+#[test]
+fn every_call_number_gets_the_answer_of_the_table() {
+    let policy = developer();
+    let program = filter(&policy, true).expect("compiles").program;
+    for number in 0..1000u32 {
+        let got = run(&program, X86_64, number, [0; 6]);
+        let want = match listed(number) {
+            Some(Listed::Allow | Listed::Debug) => ALLOW,
+            Some(Listed::Refuse(errno)) => refused(errno),
+            Some(Listed::Notify(_)) => NOTIFY,
+            Some(Listed::Check) => continue,
+            None => refused(errno::ENOSYS),
+        };
+        assert_eq!(got, want, "call {number} ({:?})", name_of(number));
+    }
+}
+
+#[test]
+fn foreign_abis_are_killed() {
+    let program = filter(&developer(), true).expect("compiles").program;
+    for number in [0, 1, 11, 102, 400] {
+        assert_eq!(run(&program, I386, number, [0; 6]), KILL);
+        assert_eq!(run(&program, X86_64, number | 0x4000_0000, [0; 6]), KILL);
+    }
+}
+
+#[test]
+fn clone_refuses_every_namespace_flag_and_allows_threads() {
+    let policy = developer();
+    for bit in [0x0002_0000u64, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+        assert_eq!(call(&policy, "clone", [bit | 17, 0, 0, 0, 0, 0]), NOTIFY);
+    }
+    assert_eq!(call(&policy, "clone", [0x3d_0f00, 0, 0, 0, 0, 0]), ALLOW, "pthread_create's flags");
+    assert_eq!(call(&policy, "clone", [17, 0, 0, 0, 0, 0]), ALLOW, "fork's flags");
+}
+
+#[test]
+fn terminal_injection_is_refused_whatever_the_high_half_says() {
+    let policy = developer();
+    for request in [0x5412u64, 0x541C, 0x5423] {
+        for high in [0u64, 1 << 32, 0xffff_ffff << 32] {
+            assert_eq!(call(&policy, "ioctl", [0, request | high, 0, 0, 0, 0]), NOTIFY, "{request:#x} {high:#x}");
+        }
+    }
+    assert_eq!(call(&policy, "ioctl", [0, 0x5401, 0, 0, 0, 0]), ALLOW, "TCGETS");
+}
+
+#[test]
+fn socket_families_are_an_allow_list() {
+    let policy = developer();
+    for family in 0..64u64 {
+        let got = call(&policy, "socket", [family, 1, 0, 0, 0, 0]);
+        let want = if [1, 2, 10, 16].contains(&family) { ALLOW } else { refused(errno::EAFNOSUPPORT) };
+        assert_eq!(got, want, "family {family}");
+    }
+    for protocol in 1..32u64 {
+        assert_eq!(call(&policy, "socket", [16, 3, protocol, 0, 0, 0]), refused(errno::EAFNOSUPPORT));
+    }
+}
+
+#[test]
+fn without_internet_only_local_families_remain() {
+    let program = filter(&developer(), false).expect("compiles").program;
+    let socket = number_of("socket").expect("known");
+    for family in [2u64, 10] {
+        assert_eq!(run(&program, X86_64, socket, [family, 1, 0, 0, 0, 0]), refused(errno::EAFNOSUPPORT));
+    }
+    assert_eq!(run(&program, X86_64, socket, [1, 1, 0, 0, 0, 0]), ALLOW);
+}
+
+#[test]
+fn tracing_is_notified_with_debugging_off() {
+    let mut policy = developer();
+    policy.debug = Ruled::default_of(false);
+    assert_eq!(call(&policy, "ptrace", [0; 6]), NOTIFY);
+    assert_eq!(call(&policy, "personality", [0x0004_0000, 0, 0, 0, 0, 0]), refused(errno::EPERM));
+    assert_eq!(call(&developer(), "personality", [0x0004_0000, 0, 0, 0, 0, 0]), ALLOW);
+    assert_eq!(call(&developer(), "personality", [0x0044_0000, 0, 0, 0, 0, 0]), refused(errno::EPERM));
+}
+
+#[test]
+fn no_fork_lets_threads_through_only() {
+    let mut policy = developer();
+    policy.process.allow_fork = Ruled::default_of(false);
+    let program = filter(&policy, true).expect("compiles").workload_program;
+    let answer = |name, flags| run(&program, X86_64, number_of(name).expect("known"), [flags, 0, 0, 0, 0, 0]);
+    assert_eq!(answer("fork", 0), refused(errno::EPERM));
+    assert_eq!(answer("vfork", 0), refused(errno::EPERM));
+    assert_eq!(answer("clone", 17), refused(errno::EPERM));
+    assert_eq!(answer("clone", 0x3d_0f00), ALLOW);
+    assert_eq!(answer("execve", 0), ALLOW);
+}
+
+#[test]
+fn deny_list_mode_keeps_the_dangerous_calls_refused() {
+    let mut policy = developer();
+    policy.syscalls.mode = Ruled::default_of(SyscallMode::DenyList);
+    let program = filter(&policy, true).expect("compiles").program;
+    for (number, listed) in TABLE {
+        let got = run(&program, X86_64, *number, [0; 6]);
+        match listed {
+            Listed::Notify(_) => assert_eq!(got, NOTIFY),
+            Listed::Refuse(errno) => assert_eq!(got, refused(*errno)),
+            _ => {}
+        }
+    }
+    assert_eq!(run(&program, X86_64, 999, [0; 6]), ALLOW);
+}
+
+#[test]
+fn an_always_denied_call_cannot_be_allowed() {
+    let mut policy = developer();
+    policy.syscalls.allow = vec![Ruled::new("mount".to_owned(), Origin::flag("--x"))];
+    assert!(matches!(filter(&policy, true), Err(PlanError::SyscallAlwaysDenied { .. })));
+}
+
+#[test]
+fn the_tree_stays_small_enough_to_install_quickly() {
+    let program = filter(&developer(), true).expect("compiles").program;
+    assert!(program.len() < 400, "{} instructions", program.len());
+}

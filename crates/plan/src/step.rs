@@ -1,0 +1,109 @@
+//! The vocabulary of a launch: each step is one thing the kernel is asked to do, in the order of the list.
+//! Owns the types; `mounts` and `launch` produce them, `launcher::apply` executes them without choices.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::facts::{FileId, Kind};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a set of namespaces, each there or not")]
+pub struct Namespaces {
+    pub user: bool,
+    pub pid: bool,
+    pub mount: bool,
+    pub net: bool,
+    pub ipc: bool,
+    pub uts: bool,
+    pub cgroup: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    CpuSeconds,
+    FileSize,
+    OpenFiles,
+    Processes,
+    CoreSize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountKind {
+    /// A host path. `id` is what the survey saw there; anything else refuses to start.
+    Bind { source: PathBuf, id: Option<FileId>, write: bool, exec: bool },
+    /// An empty read-only directory, holding only mount points for grants below it.
+    Empty { inside: Vec<(PathBuf, Kind)> },
+    /// A file that nobody can open.
+    Refused,
+    /// A read-only file with this content.
+    Text(String),
+    Tmpfs { mode: u32, size: u64, exec: bool },
+    Proc,
+    /// What is mounted there already becomes read-only.
+    Seal,
+    Devpts,
+    /// A device node of the host's `/dev`, checked to be the character device `major:minor`.
+    Device { major: u32, minor: u32 },
+    /// Lower is the host directory; upper and work lie in the session directory, under this number.
+    Overlay { lower: PathBuf, id: FileId, slot: usize },
+}
+
+/// One mount in the new root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    pub target: PathBuf,
+    pub kind: MountKind,
+    /// The mount point lies in a private file system and has to be made first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create: Option<Kind>,
+    pub why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LandlockStep {
+    /// Abstract sockets and signals stay inside.
+    pub scopes: bool,
+    /// Where not empty: only these files can be executed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub executables: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    MapIds { uid: u32, gid: u32 },
+    /// No user namespace can be made below this one.
+    ForbidUserNamespaces,
+    /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
+    CloneRoot { exec: bool },
+    Mount(Mount),
+    /// Directory made in a private file system.
+    MakeDirectory { at: PathBuf, mode: u32 },
+    /// Symbolic link made in a private file system.
+    Link { at: PathBuf, to: PathBuf },
+    PivotRoot,
+    SetHostname(String),
+    LoopbackUp,
+    Limit { resource: Resource, value: u64 },
+    DropCapabilities,
+    NoNewPrivileges,
+    Landlock(LandlockStep),
+    Seccomp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldKind {
+    Directory,
+    File(String),
+}
+
+/// A name that must not come into being while the session runs: held by a stand-in that the supervisor makes before and removes after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hold {
+    pub path: PathBuf,
+    pub kind: HoldKind,
+}
