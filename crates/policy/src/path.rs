@@ -2,6 +2,7 @@
 //! Owns parsing, expansion and component-wise matching, on values only; resolving a path on a real
 //! file system is `launcher::survey`'s work, on descriptors. Called by the parser and by `plan`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -45,7 +46,27 @@ pub struct PathExpr {
     pub base: Base,
     /// Components below the base, normalised, without a leading slash; may be empty.
     pub rest: PathBuf,
-    text: String,
+    /// Whether `*` in the last component is a wildcard. A literal path may contain `*` as a plain character.
+    glob: bool,
+    text: Cow<'static, str>,
+}
+
+/// [`PathExpr`] as the build script writes it into the program.
+#[derive(Debug)]
+pub(crate) struct StaticPath {
+    pub(crate) base: StaticBase,
+    pub(crate) rest: &'static str,
+    pub(crate) glob: bool,
+    pub(crate) text: &'static str,
+}
+
+#[derive(Debug)]
+pub(crate) enum StaticBase {
+    Root,
+    Home,
+    Project,
+    Git,
+    Variable { name: &'static str, default: &'static StaticPath },
 }
 
 /// The places that bases stand for on this host.
@@ -68,22 +89,46 @@ impl PathExpr {
         }
         let (base, rest) = split_base(text)?;
         let rest = normalise(rest, text)?;
-        let mut components = rest.components().rev();
-        components.next();
-        if components.any(|c| c.as_os_str().to_string_lossy().contains('*')) {
+        let has_star = |name: &std::ffi::OsStr| name.as_encoded_bytes().contains(&b'*');
+        let glob = rest.file_name().is_some_and(has_star);
+        if rest.parent().is_some_and(|above| has_star(above.as_os_str())) {
             return Err(PathError::GlobNotLast(text.to_owned()));
         }
-        Ok(PathExpr { base, rest, text: text.to_owned() })
+        Ok(PathExpr { base, rest, glob, text: Cow::Owned(text.to_owned()) })
     }
 
     /// An absolute path that is meant literally (from a flag, already made absolute by the caller): no `~`, no glob.
     pub fn literal(path: &Path) -> Result<Self, PathError> {
         let text = path.to_string_lossy().into_owned();
-        let rest = path.strip_prefix("/").unwrap_or(path);
-        if rest.components().any(|c| matches!(c, Component::ParentDir)) {
-            return Err(PathError::Traversal(text));
+        if path.as_os_str().is_empty() {
+            return Err(PathError::Empty);
         }
-        Ok(PathExpr { base: Base::Root, rest: rest.components().collect(), text })
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(PathError::Nul(text.replace('\0', "\\0")));
+        }
+        let mut rest = PathBuf::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => rest.push(name),
+                Component::ParentDir => return Err(PathError::Traversal(text)),
+                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+            }
+        }
+        Ok(PathExpr { base: Base::Root, rest, glob: false, text: Cow::Owned(text) })
+    }
+
+    /// An expression that the build script has parsed already: nothing is checked again at start.
+    pub(crate) fn from_static(path: &'static StaticPath) -> Self {
+        let base = match path.base {
+            StaticBase::Root => Base::Root,
+            StaticBase::Home => Base::Home,
+            StaticBase::Project => Base::Project,
+            StaticBase::Git => Base::Git,
+            StaticBase::Variable { name, default } => {
+                Base::Variable { name: name.to_owned(), default: Box::new(PathExpr::from_static(default)) }
+            }
+        };
+        PathExpr { base, rest: PathBuf::from(path.rest), glob: path.glob, text: Cow::Borrowed(path.text) }
     }
 
     pub fn as_str(&self) -> &str {
@@ -91,12 +136,12 @@ impl PathExpr {
     }
 
     pub fn is_glob(&self) -> bool {
-        // A literal path may contain `*` as a plain character; only expressions are globs.
-        self.last_component_has_star() && !self.text.starts_with('/') || self.text.ends_with('*')
+        self.glob
     }
 
-    fn last_component_has_star(&self) -> bool {
-        self.rest.file_name().is_some_and(|n| n.to_string_lossy().contains('*'))
+    /// Whether both stand for the same places on every host.
+    pub fn is_same_place(&self, other: &PathExpr) -> bool {
+        self.base == other.base && self.rest == other.rest && self.glob == other.glob
     }
 
     /// The absolute paths this stands for. Empty where the base does not exist on this host (no project, no git).
@@ -108,7 +153,7 @@ impl PathExpr {
             Base::Home => vec![join(&places.home)],
             Base::Project => places.project.iter().map(|p| join(p)).collect(),
             Base::Git => places.git_dirs.iter().map(|p| join(p)).collect(),
-            Base::Variable { name, default } => match places.variables.iter().find(|(n, _)| n == name) {
+            Base::Variable { name, default } => match places.variables.iter().find(|(n, v)| n == name && is_plain(v)) {
                 Some((_, value)) => vec![join(value)],
                 None => default.expand(places).iter().map(|p| join(p)).collect(),
             },
@@ -129,13 +174,13 @@ fn split_base(text: &str) -> Result<(Base, &str), PathError> {
         let (inside, rest) = rest.split_once('}').ok_or_else(|| PathError::Variable(text.to_owned()))?;
         let (name, default) = inside.split_once(":-").ok_or_else(|| PathError::Variable(text.to_owned()))?;
         let name_is_plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if !name_is_plain || default.contains('$') || default.contains('*') {
+        if !name_is_plain || default.contains(['$', '*', '{']) || !starts_component(rest) {
             return Err(PathError::Variable(text.to_owned()));
         }
         let default = Box::new(PathExpr::parse(default)?);
         return Ok((Base::Variable { name: name.to_owned(), default }, rest));
     }
-    if let Some(rest) = text.strip_prefix("{git}") {
+    if let Some(rest) = text.strip_prefix("{git}").filter(|rest| starts_component(rest)) {
         return Ok((Base::Git, rest));
     }
     if text == "~" {
@@ -151,6 +196,16 @@ fn split_base(text: &str) -> Result<(Base, &str), PathError> {
         return Ok((Base::Root, text));
     }
     Ok((Base::Project, text))
+}
+
+/// `${NAME:-default}x` would glue a name onto the base.
+fn starts_component(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
+}
+
+/// A variable that holds a relative path or `..` counts as unset, as the XDG specification asks.
+fn is_plain(value: &Path) -> bool {
+    value.is_absolute() && !value.components().any(|c| matches!(c, Component::ParentDir))
 }
 
 fn normalise(rest: &str, whole: &str) -> Result<PathBuf, PathError> {
@@ -184,16 +239,35 @@ pub fn is_at_or_below(path: &Path, ancestor: &Path) -> bool {
 
 /// `*` matches any run of bytes within one file name.
 pub fn name_matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(first) = parts.next() else { return false };
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
+    wildcard(pattern.as_bytes(), name.as_bytes(), |a, b| a == b)
+}
+
+/// [`name_matches`] where ASCII letters match in both cases.
+pub fn name_matches_ignoring_case(pattern: &str, name: &str) -> bool {
+    wildcard(pattern.as_bytes(), name.as_bytes(), |a, b| a.eq_ignore_ascii_case(&b))
+}
+
+/// Greedy matching that on a mismatch lets the last `*` swallow one byte more; no recursion, no allocation.
+fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+    let (mut at_pattern, mut at_name) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while let Some(&byte) = name.get(at_name) {
+        match pattern.get(at_pattern) {
+            Some(b'*') => {
+                retry = Some((at_pattern + 1, at_name));
+                at_pattern += 1;
+            }
+            Some(&wanted) if same(wanted, byte) => {
+                at_pattern += 1;
+                at_name += 1;
+            }
+            _ => {
+                let Some((after_star, swallowed)) = retry else { return false };
+                retry = Some((after_star, swallowed + 1));
+                at_pattern = after_star;
+                at_name = swallowed + 1;
+            }
         }
     }
-    rest.ends_with(last)
+    pattern[at_pattern..].iter().all(|byte| *byte == b'*')
 }

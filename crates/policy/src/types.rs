@@ -2,6 +2,7 @@
 //! Owns the types and their strictest defaults; parsing lives in `file`, merging in `layers`, mechanism in `plan`.
 //! Read by `plan` and rendered by `cli`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,32 @@ pub enum Access {
     Write,
 }
 
+macro_rules! display_as {
+    ($type:ident { $($variant:ident => $text:literal),+ $(,)? }) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $($type::$variant => $text),+ })
+            }
+        }
+
+        impl $type {
+            /// The words that name a value, in files, flags and variables alike.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($text => Some($type::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+display_as!(Isolation { None => "none", Process => "process", Full => "full" });
+display_as!(Mode { Static => "static", Dynamic => "dynamic" });
+display_as!(Access { Deny => "deny", Protect => "protect", Read => "read", Overlay => "overlay", Write => "write" });
+display_as!(NetworkMode { None => "none", Egress => "egress", Host => "host" });
+display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
+display_as!(EnvMode { Explicit => "explicit", Clean => "clean", Inherit => "inherit" });
+
 /// What a denied or held file shows instead of its content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -64,6 +91,19 @@ pub enum Stand {
     Text(String),
 }
 
+/// What keeps a missing name from being created inside a writable directory, for as long as the sandbox runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hold {
+    /// Nothing does: the rule counts only where the path exists.
+    #[default]
+    Nothing,
+    /// An empty directory stands in.
+    Directory,
+    /// A file with this text stands in.
+    File(Cow<'static, str>),
+}
+
 /// One rule about one path. The rule with the longest path that contains a file decides about that file;
 /// on the same path the later layer wins, within a layer the stricter access.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -71,12 +111,15 @@ pub struct FileRule {
     pub path: PathExpr,
     pub access: Access,
     pub stand: Stand,
+    pub hold: Hold,
+    /// The rule is about the name while nothing is there: what exists at the path keeps the access it has without it.
+    pub only_missing: bool,
     /// A missing path is no error (lists of well-known places).
     pub optional: bool,
     /// Never overridden by a longer path or a later layer (org requirements).
     pub is_final: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: std::borrow::Cow<'static, str>,
+    pub reason: Cow<'static, str>,
     pub origin: Origin,
 }
 
@@ -139,7 +182,8 @@ pub struct Syscalls {
     pub max_violations: Ruled<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+/// Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EnvMode {
@@ -189,6 +233,9 @@ pub struct Policy {
     pub debug: Ruled<bool>,
     /// Whether org policy permits `isolation = "none"`.
     pub none_approved: Option<Origin>,
+    /// Where not empty: the org's requirements allow write and overlay grants only below these. `layers` has checked
+    /// the names; whoever resolves links on the real file system must check the result again.
+    pub write_within: Vec<Ruled<PathExpr>>,
     pub presets: Vec<Ruled<String>>,
     pub held_back: Vec<HeldBack>,
 }
@@ -224,6 +271,7 @@ impl Default for Policy {
             },
             debug: Ruled::default_of(false),
             none_approved: None,
+            write_within: Vec::new(),
             presets: Vec::new(),
             held_back: Vec::new(),
         }

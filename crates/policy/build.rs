@@ -1,0 +1,177 @@
+//! Compiles `profiles/` into static tables, so that no TOML is parsed when a sandbox starts. Owns the generated code
+//! and stops the build at any entry that the real parser refuses; the meaning of entries is the library's.
+//! Run by cargo; the output is included by `src/builtin.rs`.
+#![expect(dead_code, unreachable_pub, reason = "modules of the library are compiled in for their parsers only")]
+
+#[path = "src/always_denied.rs"]
+mod always_denied;
+#[path = "src/at.rs"]
+mod at;
+#[path = "src/error.rs"]
+mod error;
+#[path = "src/file.rs"]
+mod file;
+#[path = "src/file_values.rs"]
+mod file_values;
+#[path = "src/origin.rs"]
+mod origin;
+#[path = "src/path.rs"]
+mod path;
+#[path = "src/profile.rs"]
+mod profile;
+#[path = "src/quantity.rs"]
+mod quantity;
+#[path = "src/setting.rs"]
+mod setting;
+#[path = "src/types.rs"]
+mod types;
+#[path = "src/unbuilt.rs"]
+mod unbuilt;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use at::At;
+use origin::Layer;
+use path::{Base, PathExpr};
+use setting::Setting;
+
+const PRESETS: &[&str] = &["default", "cargo", "go", "node", "python"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");
+    println!("cargo::rerun-if-changed=../../profiles");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src");
+    let mut code = String::new();
+    secrets(&profiles, &mut code)?;
+    protects(&profiles, &mut code)?;
+    environment(&profiles, &mut code)?;
+    presets(&profiles, &mut code)?;
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("profiles.rs"), code)?;
+    Ok(())
+}
+
+fn load(profiles: &Path, name: &str) -> Result<(String, String), Box<dyn Error>> {
+    let text = fs::read_to_string(profiles.join(name)).map_err(|error| format!("profiles/{name}: {error}"))?;
+    Ok((format!("profiles/{name}"), text))
+}
+
+fn secrets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "secrets.toml")?;
+    let (list, lines) = profile::read::<profile::Secrets>(&source, &text)?;
+    writeln!(code, "static SECRETS: &[StaticRule] = &[")?;
+    for At { value: secret, offset } in &list.secret {
+        let (line, _) = lines.position(*offset);
+        let path = static_path(&profile::checked_path(&source, line, &secret.path, &secret.reason)?)?;
+        writeln!(
+            code,
+            "    StaticRule {{ path: {path}, access: Access::Deny, text: {:?}, hold: StaticHold::Nothing, \
+             only_missing: false, reason: {:?}, source: {source:?}, line: {line} }},",
+            secret.text, secret.reason
+        )?;
+    }
+    writeln!(code, "];")?;
+    Ok(())
+}
+
+fn protects(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "protect.toml")?;
+    let (list, lines) = profile::read::<profile::Protects>(&source, &text)?;
+    writeln!(code, "static PROTECTED: &[StaticRule] = &[")?;
+    for At { value: protect, offset } in &list.protect {
+        let (line, _) = lines.position(*offset);
+        let path = static_path(&profile::checked_path(&source, line, &protect.path, &protect.reason)?)?;
+        let hold = match protect.hold.split_once(':') {
+            None if protect.hold == "none" => "StaticHold::Nothing".to_owned(),
+            None if protect.hold == "directory" => "StaticHold::Directory".to_owned(),
+            Some(("file", text)) => format!("StaticHold::File({text:?})"),
+            _ => return Err(format!("{source}:{line}: unknown hold `{}`", protect.hold).into()),
+        };
+        writeln!(
+            code,
+            "    StaticRule {{ path: {path}, access: Access::Protect, text: None, hold: {hold}, only_missing: {}, \
+             reason: {:?}, source: {source:?}, line: {line} }},",
+            protect.only_missing, protect.reason
+        )?;
+    }
+    writeln!(code, "];")?;
+    Ok(())
+}
+
+fn environment(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "environment.toml")?;
+    let (list, lines) = profile::read::<profile::Environment>(&source, &text)?;
+    for (table, entries) in [("ENV_CLEAN", &list.clean), ("ENV_BLOCK", &list.block)] {
+        writeln!(code, "static {table}: &[(&str, &str, u32)] = &[")?;
+        for At { value: variable, offset } in entries {
+            let (line, _) = lines.position(*offset);
+            if variable.reason.trim().is_empty() || !file::is_variable_name(&variable.name) {
+                return Err(format!("{source}:{line}: `{}` needs a usable name and a reason", variable.name).into());
+            }
+            writeln!(code, "    ({:?}, {source:?}, {line}),", variable.name)?;
+        }
+        writeln!(code, "];")?;
+    }
+    Ok(())
+}
+
+fn presets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    writeln!(code, "pub static PRESETS: &[Preset] = &[")?;
+    for name in PRESETS {
+        let (source, text) = load(profiles, &format!("presets/{name}.toml"))?;
+        let parsed = file::parse(Layer::BuiltIn, &source, &text)?;
+        let description = parsed.description.ok_or_else(|| format!("{source}: no description"))?;
+        writeln!(code, "    Preset {{ name: {name:?}, description: {description:?}, source: {source:?}, settings: &[")?;
+        for setting in parsed.settings {
+            let line = setting.origin.line.unwrap_or(0);
+            let value = static_setting(&setting.value).map_err(|error| format!("{source}:{line}: {error}"))?;
+            writeln!(code, "        ({line}, {value}),")?;
+        }
+        writeln!(code, "    ] }},")?;
+    }
+    writeln!(code, "];")?;
+    Ok(())
+}
+
+/// The settings that presets use; another one is a build error until it is added here and in `builtin`.
+fn static_setting(setting: &Setting) -> Result<String, String> {
+    Ok(match setting {
+        Setting::Isolation(level) => format!("StaticSetting::Isolation(Isolation::{level:?})"),
+        Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
+        Setting::Debug(on) => format!("StaticSetting::Debug({on})"),
+        Setting::Project(access) => format!("StaticSetting::Project(Access::{access:?})"),
+        Setting::AllowFork(on) => format!("StaticSetting::AllowFork({on})"),
+        Setting::AllowExec(on) => format!("StaticSetting::AllowExec({on})"),
+        Setting::SyscallMode(mode) => format!("StaticSetting::SyscallMode(SyscallMode::{mode:?})"),
+        Setting::MaxViolations(count) => format!("StaticSetting::MaxViolations({count})"),
+        Setting::EnvMode(mode) => format!("StaticSetting::EnvMode(EnvMode::{mode:?})"),
+        Setting::File { access, path, optional, reason } => {
+            if reason.trim().is_empty() {
+                return Err(format!("`{path}` has no reason"));
+            }
+            let path = static_path(path)?;
+            format!(
+                "StaticSetting::File {{ access: Access::{access:?}, path: {path}, optional: {optional}, \
+                 reason: {reason:?} }}"
+            )
+        }
+        other => return Err(format!("`{other}` is not for presets yet")),
+    })
+}
+
+fn static_path(path: &PathExpr) -> Result<String, String> {
+    let base = match &path.base {
+        Base::Root => "StaticBase::Root".to_owned(),
+        Base::Home => "StaticBase::Home".to_owned(),
+        Base::Project => "StaticBase::Project".to_owned(),
+        Base::Git => "StaticBase::Git".to_owned(),
+        Base::Variable { name, default } => {
+            format!("StaticBase::Variable {{ name: {name:?}, default: &{} }}", static_path(default)?)
+        }
+    };
+    let rest = path.rest.to_str().ok_or_else(|| format!("`{path}` is not UTF-8"))?;
+    Ok(format!("StaticPath {{ base: {base}, rest: {rest:?}, glob: {}, text: {:?} }}", path.is_glob(), path.as_str()))
+}

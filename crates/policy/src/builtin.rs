@@ -1,0 +1,137 @@
+//! The shipped lists and presets as finished tables. Owns turning them into rules, cheaply, at every start;
+//! their content is `profiles/`, their checks are the build script's. Called by `layers` and by `plan`'s tests.
+
+use std::borrow::Cow;
+
+use crate::origin::{Origin, Ruled};
+use crate::path::{PathExpr, StaticBase, StaticPath};
+use crate::setting::Setting;
+use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Mode, Policy, Stand, SyscallMode};
+
+/// A named set of settings that a user can ask for.
+#[derive(Debug)]
+pub struct Preset {
+    pub name: &'static str,
+    pub description: &'static str,
+    source: &'static str,
+    settings: &'static [(u32, StaticSetting)],
+}
+
+#[derive(Debug)]
+struct StaticRule {
+    path: StaticPath,
+    access: Access,
+    text: Option<&'static str>,
+    hold: StaticHold,
+    only_missing: bool,
+    reason: &'static str,
+    source: &'static str,
+    line: u32,
+}
+
+#[derive(Debug)]
+enum StaticHold {
+    Nothing,
+    Directory,
+    File(&'static str),
+}
+
+#[derive(Debug)]
+enum StaticSetting {
+    Isolation(Isolation),
+    Mode(Mode),
+    Debug(bool),
+    Project(Access),
+    AllowFork(bool),
+    AllowExec(bool),
+    SyscallMode(SyscallMode),
+    MaxViolations(u32),
+    EnvMode(EnvMode),
+    File { access: Access, path: StaticPath, optional: bool, reason: &'static str },
+}
+
+include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
+
+/// The preset that every policy starts from.
+pub const DEFAULT_PRESET: &str = "default";
+
+impl Preset {
+    pub fn named(name: &str) -> Option<&'static Preset> {
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    pub(crate) fn settings(&'static self) -> impl Iterator<Item = Ruled<Setting>> {
+        self.settings.iter().map(|(line, setting)| {
+            let setting = match setting {
+                StaticSetting::Isolation(level) => Setting::Isolation(*level),
+                StaticSetting::Mode(mode) => Setting::Mode(*mode),
+                StaticSetting::Debug(on) => Setting::Debug(*on),
+                StaticSetting::Project(access) => Setting::Project(*access),
+                StaticSetting::AllowFork(on) => Setting::AllowFork(*on),
+                StaticSetting::AllowExec(on) => Setting::AllowExec(*on),
+                StaticSetting::SyscallMode(mode) => Setting::SyscallMode(*mode),
+                StaticSetting::MaxViolations(count) => Setting::MaxViolations(*count),
+                StaticSetting::EnvMode(mode) => Setting::EnvMode(*mode),
+                StaticSetting::File { access, path, optional, reason } => Setting::File {
+                    access: *access,
+                    path: PathExpr::from_static(path),
+                    optional: *optional,
+                    reason: Cow::Borrowed(reason),
+                },
+            };
+            Ruled::new(setting, Origin::built_in(self.source, *line))
+        })
+    }
+
+    /// Whether `rule` comes from a preset rather than from a list.
+    pub(crate) fn gave(rule: &FileRule) -> bool {
+        PRESETS.iter().any(|preset| preset.source == rule.origin.source)
+    }
+}
+
+impl StaticRule {
+    fn rule(&'static self) -> FileRule {
+        FileRule {
+            path: PathExpr::from_static(&self.path),
+            access: self.access,
+            stand: self.text.map_or(Stand::Refuse, |text| Stand::Text(text.to_owned())),
+            hold: match self.hold {
+                StaticHold::Nothing => Hold::Nothing,
+                StaticHold::Directory => Hold::Directory,
+                StaticHold::File(text) => Hold::File(Cow::Borrowed(text)),
+            },
+            only_missing: self.only_missing,
+            optional: true,
+            is_final: false,
+            reason: Cow::Borrowed(self.reason),
+            origin: Origin::built_in(self.source, self.line),
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of a user who has written none: the shipped lists and the `default` preset.
+    pub fn built_in() -> Policy {
+        let mut policy = Policy::lists_only();
+        if let Some(preset) = Preset::named(DEFAULT_PRESET) {
+            policy.apply_preset(preset);
+        }
+        policy
+    }
+
+    /// The shipped lists on top of the strictest policy.
+    fn lists_only() -> Policy {
+        // Presets and the user's rules follow; growing the list would copy it.
+        const ROOM_FOR_MORE: usize = 96;
+        let mut policy = Policy::default();
+        policy.files.reserve(SECRETS.len() + PROTECTED.len() + ROOM_FOR_MORE);
+        policy.files.extend(SECRETS.iter().chain(PROTECTED).map(StaticRule::rule));
+        policy.env.clean = variables(ENV_CLEAN);
+        policy.env.block = variables(ENV_BLOCK);
+        policy
+    }
+}
+
+fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<String>> {
+    list.iter().map(|(name, source, line)| Ruled::new((*name).to_owned(), Origin::built_in(source, *line))).collect()
+}

@@ -1,0 +1,370 @@
+//! The policy file: TOML text to settings with origins. Owns the format, its checks and its error positions;
+//! does not merge or judge (see `layers`), and reads no file (callers hand in the text).
+//! Called by `layers`, by the build script for the presets, and by the edge to check a file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::always_denied::is_always_denied;
+use crate::at::{At, Lines};
+use crate::error::{PolicyError, did_you_mean};
+use crate::file_values::{Anything, PathEntry, Texts};
+use crate::origin::{Layer, Origin, Ruled};
+use crate::path::PathExpr;
+use crate::quantity::{Size, Time};
+use crate::setting::Setting;
+use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
+use crate::unbuilt;
+
+/// A policy file. Everything is optional: what is absent is left to the layers below.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PolicyFile {
+    /// Version of this format; 1 where absent.
+    version: Option<At<u32>>,
+    /// What the policy is for, in a sentence.
+    description: Option<String>,
+    /// Presets to apply on top of `default`: one name or a list.
+    preset: Option<At<Texts>>,
+    /// How strongly the command is kept apart from the host.
+    isolation: Option<At<Isolation>>,
+    /// When a path is decided.
+    mode: Option<At<Mode>>,
+    /// Whether processes inside may trace each other.
+    debug: Option<At<bool>>,
+    /// How the project directory is given: `read`, `overlay` or `write`.
+    project: Option<At<Access>>,
+    /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.
+    allow_isolation_none: Option<At<bool>>,
+    files: FilesTable,
+    process: ProcessTable,
+    network: NetworkTable,
+    limits: LimitsTable,
+    syscalls: SyscallsTable,
+    env: EnvTable,
+}
+
+/// Paths. The rule with the longest path that contains a file decides about it.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct FilesTable {
+    /// Readable.
+    read: Vec<At<PathEntry>>,
+    /// Writable for real.
+    write: Vec<At<PathEntry>>,
+    /// Looks writable; nothing reaches the host.
+    overlay: Vec<At<PathEntry>>,
+    /// Content is absent.
+    deny: Vec<At<PathEntry>>,
+    /// Read-only, and cannot be created where missing.
+    protect: Vec<At<PathEntry>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct ProcessTable {
+    /// Most processes and threads alive at once.
+    max: Option<At<u32>>,
+    allow_fork: Option<At<bool>>,
+    allow_exec: Option<At<bool>>,
+    /// Where given: only these programs can be executed.
+    executables: Option<At<Vec<String>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct NetworkTable {
+    mode: Option<At<NetworkMode>>,
+    /// Not enforced yet, so refused.
+    allow: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    deny: Option<At<Anything>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct LimitsTable {
+    /// Wall-clock time for the whole run.
+    timeout: Option<At<Time>>,
+    /// CPU time of any single process.
+    cpu: Option<At<Time>>,
+    open_files: Option<At<u64>>,
+    /// Largest single file.
+    file_size: Option<At<Size>>,
+    /// Size of each private temporary file system.
+    tmp_size: Option<At<Size>>,
+    /// Not enforced yet, so refused.
+    memory: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    swap: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    cpus: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    io: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    storage: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    inodes: Option<At<Anything>>,
+    /// Not enforced yet, so refused.
+    output: Option<At<Anything>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct SyscallsTable {
+    mode: Option<At<SyscallMode>>,
+    allow: Vec<At<String>>,
+    deny: Vec<At<String>>,
+    /// The session ends once this many notable calls were refused.
+    max_violations: Option<At<u32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct EnvTable {
+    mode: Option<At<EnvMode>>,
+    /// Names or globs let through; only an exact name lifts a block.
+    pass: Vec<At<String>>,
+    /// Globs that never come along unless `pass` names the variable exactly.
+    block: Vec<At<String>>,
+    /// Variables with fixed values.
+    set: BTreeMap<String, At<String>>,
+}
+
+/// What a file says, in the order of the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    pub description: Option<String>,
+    pub settings: Vec<Ruled<Setting>>,
+}
+
+/// Reads one policy file. `source` is the name under which the user knows it.
+pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyError> {
+    let lines = Lines::new(text);
+    let file: PolicyFile = from_toml(source, text, &lines)?;
+    let mut reader = Reader { layer, source, lines, settings: Vec::new() };
+    reader.top(&file)?;
+    reader.files(file.files)?;
+    reader.process(file.process)?;
+    reader.network(&file.network)?;
+    reader.limits(&file.limits)?;
+    reader.syscalls(file.syscalls)?;
+    reader.env(file.env)?;
+    for setting in &reader.settings {
+        unbuilt::check(setting)?;
+    }
+    Ok(Parsed { description: file.description, settings: reader.settings })
+}
+
+/// Deserialises with our error positions and hints.
+pub(crate) fn from_toml<T: DeserializeOwned>(source: &str, text: &str, lines: &Lines) -> Result<T, PolicyError> {
+    toml::from_str(text).map_err(|error| {
+        let (line, column) = lines.position(error.span().map_or(0, |span| span.start));
+        let message = error.message().to_owned();
+        let hint = hint_for(&message);
+        PolicyError::Syntax { file: source.to_owned(), line, column, message, hint }
+    })
+}
+
+/// serde says: unknown field `x`, expected one of `a`, `b`.
+fn hint_for(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("unknown ")?;
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    did_you_mean(quoted.next()?, quoted)
+}
+
+struct Reader<'a> {
+    layer: Layer,
+    source: &'a str,
+    lines: Lines,
+    settings: Vec<Ruled<Setting>>,
+}
+
+impl Reader<'_> {
+    fn origin(&self, offset: usize) -> Origin {
+        let (line, _) = self.lines.position(offset);
+        Origin { layer: self.layer, source: Cow::Owned(self.source.to_owned()), line: Some(line) }
+    }
+
+    fn add(&mut self, offset: usize, setting: Setting) {
+        let origin = self.origin(offset);
+        self.settings.push(Ruled::new(setting, origin));
+    }
+
+    fn add_each<T>(&mut self, value: Option<&At<T>>, setting: impl Fn(&T) -> Setting) {
+        if let Some(at) = value {
+            self.add(at.offset, setting(&at.value));
+        }
+    }
+
+    fn refused<T>(&self, name: &str, value: Option<&At<T>>) -> Result<(), PolicyError> {
+        value.map_or(Ok(()), |at| unbuilt::check_name(name, &self.origin(at.offset)))
+    }
+
+    fn value_error(&self, offset: usize, setting: &str, value: &str, expected: &str) -> PolicyError {
+        PolicyError::Value {
+            setting: setting.to_owned(),
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+            origin: self.origin(offset),
+        }
+    }
+
+    fn top(&mut self, file: &PolicyFile) -> Result<(), PolicyError> {
+        if let Some(version) = file.version.as_ref().filter(|version| version.value != 1) {
+            return Err(PolicyError::Version { version: version.value, origin: self.origin(version.offset) });
+        }
+        for preset in file.preset.iter().flat_map(|at| at.value.0.iter().map(move |name| (at.offset, name))) {
+            self.add(preset.0, Setting::Preset(preset.1.clone()));
+        }
+        self.add_each(file.isolation.as_ref(), |level| Setting::Isolation(*level));
+        self.add_each(file.mode.as_ref(), |mode| Setting::Mode(*mode));
+        self.add_each(file.debug.as_ref(), |on| Setting::Debug(*on));
+        if let Some(project) = &file.project {
+            if project.value < Access::Read {
+                let value = project.value.to_string();
+                return Err(self.value_error(project.offset, "project", &value, "`read`, `overlay` or `write`"));
+            }
+            self.add(project.offset, Setting::Project(project.value));
+        }
+        if let Some(allowed) = &file.allow_isolation_none {
+            if self.layer != Layer::Org {
+                let origin = self.origin(allowed.offset);
+                return Err(PolicyError::OrgOnly { setting: "allow_isolation_none".to_owned(), origin });
+            }
+            self.add(allowed.offset, Setting::AllowIsolationNone(allowed.value));
+        }
+        Ok(())
+    }
+
+    fn files(&mut self, files: FilesTable) -> Result<(), PolicyError> {
+        let lists = [
+            ("files.read", Access::Read, files.read),
+            ("files.write", Access::Write, files.write),
+            ("files.overlay", Access::Overlay, files.overlay),
+            ("files.deny", Access::Deny, files.deny),
+            ("files.protect", Access::Protect, files.protect),
+        ];
+        for (setting, access, entries) in lists {
+            for At { value: entry, offset } in entries {
+                let path = PathExpr::parse(&entry.path).map_err(|cause| PolicyError::Path {
+                    setting,
+                    origin: self.origin(offset),
+                    cause,
+                })?;
+                if path.is_glob() && access > Access::Protect {
+                    return Err(self.value_error(offset, setting, &entry.path, "a path without `*`"));
+                }
+                let reason = Cow::Owned(entry.reason);
+                self.add(offset, Setting::File { access, path, optional: entry.optional, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, process: ProcessTable) -> Result<(), PolicyError> {
+        if let Some(max) = &process.max {
+            if max.value == 0 {
+                return Err(self.value_error(max.offset, "process.max", "0", "at least 1"));
+            }
+            self.add(max.offset, Setting::MaxProcesses(max.value));
+        }
+        self.add_each(process.allow_fork.as_ref(), |on| Setting::AllowFork(*on));
+        self.add_each(process.allow_exec.as_ref(), |on| Setting::AllowExec(*on));
+        if let Some(At { value: names, offset }) = process.executables {
+            // An empty list would read as "none" and mean "all".
+            if names.is_empty() {
+                return Err(self.value_error(offset, "process.executables", "[]", "names, or `allow_exec = false`"));
+            }
+            if let Some(bad) = names.iter().find(|name| name.is_empty() || name.contains('\0')) {
+                return Err(self.value_error(offset, "process.executables", bad, "names of programs"));
+            }
+            self.add(offset, Setting::Executables(names));
+        }
+        Ok(())
+    }
+
+    fn network(&mut self, network: &NetworkTable) -> Result<(), PolicyError> {
+        self.add_each(network.mode.as_ref(), |mode| Setting::Network(*mode));
+        self.refused("network.allow", network.allow.as_ref())?;
+        self.refused("network.deny", network.deny.as_ref())
+    }
+
+    fn limits(&mut self, limits: &LimitsTable) -> Result<(), PolicyError> {
+        self.add_each(limits.timeout.as_ref(), |time| Setting::Timeout(time.0));
+        self.add_each(limits.cpu.as_ref(), |time| Setting::CpuSeconds(time.0.as_secs()));
+        self.add_each(limits.open_files.as_ref(), |count| Setting::OpenFiles(*count));
+        self.add_each(limits.file_size.as_ref(), |size| Setting::FileSize(size.0));
+        self.add_each(limits.tmp_size.as_ref(), |size| Setting::TmpSize(size.0));
+        self.refused("limits.memory", limits.memory.as_ref())?;
+        self.refused("limits.swap", limits.swap.as_ref())?;
+        self.refused("limits.cpus", limits.cpus.as_ref())?;
+        self.refused("limits.io", limits.io.as_ref())?;
+        self.refused("limits.storage", limits.storage.as_ref())?;
+        self.refused("limits.inodes", limits.inodes.as_ref())?;
+        self.refused("limits.output", limits.output.as_ref())
+    }
+
+    fn syscalls(&mut self, syscalls: SyscallsTable) -> Result<(), PolicyError> {
+        self.add_each(syscalls.mode.as_ref(), |mode| Setting::SyscallMode(*mode));
+        for At { value: call, offset } in syscalls.allow {
+            if is_always_denied(&call) {
+                return Err(PolicyError::AlwaysDenied { call, origin: self.origin(offset) });
+            }
+            self.add(offset, Setting::SyscallAllow(call));
+        }
+        for At { value: call, offset } in syscalls.deny {
+            self.add(offset, Setting::SyscallDeny(call));
+        }
+        self.add_each(syscalls.max_violations.as_ref(), |count| Setting::MaxViolations(*count));
+        Ok(())
+    }
+
+    fn env(&mut self, env: EnvTable) -> Result<(), PolicyError> {
+        self.add_each(env.mode.as_ref(), |mode| Setting::EnvMode(*mode));
+        for At { value: name, offset } in env.pass {
+            self.check_variable("env.pass", &name, offset)?;
+            self.add(offset, Setting::EnvPass(name));
+        }
+        for At { value: name, offset } in env.block {
+            self.check_variable("env.block", &name, offset)?;
+            self.add(offset, Setting::EnvBlock(name));
+        }
+        for (name, At { value, offset }) in env.set {
+            self.check_variable("env.set", &name, offset)?;
+            if value.contains('\0') {
+                return Err(self.value_error(offset, "env.set", &name, "a value without a NUL byte"));
+            }
+            self.add(offset, Setting::EnvSet(name, value));
+        }
+        Ok(())
+    }
+
+    fn check_variable(&self, setting: &str, name: &str, offset: usize) -> Result<(), PolicyError> {
+        if is_variable_name(name) {
+            return Ok(());
+        }
+        Err(self.value_error(offset, setting, name, "the name of a variable"))
+    }
+}
+
+/// What `execve` can carry as a name; `*` is a glob where globs are allowed.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// The JSON Schema of policy files, for editors.
+#[cfg(feature = "schema")]
+pub fn json_schema() -> String {
+    format!("{:#}\n", schemars::schema_for!(PolicyFile).to_value())
+}

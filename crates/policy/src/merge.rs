@@ -1,0 +1,75 @@
+//! What each setting changes in a policy. Owns the rule "scalars: the later wins; lists: they add up";
+//! does not decide whether a setting may count (`layers`, `tighten`) and checks no ceilings.
+//! Called by `layers` and `builtin`.
+
+use crate::builtin::Preset;
+use crate::origin::Ruled;
+use crate::setting::Setting;
+use crate::types::{Access, FileRule, Hold, Policy, Stand};
+
+impl Policy {
+    /// A preset replaces what an earlier preset said about the same place, so `cargo` can open a cache that
+    /// `default` only overlays: both are built in, and within a layer the stricter rule would win.
+    pub(crate) fn apply_preset(&mut self, preset: &'static Preset) {
+        for setting in preset.settings() {
+            if let Setting::File { path, .. } = &setting.value {
+                self.files.retain(|rule| !(rule.path.is_same_place(path) && Preset::gave(rule)));
+            }
+            self.apply(setting);
+        }
+    }
+
+    pub(crate) fn apply(&mut self, setting: Ruled<Setting>) {
+        let origin = setting.origin;
+        match setting.value {
+            // Presets are applied before the layers, see `layers::resolve`.
+            Setting::Preset(name) => self.presets.push(Ruled::new(name, origin)),
+            Setting::Isolation(level) => self.isolation = Ruled::new(level, origin),
+            Setting::Mode(mode) => self.mode = Ruled::new(mode, origin),
+            Setting::Debug(on) => self.debug = Ruled::new(on, origin),
+            Setting::Project(access) => self.project = Ruled::new(access, origin),
+            Setting::AllowIsolationNone(on) => self.none_approved = on.then_some(origin),
+            Setting::File { access, path, optional, reason } => {
+                // A stand-in needs a name: a glob has none.
+                let held = access == Access::Protect && !path.is_glob();
+                let hold = if held { Hold::Directory } else { Hold::Nothing };
+                let stand = Stand::Refuse;
+                let rule = FileRule {
+                    path,
+                    access,
+                    stand,
+                    hold,
+                    only_missing: false,
+                    optional,
+                    is_final: false,
+                    reason,
+                    origin,
+                };
+                self.files.push(rule);
+            }
+            Setting::MaxProcesses(count) => self.process.max = Some(Ruled::new(count, origin)),
+            Setting::AllowFork(on) => self.process.allow_fork = Ruled::new(on, origin),
+            Setting::AllowExec(on) => self.process.allow_exec = Ruled::new(on, origin),
+            Setting::Executables(names) => {
+                self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
+            }
+            Setting::Network(mode) => self.network = Ruled::new(mode, origin),
+            Setting::Timeout(time) => self.limits.timeout = Some(Ruled::new(time, origin)),
+            Setting::CpuSeconds(seconds) => self.limits.cpu_seconds = Some(Ruled::new(seconds, origin)),
+            Setting::OpenFiles(count) => self.limits.open_files = Some(Ruled::new(count, origin)),
+            Setting::FileSize(bytes) => self.limits.file_size = Some(Ruled::new(bytes, origin)),
+            Setting::TmpSize(bytes) => self.limits.tmp_size = Some(Ruled::new(bytes, origin)),
+            Setting::SyscallMode(mode) => self.syscalls.mode = Ruled::new(mode, origin),
+            Setting::SyscallAllow(call) => self.syscalls.allow.push(Ruled::new(call, origin)),
+            Setting::SyscallDeny(call) => self.syscalls.deny.push(Ruled::new(call, origin)),
+            Setting::MaxViolations(count) => self.syscalls.max_violations = Ruled::new(count, origin),
+            Setting::EnvMode(mode) => self.env.mode = Ruled::new(mode, origin),
+            Setting::EnvPass(name) => self.env.pass.push(Ruled::new(name, origin)),
+            Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name, origin)),
+            Setting::EnvSet(name, value) => {
+                self.env.set.retain(|entry| entry.value.0 != name);
+                self.env.set.push(Ruled::new((name, value), origin));
+            }
+        }
+    }
+}

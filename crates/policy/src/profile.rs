@@ -1,0 +1,72 @@
+//! The formats of the shipped lists: secrets, protected paths, environment. Owns their parsing and checks, and is
+//! compiled into the build script only: the program itself holds the finished tables. Called by `build.rs`.
+
+use serde::Deserialize;
+
+use crate::at::{At, Lines};
+use crate::error::PolicyError;
+use crate::file::from_toml;
+use crate::path::PathExpr;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Secret {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Protect {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+    #[serde(default = "directory")]
+    pub(crate) hold: String,
+    #[serde(default)]
+    pub(crate) only_missing: bool,
+}
+
+fn directory() -> String {
+    "directory".to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Secrets {
+    pub(crate) secret: Vec<At<Secret>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Protects {
+    pub(crate) protect: Vec<At<Protect>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Environment {
+    pub(crate) clean: Vec<At<Variable>>,
+    pub(crate) block: Vec<At<Variable>>,
+}
+
+pub(crate) fn read<T: serde::de::DeserializeOwned>(source: &str, text: &str) -> Result<(T, Lines), PolicyError> {
+    let lines = Lines::new(text);
+    let list = from_toml(source, text, &lines)?;
+    Ok((list, lines))
+}
+
+/// A path of a shipped list, or why the build must stop.
+pub(crate) fn checked_path(source: &str, line: u32, path: &str, reason: &str) -> Result<PathExpr, String> {
+    if reason.trim().is_empty() {
+        return Err(format!("{source}:{line}: `{path}` has no reason"));
+    }
+    PathExpr::parse(path).map_err(|error| format!("{source}:{line}: {error}"))
+}

@@ -1,0 +1,73 @@
+//! One thing a policy layer says, in the form that every source shares. Owns the list of settings and how a person
+//! would write each; does not decide whether a setting counts (`layers`) or what it changes (`merge`).
+//! Made by `file`, `variables`, `overrides` and the build script.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use crate::path::PathExpr;
+use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    Preset(String),
+    Isolation(Isolation),
+    Mode(Mode),
+    Debug(bool),
+    Project(Access),
+    AllowIsolationNone(bool),
+    File { access: Access, path: PathExpr, optional: bool, reason: Cow<'static, str> },
+    MaxProcesses(u32),
+    AllowFork(bool),
+    AllowExec(bool),
+    Executables(Vec<String>),
+    Network(NetworkMode),
+    Timeout(Duration),
+    CpuSeconds(u64),
+    OpenFiles(u64),
+    FileSize(u64),
+    TmpSize(u64),
+    SyscallMode(SyscallMode),
+    SyscallAllow(String),
+    SyscallDeny(String),
+    MaxViolations(u32),
+    EnvMode(EnvMode),
+    EnvPass(String),
+    EnvBlock(String),
+    EnvSet(String, String),
+}
+
+impl fmt::Display for Setting {
+    /// As it would stand in a policy file, e.g. `files.write = "/opt"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Preset(name) => write!(f, "preset = {name:?}"),
+            Setting::Isolation(level) => write!(f, "isolation = \"{level}\""),
+            Setting::Mode(mode) => write!(f, "mode = \"{mode}\""),
+            Setting::Debug(on) => write!(f, "debug = {on}"),
+            Setting::Project(access) => write!(f, "project = \"{access}\""),
+            Setting::AllowIsolationNone(on) => write!(f, "allow_isolation_none = {on}"),
+            Setting::File { access, path, .. } => write!(f, "files.{access} = {:?}", path.as_str()),
+            Setting::MaxProcesses(count) => write!(f, "process.max = {count}"),
+            Setting::AllowFork(on) => write!(f, "process.allow_fork = {on}"),
+            Setting::AllowExec(on) => write!(f, "process.allow_exec = {on}"),
+            Setting::Executables(names) => write!(f, "process.executables = {names:?}"),
+            Setting::Network(mode) => write!(f, "network.mode = \"{mode}\""),
+            Setting::Timeout(time) => write!(f, "limits.timeout = \"{}s\"", time.as_secs()),
+            Setting::CpuSeconds(seconds) => write!(f, "limits.cpu = \"{seconds}s\""),
+            Setting::OpenFiles(count) => write!(f, "limits.open_files = {count}"),
+            Setting::FileSize(bytes) => write!(f, "limits.file_size = {bytes}"),
+            Setting::TmpSize(bytes) => write!(f, "limits.tmp_size = {bytes}"),
+            Setting::SyscallMode(mode) => write!(f, "syscalls.mode = \"{mode}\""),
+            Setting::SyscallAllow(name) => write!(f, "syscalls.allow = {name:?}"),
+            Setting::SyscallDeny(name) => write!(f, "syscalls.deny = {name:?}"),
+            Setting::MaxViolations(count) => write!(f, "syscalls.max_violations = {count}"),
+            Setting::EnvMode(mode) => write!(f, "env.mode = \"{mode}\""),
+            Setting::EnvPass(name) => write!(f, "env.pass = {name:?}"),
+            Setting::EnvBlock(name) => write!(f, "env.block = {name:?}"),
+            // The value may be a secret, and this text is printed.
+            Setting::EnvSet(name, _) => write!(f, "env.set.{name} = ..."),
+        }
+    }
+}
