@@ -79,7 +79,7 @@ fn test_case(element: &str) -> Option<Ran> {
     let package = class.split("::").next()?;
     let body = if attributes.ends_with('/') { "" } else { rest.split("</testcase>").next().unwrap_or("") };
     // Text is escaped, so a `>` can only end a tag: what follows it starts a line of the test's output.
-    let reason = body.split(['\n', '>']).find_map(|line| line.strip_prefix("skipped: ")).map(unescape);
+    let reason = body.split(['\n', '>']).find_map(skip_reason).map(unescape);
     let status = if body.contains("<failure") || body.contains("<error") {
         Status::Fail
     } else if body.contains("<skipped") || reason.is_some() {
@@ -88,6 +88,12 @@ fn test_case(element: &str) -> Option<Ran> {
         Status::Pass
     };
     Some(Ran { name: format!("{package}::{name}"), status, reason })
+}
+
+/// The harness may have put `test NAME ... ` before what the test printed.
+fn skip_reason(line: &str) -> Option<&str> {
+    let printed = line.strip_prefix("test ").and_then(|l| l.split_once(" ... ")).map_or(line, |(_, printed)| printed);
+    printed.strip_prefix("skipped: ")
 }
 
 fn attribute(attributes: &str, name: &str) -> Option<String> {
@@ -113,13 +119,15 @@ mod tests {
 skipped: no Landlock &lt; 6
 </system-out></testcase>
 <testcase name="c" classname="p"><system-err>skipped: at the start</system-err></testcase>
-<testcase name="d" classname="p"><failure type="test failure">skipped: no</failure></testcase>
+<testcase name="d" classname="p"><system-out>test d ... skipped: in line</system-out></testcase>
+<testcase name="e" classname="p"><failure type="test failure">skipped: no</failure></testcase>
 </testsuite></testsuites>"#;
         let found: Vec<_> = tests(xml).into_iter().map(|t| (t.name, t.status, t.reason)).collect();
         assert_eq!(found[0], ("p::m::a".into(), Status::Pass, None));
         assert_eq!(found[1], ("p::b".into(), Status::Skip, Some("no Landlock < 6".into())));
         assert_eq!(found[2], ("p::c".into(), Status::Skip, Some("at the start".into())));
-        assert_eq!((found[3].0.as_str(), found[3].1), ("p::d", Status::Fail));
+        assert_eq!(found[3], ("p::d".into(), Status::Skip, Some("in line".into())));
+        assert_eq!((found[4].0.as_str(), found[4].1), ("p::e", Status::Fail));
     }
 
     #[test]
