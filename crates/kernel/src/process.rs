@@ -53,3 +53,18 @@ pub fn die_with_parent() -> Result<(), Errno> {
 pub fn forbid_tracing() -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
+
+/// Every descriptor from `first` on will be closed when a program is executed.
+pub fn close_at_exec_from(first: u32) -> Result<(), Errno> {
+    raw::close_from(first, true)
+}
+
+/// Runs `then` with no descriptor open but those below `first`, and never returns: owned descriptors of the caller are
+/// not dropped a second time.
+pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {
+    let code = match raw::close_from(first, false) {
+        Ok(()) => then(),
+        Err(_) => 125,
+    };
+    raw::exit_now(code)
+}

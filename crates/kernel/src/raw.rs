@@ -260,3 +260,11 @@ pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
     // SAFETY: the mapping is page-aligned, zeroed, never unmapped, and accessed as atomics by every process that shares it.
     Ok(unsafe { std::slice::from_raw_parts(page.cast(), SIZE / size_of::<u64>()) })
 }
+
+/// Closes every descriptor from `first` on, or only marks them to close at exec.
+pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
+    let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC as u32 } else { 0 };
+    // SAFETY: no pointers. The caller holds no owned descriptor in the range that it will use or drop afterwards.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })?;
+    Ok(())
+}

@@ -75,3 +75,6 @@ impl<T> About<T> for Result<T, Errno> {
         self.map_err(|errno| StepError::new(text(), errno))
     }
 }
+
+/// For calls whose failure changes nothing that matters; `why` says why.
+pub(crate) fn best_effort<T>(_result: Result<T, Errno>, _why: &'static str) {}

@@ -1,0 +1,115 @@
+//! What the user typed. Owns the one definition of every flag, from which parser, help, man page and completions come;
+//! decides nothing with it. Read by the other modules of this crate.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Run what you do not trust, without it reading, writing or reaching what nobody approved.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox", version, about, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command in the sandbox
+    ///
+    /// The current project is writable, the rest of the machine is read-only, secrets are absent, and there is no network.
+    Run(Box<RunArgs>),
+    /// Show what would be enforced, by which rule of which layer, and every step of the launch
+    Explain(Box<ExplainArgs>),
+    /// Check what this machine offers, with a remedy for what is missing
+    Doctor(DoctorArgs),
+    /// Approve this project's policy files as they are now, so that they may also widen access
+    Trust(TrustArgs),
+    /// Print a completion script for a shell
+    Completions {
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Args, Default)]
+pub(crate) struct PolicyArgs {
+    /// When paths are decided: static (at start)
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<String>,
+    /// How strong the walls are: full, process, none
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) isolation: Option<String>,
+    /// Add a preset: cargo, node, python, go (their caches become writable)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Vec<String>,
+    /// Make a path writable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rw: Vec<PathBuf>,
+    /// Make a path readable (also one that is hidden by default)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ro: Vec<PathBuf>,
+    /// Make a directory look writable; changes go to the session's own directory
+    #[arg(long, value_name = "PATH")]
+    pub(crate) overlay: Vec<PathBuf>,
+    /// Hide a path
+    #[arg(long, value_name = "PATH")]
+    pub(crate) blacklist: Vec<PathBuf>,
+    /// End the command after this time (90s, 10m, 2h)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// Let a variable through, or set one
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Processes inside may not trace each other
+    #[arg(long)]
+    pub(crate) no_debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print one JSON object about the session to stderr when it ends
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what each step of the launch took, to stderr
+    #[arg(long)]
+    pub(crate) timing: bool,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List every secret and every protected path
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Only show what would be approved
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Forget the approval of this project
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) revoke: bool,
+}

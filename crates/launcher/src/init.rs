@@ -1,0 +1,123 @@
+//! The child of the launch: executes the plan, becomes pid 1, starts the command, reaps, forwards signals.
+//! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a terminal
+//! session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use cofferdam_kernel::timing::Marks;
+use cofferdam_kernel::{process, signal, socket};
+use cofferdam_plan::LaunchPlan;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::apply::apply;
+use crate::message::{About, Message, StepError, best_effort};
+use crate::terminal::{self, Outer};
+use crate::workload;
+
+/// What the child gets from its parent.
+pub(crate) struct Inheritance<'a> {
+    pub(crate) plan: &'a LaunchPlan,
+    pub(crate) parent: OwnedFd,
+    /// Reports stops of the command; only terminal sessions have one.
+    pub(crate) stops: Option<OwnedFd>,
+    pub(crate) outer: Option<Outer>,
+    pub(crate) overlay_dir: Option<&'a Path>,
+    pub(crate) marks: Marks,
+}
+
+/// Never returns.
+pub(crate) fn run(inheritance: Inheritance<'_>) -> ! {
+    let code = match prepare(&inheritance) {
+        Ok(terminal) => start(inheritance, terminal),
+        Err((step, error)) => {
+            let step = u16::try_from(step).unwrap_or(u16::MAX);
+            let message = Message::Failed { step, errno: error.errno.raw_os_error(), text: error.text };
+            let sent = socket::send(inheritance.parent.as_fd(), &message.encode(), None);
+            best_effort(sent, "the exit code tells the parent as well");
+            125
+        }
+    };
+    process::exit_now(code)
+}
+
+/// Everything that needs privilege or a way to the parent. Returns the sandbox's side of the terminal.
+fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, StepError)> {
+    let outside = |error| (usize::from(u16::MAX), error);
+    process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
+    signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;
+    rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
+    let applied = apply(inheritance.plan, inheritance.overlay_dir, inheritance.marks)?;
+    process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
+    let parent = inheritance.parent.as_fd();
+    if let Some(listener) = &applied.listener {
+        let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
+        sent.about(|| "the listener".to_owned()).map_err(outside)?;
+    }
+    let Some(outer) = &inheritance.outer else { return Ok(None) };
+    let (master, slave) = terminal::open_inside(outer).about(|| "the terminal".to_owned()).map_err(outside)?;
+    let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
+    sent.about(|| "the terminal".to_owned()).map_err(outside)?;
+    Ok(Some(slave))
+}
+
+/// Starts the command and stays as pid 1.
+fn start(inheritance: Inheritance<'_>, terminal: Option<OwnedFd>) -> i32 {
+    if !inheritance.plan.namespaces.pid {
+        // Without a pid namespace there is no pid 1 to be: this process becomes the command.
+        workload::become_command(inheritance.plan, &inheritance.parent, terminal.as_ref());
+    }
+    let command = match process::fork() {
+        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal.as_ref()),
+        Ok(Some(pid)) => pid,
+        Err(_) => return 125,
+    };
+    let Some(command) = Pid::from_raw(command) else { return 125 };
+    let has_stops = inheritance.stops.is_some();
+    if let Some(stops) = &inheritance.stops
+        && rustix::stdio::dup2_stdin(stops).is_err()
+    {
+        return 125;
+    }
+    process::without_descriptors_from(u32::from(has_stops), || reap(command, has_stops))
+}
+
+/// Pid 1's life: collect the dead, pass on what comes from outside, end with the command.
+fn reap(command: Pid, has_stops: bool) -> i32 {
+    loop {
+        let Ok(received) = signal::wait() else { return 125 };
+        if received.signal == Signal::CHILD.as_raw() {
+            if let Some(code) = collect(command, has_stops) {
+                return code;
+            }
+        } else if received.sender == 0
+            && let Some(signal) = Signal::from_named_raw(received.signal)
+        {
+            // From outside this pid namespace: for the command's process group.
+            best_effort(rustix::process::kill_process_group(command, signal), "it may be gone already");
+        }
+    }
+}
+
+fn collect(command: Pid, has_stops: bool) -> Option<i32> {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if pid == command => {
+                if let Some(code) = status.exit_status() {
+                    return Some(code);
+                }
+                if let Some(signal) = status.terminating_signal() {
+                    return Some(128 + signal);
+                }
+                if has_stops && status.stopped() {
+                    let told = rustix::io::write(rustix::stdio::stdin(), b"S");
+                    best_effort(told, "without a supervisor to suspend the command just stays stopped");
+                }
+            }
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return None,
+            Err(_) => return Some(125),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One launch from beginning to end: hold names, clone, supervise, clean up. Reads as a checklist.
+//! Owns the order of the outside half; the inside half is `init`. Called by `cli` and the tests.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use cofferdam_kernel::process::{Side, namespace};
+use cofferdam_kernel::signal::{self, SignalFd};
+use cofferdam_kernel::timing::Marks;
+use cofferdam_kernel::{process, socket};
+use cofferdam_plan::{LaunchPlan, MountKind, Namespaces, Step};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::events::Blocked;
+use crate::holds::Holds;
+use crate::init::{self, Inheritance};
+use crate::message::Message;
+use crate::session::{self, OverlayDirs};
+use crate::supervisor::{End, Ends, Running};
+use crate::terminal::Outer;
+
+/// Marks before this index are the supervisor's own.
+pub(crate) const FIRST_STEP_MARK: usize = 8;
+const MARK_START: usize = 0;
+const MARK_HOLDS: usize = 1;
+const MARK_CLONED: usize = 2;
+const MARK_ENDED: usize = 3;
+
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    #[error("cannot hold the name `{path}`")]
+    Hold { path: PathBuf, #[source] errno: Errno },
+    #[error("cannot make the session's directory in `{path}`")]
+    SessionDirectory { path: PathBuf, #[source] errno: Errno },
+    #[error("cannot create the namespaces")]
+    Namespaces { #[source] errno: Errno },
+    #[error("cannot set up {what}")]
+    Step { step: Option<Step>, what: String, #[source] errno: Errno },
+    #[error("cannot enter the working directory `{path}` inside")]
+    Directory { path: PathBuf, #[source] errno: Errno },
+    #[error("cannot execute `{program}`")]
+    Execute { program: String, #[source] errno: Errno },
+    #[error("the sandbox ended before the command started")]
+    Vanished,
+    #[error("cannot supervise the session")]
+    Supervise(#[source] Errno),
+}
+
+/// What a caller may ask of a launch besides the plan.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where state and logs are kept; none for tests that want nothing on disk.
+    pub state: Option<PathBuf>,
+    pub timing: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TimingLine {
+    pub step: String,
+    pub nanoseconds: u64,
+}
+
+/// How a session went.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    pub session: String,
+    pub end: End,
+    pub blocked: Vec<Blocked>,
+    pub violations: u32,
+    pub log_failed: bool,
+    /// Host path of each overlay that was written to and kept, with where its changes are.
+    pub kept: Vec<(PathBuf, PathBuf)>,
+    pub timing: Vec<TimingLine>,
+}
+
+/// Runs a plan until its command has ended.
+pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
+    let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
+    marks.mark(MARK_START);
+    let session = session::new_id();
+    let overlays = make_overlays(plan, options, &session)?;
+    let holds = Holds::take(&plan.holds).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
+    marks.mark(MARK_HOLDS);
+    let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
+    let ends = start(plan, outer, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
+    marks.mark(MARK_CLONED);
+    // From here on nobody may look into this process; before, the child could not have written its own id maps.
+    process::forbid_tracing().map_err(LaunchError::Supervise)?;
+
+    let mut running = Running::new(plan, ends, session.clone(), options.state.as_deref());
+    let end = running.until_end().map_err(LaunchError::Supervise)?;
+    marks.mark(MARK_ENDED);
+    let set_up = running.set_up;
+    let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
+    drop(running);
+    drop(holds);
+    let kept = finish_overlays(plan, overlays)?;
+    if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
+        return Err(error);
+    }
+    if !set_up && plan.namespaces.pid {
+        return Err(LaunchError::Vanished);
+    }
+    Ok(Outcome {
+        session,
+        end,
+        violations: record.total,
+        log_failed: record.log_failed(),
+        blocked: record.blocked,
+        kept,
+        timing: timing(plan, marks),
+    })
+}
+
+/// Clones the child into its namespaces; in the parent returns what it needs to supervise.
+fn start(plan: &LaunchPlan, outer: Option<Outer>, overlay_dir: Option<&Path>, marks: Marks) -> Result<Ends, LaunchError> {
+    let supervise = LaunchError::Supervise;
+    let (ours, theirs) = socket::pair().map_err(supervise)?;
+    let (stops, stops_writer): (Option<OwnedFd>, Option<OwnedFd>) = match &outer {
+        Some(outer) if outer.is_input() => {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervise)?;
+            (Some(read), Some(write))
+        }
+        _ => (None, None),
+    };
+    signal::block_all().map_err(supervise)?;
+    match process::clone_into(flags(plan.namespaces)).map_err(|errno| LaunchError::Namespaces { errno })? {
+        Side::Child => {
+            drop(ours);
+            drop(stops);
+            init::run(Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
+        }
+        Side::Parent { pidfd, .. } => {
+            drop(theirs);
+            drop(stops_writer);
+            let signals = SignalFd::new().map_err(supervise)?;
+            Ok(Ends { pidfd, socket: ours, stops, signals, outer })
+        }
+    }
+}
+
+fn flags(namespaces: Namespaces) -> u64 {
+    [
+        (namespaces.user, namespace::USER),
+        (namespaces.pid, namespace::PID),
+        (namespaces.mount, namespace::MOUNT),
+        (namespaces.net, namespace::NET),
+        (namespaces.ipc, namespace::IPC),
+        (namespaces.uts, namespace::UTS),
+        (namespaces.cgroup, namespace::CGROUP),
+    ]
+    .into_iter()
+    .filter_map(|(wanted, flag)| wanted.then_some(flag))
+    .sum()
+}
+
+fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
+    let errno = Errno::from_raw_os_error;
+    match report {
+        Message::Failed { step, errno: number, text } => {
+            LaunchError::Step { step: plan.steps.get(usize::from(step)).cloned(), what: text, errno: errno(number) }
+        }
+        Message::NotExecuted { errno: number } => {
+            let program = plan.command.argv.first().cloned().unwrap_or_default();
+            LaunchError::Execute { program, errno: errno(number) }
+        }
+        Message::NoDirectory { errno: number } => {
+            LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
+        }
+        Message::Listener | Message::Terminal => LaunchError::Vanished,
+    }
+}
+
+/// Overlay steps, by slot: the host path and whether a flag or a file of the user asked for it (then its changes are kept).
+fn overlay_slots(plan: &LaunchPlan) -> Vec<(usize, PathBuf, bool)> {
+    let mounts = plan.steps.iter().filter_map(|step| match step {
+        Step::Mount(mount) => Some(mount),
+        _ => None,
+    });
+    mounts
+        .filter_map(|mount| match &mount.kind {
+            MountKind::Overlay { lower, slot, .. } => {
+                let asked = cofferdam_plan::decide(&plan.decisions, lower)
+                    .is_some_and(|d| d.origin.layer != cofferdam_policy::Layer::BuiltIn);
+                Some((*slot, lower.clone(), asked))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<Option<OverlayDirs>, LaunchError> {
+    if plan.overlays == 0 {
+        return Ok(None);
+    }
+    let path = options.state.clone().unwrap_or_default().join("sessions");
+    match OverlayDirs::create(&path, session, plan.overlays) {
+        Ok(dirs) => Ok(Some(dirs)),
+        Err(errno) => Err(LaunchError::SessionDirectory { path, errno }),
+    }
+}
+
+fn finish_overlays(plan: &LaunchPlan, overlays: Option<OverlayDirs>) -> Result<Vec<(PathBuf, PathBuf)>, LaunchError> {
+    let Some(overlays) = overlays else { return Ok(Vec::new()) };
+    let slots = overlay_slots(plan);
+    let asked: Vec<usize> = slots.iter().filter(|(_, _, asked)| *asked).map(|(slot, _, _)| *slot).collect();
+    let kept = overlays.finish(&asked).map_err(|error| LaunchError::SessionDirectory {
+        path: overlays.path.clone(),
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })?;
+    Ok(kept
+        .into_iter()
+        .filter_map(|(slot, upper)| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| (lower.clone(), upper)))
+        .collect())
+}
+
+/// What each step took. Steps are measured in the child, the rest in the parent; they overlap after the clone.
+fn timing(plan: &LaunchPlan, marks: Marks) -> Vec<TimingLine> {
+    let mut lines = Vec::new();
+    let mut line = |step: String, from: Option<u64>, to: Option<u64>| {
+        if let (Some(from), Some(to)) = (from, to) {
+            lines.push(TimingLine { step, nanoseconds: to.saturating_sub(from) });
+        }
+    };
+    line("hold names".to_owned(), marks.read(MARK_START), marks.read(MARK_HOLDS));
+    line("clone3 (as the parent sees it)".to_owned(), marks.read(MARK_HOLDS), marks.read(MARK_CLONED));
+    let mut before = marks.read(MARK_HOLDS);
+    for (index, step) in plan.steps.iter().enumerate() {
+        let after = marks.read(FIRST_STEP_MARK + index);
+        let name = if index == 0 { format!("clone3 and {}", step_name(step)) } else { step_name(step) };
+        line(name, before, after);
+        before = after;
+    }
+    line("fork, exec, run, reap".to_owned(), before, marks.read(MARK_ENDED));
+    line("total".to_owned(), marks.read(MARK_START), marks.read(MARK_ENDED));
+    lines
+}
+
+fn step_name(step: &Step) -> String {
+    match step {
+        Step::Mount(mount) => format!("mount {}", mount.target.display()),
+        Step::Link { at, .. } => format!("link {}", at.display()),
+        Step::MakeDirectory { at, .. } => format!("directory {}", at.display()),
+        Step::MapIds { .. } => "id maps".to_owned(),
+        Step::ForbidUserNamespaces => "forbid user namespaces".to_owned(),
+        Step::CloneRoot { .. } => "clone the host tree".to_owned(),
+        Step::PivotRoot => "pivot_root".to_owned(),
+        Step::SetHostname(_) => "hostname".to_owned(),
+        Step::LoopbackUp => "loopback".to_owned(),
+        Step::Limit { resource, .. } => format!("limit {resource:?}"),
+        Step::DropCapabilities => "drop capabilities".to_owned(),
+        Step::NoNewPrivileges => "no_new_privs".to_owned(),
+        Step::Landlock(_) => "Landlock".to_owned(),
+        Step::Seccomp => "seccomp".to_owned(),
+    }
+}

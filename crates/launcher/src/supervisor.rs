@@ -1,0 +1,384 @@
+//! The loop outside: waits for the end of the session while it answers notifications, passes signals on, copies the
+//! terminal and watches the clock. Owns the life of a running session; its set-up is `launch`'s.
+//!
+//! ```text
+//!   running --command stopped--> suspended --SIGCONT--> running
+//!   running --deadline--> terminating (SIGTERM, grace) --> killed
+//!   running --too many violations--> killed
+//!   any --pid 1 gone--> ended
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cofferdam_kernel::seccomp::Listener;
+use cofferdam_kernel::signal::SignalFd;
+use cofferdam_plan::{LaunchPlan, seccomp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
+use serde::Serialize;
+
+use crate::events::Record;
+use crate::message::Message;
+use crate::terminal::Outer;
+
+/// Between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    Exited { code: i32 },
+    TimedOut,
+    /// More refused system calls than the policy tolerates.
+    TooManyViolations,
+    /// Pid 1 was killed from outside.
+    Killed { signal: i32 },
+}
+
+/// The open ends of a running session.
+pub(crate) struct Running<'a> {
+    pub(crate) plan: &'a LaunchPlan,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) stops: Option<OwnedFd>,
+    pub(crate) signals: SignalFd,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) outer: Option<Outer>,
+    pub(crate) master: Option<OwnedFd>,
+    pub(crate) session: String,
+    pub(crate) state: Option<&'a Path>,
+    pub(crate) record: Record,
+    /// The child's reports other than descriptors, in order.
+    pub(crate) reports: Vec<Message>,
+    /// The child said that its walls stand.
+    pub(crate) set_up: bool,
+    raw: bool,
+    input_open: bool,
+    deadline: Option<Instant>,
+    kill_at: Option<Instant>,
+    reason: Option<End>,
+}
+
+/// What woke the loop up.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one flag per descriptor that poll looked at")]
+struct Ready {
+    ended: bool,
+    socket: bool,
+    stops: bool,
+    signal: bool,
+    notification: bool,
+    output: bool,
+    input: bool,
+}
+
+pub(crate) struct Ends {
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) socket: OwnedFd,
+    pub(crate) stops: Option<OwnedFd>,
+    pub(crate) signals: SignalFd,
+    pub(crate) outer: Option<Outer>,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, session: String, state: Option<&'a Path>) -> Self {
+        Running {
+            plan,
+            pidfd: ends.pidfd,
+            socket: Some(ends.socket),
+            stops: ends.stops,
+            signals: ends.signals,
+            listener: None,
+            outer: ends.outer,
+            master: None,
+            session,
+            state,
+            record: Record::default(),
+            reports: Vec::new(),
+            set_up: false,
+            raw: false,
+            input_open: true,
+            deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
+            kill_at: None,
+            reason: None,
+        }
+    }
+
+    /// Runs until pid 1 is gone.
+    pub(crate) fn until_end(&mut self) -> Result<End, Errno> {
+        let result = self.turn_until_end();
+        if self.raw
+            && let Some(outer) = &self.outer
+        {
+            outer.restore()?;
+        }
+        result
+    }
+
+    fn turn_until_end(&mut self) -> Result<End, Errno> {
+        loop {
+            let ready = self.wait()?;
+            if ready.socket {
+                self.take_report()?;
+            }
+            if ready.notification {
+                self.answer()?;
+            }
+            if ready.output {
+                self.copy_output()?;
+            }
+            if ready.input {
+                self.copy_input()?;
+            }
+            if ready.stops {
+                self.suspend()?;
+            }
+            if ready.signal {
+                self.pass_signals()?;
+            }
+            if ready.ended {
+                return self.finish();
+            }
+            self.check_clock()?;
+        }
+    }
+
+    fn wait(&self) -> Result<Ready, Errno> {
+        let input = rustix::stdio::stdin();
+        let reads_input = self.master.is_some() && self.raw && self.input_open;
+        let watched: [(Option<std::os::fd::BorrowedFd<'_>>, fn(&mut Ready)); 7] = [
+            (Some(self.pidfd.as_fd()), |r| r.ended = true),
+            (Some(self.signals.as_fd()), |r| r.signal = true),
+            (self.socket.as_ref().map(AsFd::as_fd), |r| r.socket = true),
+            (self.stops.as_ref().map(AsFd::as_fd), |r| r.stops = true),
+            (self.listener.as_ref().map(AsFd::as_fd), |r| r.notification = true),
+            (self.master.as_ref().map(AsFd::as_fd), |r| r.output = true),
+            (reads_input.then_some(input), |r| r.input = true),
+        ];
+        let open: Vec<_> = watched.into_iter().filter_map(|(fd, mark)| Some((fd?, mark))).collect();
+        let mut fds: Vec<PollFd<'_>> = open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let timeout = self.next_deadline().map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut ready = Ready::default();
+        for (fd, (_, mark)) in fds.iter().zip(&open) {
+            if !fd.revents().is_empty() {
+                mark(&mut ready);
+            }
+        }
+        Ok(ready)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [self.deadline, self.kill_at].into_iter().flatten().min()
+    }
+
+    fn check_clock(&mut self) -> Result<(), Errno> {
+        let now = Instant::now();
+        if self.deadline.is_some_and(|at| now >= at) {
+            self.deadline = None;
+            self.reason.get_or_insert(End::TimedOut);
+            self.kill_at = Some(now + GRACE);
+            self.signal(Signal::TERM)?;
+            // A stopped command would not see the request to end.
+            self.signal(Signal::CONT)?;
+        }
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.kill_at = None;
+            self.signal(Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to pid 1, which passes it on. Gone is fine: the end is noticed elsewhere.
+    fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        match pidfd_send_signal(&self.pidfd, signal) {
+            Err(Errno::SRCH) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The set-up child reports; it closes its end once the command runs.
+    fn take_report(&mut self) -> Result<(), Errno> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        let (bytes, fd) = cofferdam_kernel::socket::receive(socket)?;
+        match (Message::decode(&bytes), fd) {
+            (None, _) => self.socket = None,
+            (Some(Message::Listener), Some(fd)) => {
+                self.set_up = true;
+                self.listener = Some(Listener::from_fd(fd));
+            }
+            (Some(Message::Terminal), Some(fd)) => {
+                self.master = Some(fd);
+                self.enter_raw_mode()?;
+            }
+            (Some(message), _) => self.reports.push(message),
+        }
+        Ok(())
+    }
+
+    fn enter_raw_mode(&mut self) -> Result<(), Errno> {
+        if let Some(outer) = &self.outer
+            && outer.is_input()
+            && outer.in_foreground()
+        {
+            outer.make_raw()?;
+            self.raw = true;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<(), Errno> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let notification = match listener.receive() {
+            Ok(Some(notification)) => notification,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                // Everybody who could ask is gone.
+                self.listener = None;
+                return Ok(());
+            }
+        };
+        self.record.add(&notification, &self.session, self.state);
+        listener.refuse(&notification, seccomp::refusal(notification.number))?;
+        if self.record.total > self.plan.max_violations && self.reason.is_none() {
+            self.reason = Some(End::TooManyViolations);
+            self.signal(Signal::KILL)?;
+        }
+        Ok(())
+    }
+
+    fn copy_output(&mut self) -> Result<(), Errno> {
+        let (Some(master), Some(outer)) = (&self.master, &self.outer) else { return Ok(()) };
+        let mut buffer = [0u8; 16384];
+        match rustix::io::read(master, &mut buffer) {
+            Ok(0) => self.master = None,
+            // EIO is how a pty says that nobody has the other side open; somebody may open it again (pid 1 waits).
+            Err(Errno::IO) => self.master = None,
+            Ok(count) => write_all(outer.output(self.plan.terminal), &buffer[..count])?,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn copy_input(&mut self) -> Result<(), Errno> {
+        let Some(master) = &self.master else { return Ok(()) };
+        let mut buffer = [0u8; 4096];
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Ok(0) | Err(Errno::IO) => self.input_open = false,
+            Ok(count) => write_all(master.as_fd(), &buffer[..count])?,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    /// The command was stopped: so are we, and whoever continues us continues it.
+    fn suspend(&mut self) -> Result<(), Errno> {
+        let Some(stops) = &self.stops else { return Ok(()) };
+        let mut buffer = [0u8; 64];
+        match rustix::io::read(stops, &mut buffer) {
+            Ok(0) => {
+                self.stops = None;
+                return Ok(());
+            }
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(errno),
+            Ok(_) => {}
+        }
+        if self.raw
+            && let Some(outer) = &self.outer
+        {
+            outer.restore()?;
+            self.raw = false;
+        }
+        // Returns after SIGCONT.
+        rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+        self.resume()
+    }
+
+    fn resume(&mut self) -> Result<(), Errno> {
+        self.enter_raw_mode()?;
+        if let (Some(outer), Some(master)) = (&self.outer, &self.master) {
+            outer.resize(master.as_fd())?;
+        }
+        self.signal(Signal::CONT)
+    }
+
+    fn pass_signals(&mut self) -> Result<(), Errno> {
+        while let Some(number) = self.signals.read()? {
+            let Some(signal) = Signal::from_named_raw(number) else { continue };
+            match signal {
+                Signal::CHILD => {}
+                Signal::WINCH => {
+                    if let (Some(outer), Some(master)) = (&self.outer, &self.master) {
+                        outer.resize(master.as_fd())?;
+                    }
+                }
+                Signal::CONT => self.resume()?,
+                // The terminal's stop key when it is not in raw mode: stop the command, whose stop then stops us.
+                Signal::TSTP if self.outer.is_none() => {
+                    self.signal(Signal::TSTP)?;
+                    rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+                }
+                other => self.signal(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<End, Errno> {
+        // What the command wrote last, and what the set-up said last, may still lie in the buffers.
+        while self.socket.is_some() && readable(self.socket.as_ref())? {
+            self.take_report()?;
+        }
+        while self.master.is_some() && readable(self.master.as_ref())? {
+            self.copy_output()?;
+        }
+        let status = loop {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let ended = match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
+            Some((Some(code), _)) => End::Exited { code },
+            Some((_, Some(signal))) => End::Killed { signal },
+            _ => End::Killed { signal: 0 },
+        };
+        Ok(self.reason.unwrap_or(ended))
+    }
+}
+
+fn readable(fd: Option<&OwnedFd>) -> Result<bool, Errno> {
+    let Some(fd) = fd else { return Ok(false) };
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(!fds[0].revents().is_empty())
+}
+
+fn write_all(fd: std::os::fd::BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
+            }
+            // Nobody reads any more: the command's output goes nowhere, as with any closed terminal.
+            Err(Errno::PIPE | Errno::IO) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

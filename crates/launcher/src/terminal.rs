@@ -1,0 +1,98 @@
+//! The terminal of an interactive session: an own pty inside, raw mode outside, bytes copied in between.
+//! Owns termios and window size on both sides; the copying loop is the supervisor's. Called by `launch`, `init`, `supervisor`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cofferdam_plan::Terminal;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
+
+/// The host's terminal as it was at start.
+#[derive(Debug, Clone)]
+pub(crate) struct Outer {
+    termios: Termios,
+    size: Winsize,
+    /// Which of the standard streams it is.
+    stream: Stream,
+    is_input: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Input,
+    Output,
+    Error,
+}
+
+impl Stream {
+    fn fd(self) -> BorrowedFd<'static> {
+        match self {
+            Stream::Input => rustix::stdio::stdin(),
+            Stream::Output => rustix::stdio::stdout(),
+            Stream::Error => rustix::stdio::stderr(),
+        }
+    }
+}
+
+impl Outer {
+    pub(crate) fn look(terminal: Terminal) -> Result<Option<Self>, Errno> {
+        let stream = match terminal {
+            Terminal { stdin: true, .. } => Stream::Input,
+            Terminal { stdout: true, .. } => Stream::Output,
+            Terminal { stderr: true, .. } => Stream::Error,
+            _ => return Ok(None),
+        };
+        let termios = rustix::termios::tcgetattr(stream.fd())?;
+        let size = rustix::termios::tcgetwinsize(stream.fd())?;
+        Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin }))
+    }
+
+    /// Where the sandbox's terminal output goes.
+    pub(crate) fn output(&self, terminal: Terminal) -> BorrowedFd<'static> {
+        if terminal.stdout { rustix::stdio::stdout() } else if terminal.stderr { rustix::stdio::stderr() } else { rustix::stdio::stdin() }
+    }
+
+    pub(crate) fn is_input(&self) -> bool {
+        self.is_input
+    }
+
+    /// Whether this process may change the terminal now (it is not in the background).
+    pub(crate) fn in_foreground(&self) -> bool {
+        rustix::termios::tcgetpgrp(self.stream.fd()).is_ok_and(|group| group == rustix::process::getpgrp())
+    }
+
+    pub(crate) fn make_raw(&self) -> Result<(), Errno> {
+        let mut raw = self.termios.clone();
+        raw.make_raw();
+        rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Now, &raw)
+    }
+
+    pub(crate) fn restore(&self) -> Result<(), Errno> {
+        rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Drain, &self.termios)
+    }
+
+    /// Copies the present window size to the sandbox's terminal, which tells the programs inside.
+    pub(crate) fn resize(&self, master: BorrowedFd<'_>) -> Result<(), Errno> {
+        let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
+        rustix::termios::tcsetwinsize(master, size)
+    }
+}
+
+/// Inside, before the command starts: a pty of the sandbox's own devpts, as controlling terminal of pid 1's session.
+pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
+    rustix::pty::unlockpt(&master)?;
+    let slave = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let mut termios = outer.termios.clone();
+    if !outer.is_input {
+        // The host's terminal stays in its normal mode and adds the carriage returns itself.
+        termios.output_modes.remove(OutputModes::OPOST);
+    }
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &termios)?;
+    rustix::termios::tcsetwinsize(slave.as_fd(), outer.size)?;
+    rustix::process::ioctl_tiocsctty(&slave)?;
+    Ok((master, slave))
+}

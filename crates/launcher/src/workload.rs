@@ -1,0 +1,69 @@
+//! The last steps of the untrusted side: own process group, standard streams, working directory, exec.
+//! Owns what happens between fork and exec; everything here runs under the sandbox's filter already. Called by `init`.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cofferdam_kernel::{exec, process, seccomp, signal, socket};
+use cofferdam_plan::LaunchPlan;
+use rustix::io::Errno;
+
+use crate::apply::program;
+use crate::message::{Message, best_effort};
+
+/// Never returns: becomes the command, or reports why not and ends.
+pub(crate) fn become_command(plan: &LaunchPlan, parent: &OwnedFd, terminal: Option<&OwnedFd>) -> ! {
+    let message = match prepare(plan, terminal) {
+        Err(message) => message,
+        Ok(()) => Message::NotExecuted { errno: execute(plan).raw_os_error() },
+    };
+    let code = match message {
+        Message::NotExecuted { errno } if errno == Errno::NOENT.raw_os_error() => 127,
+        Message::NotExecuted { .. } => 126,
+        _ => 125,
+    };
+    let sent = socket::send(parent.as_fd(), &message.encode(), None);
+    best_effort(sent, "the exit code says the same");
+    process::exit_now(code)
+}
+
+fn prepare(plan: &LaunchPlan, terminal: Option<&OwnedFd>) -> Result<(), Message> {
+    let failed = |text: &str| {
+        let text = text.to_owned();
+        move |errno: Errno| Message::Failed { step: u16::MAX, errno: errno.raw_os_error(), text }
+    };
+    rustix::process::setpgid(None, None).map_err(failed("the process group"))?;
+    if let Some(terminal) = terminal {
+        take_terminal(plan, terminal.as_fd()).map_err(failed("the terminal"))?;
+    }
+    process::close_at_exec_from(3).map_err(failed("descriptors"))?;
+    signal::reset().map_err(failed("signals"))?;
+    rustix::process::chdir(&plan.command.cwd).map_err(|errno| Message::NoDirectory { errno: errno.raw_os_error() })?;
+    if !plan.filter.workload_program.is_empty() {
+        seccomp::install(program(&plan.filter.workload_program)).map_err(failed("the system-call filter"))?;
+    }
+    Ok(())
+}
+
+/// Streams that were terminals of the host become the sandbox's own; others stay what they are.
+fn take_terminal(plan: &LaunchPlan, terminal: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp())?;
+    if plan.terminal.stdin {
+        rustix::stdio::dup2_stdin(terminal)?;
+    }
+    if plan.terminal.stdout {
+        rustix::stdio::dup2_stdout(terminal)?;
+    }
+    if plan.terminal.stderr {
+        rustix::stdio::dup2_stderr(terminal)?;
+    }
+    Ok(())
+}
+
+fn execute(plan: &LaunchPlan) -> Errno {
+    let strings = |values: Vec<String>| values.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
+    let environment: Vec<String> = plan.command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let (Ok(argv), Ok(environment)) = (strings(plan.command.argv.clone()), strings(environment)) else { return Errno::INVAL };
+    let path = plan.command.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    exec::execute(&argv, &environment, path)
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask`: the checks that keep documents, arrows and promises true, one file per subcommand.
+//! Owns no product code and is never shipped. Called by people and by `.ci/run`.
+#![forbid(unsafe_code)]
+
+mod conformance;
+mod elf;
+mod junit;
+mod map;
+mod problems;
+mod rust_source;
+mod size;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::problems::Problems;
+use crate::workspace::Workspace;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Checks and measurements of this repository")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Check ARCHITECTURE.md against the crates, their arrows and where `unsafe` stands
+    Map,
+    /// Check docs/conformance.toml against docs/requirements.md and the tests
+    Conformance(conformance::Args),
+    /// Turn nextest's junit files into `name status` lines, and a line of totals
+    Ran(junit::Args),
+    /// Build the shipped binary; check that it is static; print its size and how many crates it holds
+    Size,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse().task) {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            eprint!("{problems}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: &Task) -> Result<String, Problems> {
+    match task {
+        Task::Map => map::check(&Workspace::load()?),
+        Task::Conformance(args) => conformance::check(&Workspace::load()?, args),
+        Task::Ran(args) => junit::print(args),
+        Task::Size => size::measure(&Workspace::load()?),
+    }
+}

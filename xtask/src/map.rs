@@ -1,0 +1,247 @@
+//! `cargo xtask map`: ARCHITECTURE.md is true. Owns the comparison of its crate table with the real crates, their
+//! dependency arrows, the purity of DATA and PURE crates and the place of `unsafe`; draws no map itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::problems::Problems;
+use crate::rust_source::{code_only, lines_with_word};
+use crate::workspace::{DependencyKind, Package, Workspace};
+
+const MAP: &str = "ARCHITECTURE.md";
+const MAP_LINES: usize = 250;
+
+/// Outside crates that call Linux: what DATA and PURE crates must do without (docs/decisions/0001).
+const LINUX_CRATES: &[&str] = &["libc", "rustix", "landlock", "nix", "caps", "linux-raw-sys"];
+
+/// Parts of the standard library that reach outside the process. DATA and PURE crates take values instead.
+const OUTSIDE: &[&str] = &["std::fs", "std::net", "std::process", "std::env", "std::os::linux", "std::os::fd"];
+
+/// The one place for `unsafe`: files of this name below this directory.
+const UNSAFE_DIR: &str = "crates/kernel/";
+const UNSAFE_FILE: &str = "/raw.rs";
+
+/// A row of the crate table.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    dir: String,
+    kind: String,
+    uses: BTreeSet<String>,
+}
+
+pub(crate) fn check(workspace: &Workspace) -> Result<String, Problems> {
+    let text = workspace.read(MAP)?;
+    let rows = crate_table(&text)?;
+    let mut problems = Problems::default();
+
+    check_length(&text, &mut problems);
+    check_presence(&rows, &workspace.packages, &mut problems);
+    check_arrows(&rows, &workspace.packages, &mut problems);
+    for package in &workspace.packages {
+        let kind = rows.get(&package.dir).map_or("", |row| row.kind.as_str());
+        for (file, source) in workspace.sources(package)? {
+            check_unsafe(&file, &source, &mut problems);
+            if matches!(kind, "DATA" | "PURE") {
+                check_purity(&package.dir, &file, &source, &mut problems);
+            }
+        }
+    }
+    problems.or(format!("map: {} crates, {} lines", rows.len(), text.lines().count()))
+}
+
+fn check_length(text: &str, problems: &mut Problems) {
+    let lines = text.lines().count();
+    if lines > MAP_LINES {
+        problems.add(format!("{MAP} has {lines} lines; a map has at most {MAP_LINES}"));
+    }
+}
+
+fn check_presence(rows: &BTreeMap<String, Row>, packages: &[Package], problems: &mut Problems) {
+    for package in packages {
+        if !rows.contains_key(&package.dir) {
+            problems.add(format!("{MAP} does not name `{}`", package.dir));
+        }
+        let expected = expected_name(&package.dir);
+        if package.name != expected {
+            problems.add(format!("the package in `{}` is called `{}`, not `{expected}`", package.dir, package.name));
+        }
+    }
+    for dir in rows.keys() {
+        if !packages.iter().any(|p| p.dir == *dir) {
+            problems.add(format!("{MAP} names `{dir}`, which is no crate of the workspace"));
+        }
+    }
+}
+
+fn check_arrows(rows: &BTreeMap<String, Row>, packages: &[Package], problems: &mut Problems) {
+    for package in packages {
+        let Some(row) = rows.get(&package.dir) else { continue };
+        for dependency in &package.dependencies {
+            let name = dependency.name.as_str();
+            let is_dev = dependency.kind == Some(DependencyKind::Dev);
+            if let Some(sibling) = packages.iter().find(|p| p.name == name) {
+                let fixture = is_dev && rows.get(&sibling.dir).is_some_and(|r| r.kind == "DEV");
+                if !row.uses.contains(short_name(&sibling.dir)) && !fixture {
+                    problems.add(format!(
+                        "`{}` depends on `{}`, an arrow that {MAP} does not allow",
+                        package.dir, sibling.dir
+                    ));
+                }
+            } else if !is_dev && matches!(row.kind.as_str(), "DATA" | "PURE") && LINUX_CRATES.contains(&name) {
+                problems.add(format!("`{}` is {} and depends on `{name}`, which calls Linux", package.dir, row.kind));
+            }
+        }
+    }
+}
+
+fn check_unsafe(file: &str, source: &str, problems: &mut Problems) {
+    if file.starts_with(UNSAFE_DIR) && file.ends_with(UNSAFE_FILE) {
+        return;
+    }
+    for line in lines_with_word(&code_only(source), "unsafe") {
+        problems.add(format!("{file}:{line}: `unsafe` outside {UNSAFE_DIR}**{UNSAFE_FILE}"));
+    }
+}
+
+fn check_purity(dir: &str, file: &str, source: &str, problems: &mut Problems) {
+    // Tests may read fixtures; by habit they stand at the end of a file or in `tests.rs`. Build scripts run at home.
+    if !file.starts_with(&format!("{dir}/src/")) || file.ends_with("/tests.rs") || file.contains("/tests/") {
+        return;
+    }
+    let code = code_only(source);
+    for (index, line) in code.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
+        if let Some(outside) = OUTSIDE.iter().find(|&&path| line.contains(path)) {
+            problems.add(format!("{file}:{}: `{outside}` in a crate that takes values only", index + 1));
+        }
+    }
+}
+
+fn crate_table(text: &str) -> Result<BTreeMap<String, Row>, Problems> {
+    let section = text.lines().skip_while(|line| *line != "## Crates").skip(1).take_while(|l| !l.starts_with("## "));
+    let rows: BTreeMap<_, _> = section.filter_map(row).map(|row| (row.dir.clone(), row)).collect();
+    if rows.is_empty() {
+        return Err(Problems::one(format!("{MAP} has no section `## Crates` with a table of crates")));
+    }
+    Ok(rows)
+}
+
+/// A row reads ``|`crates/plan`|PURE|`policy`|why|``.
+fn row(line: &str) -> Option<Row> {
+    let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
+    let dir = cells.next()?.strip_prefix('`')?.strip_suffix('`')?.to_owned();
+    let kind = cells.next()?.to_owned();
+    let uses = cells.next()?.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    Some(Row { dir, kind, uses })
+}
+
+fn short_name(dir: &str) -> &str {
+    dir.rsplit('/').next().unwrap_or(dir)
+}
+
+fn expected_name(dir: &str) -> String {
+    if dir == "xtask" { dir.to_owned() } else { format!("cofferdam-{}", short_name(dir)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+# Map
+
+## Crates
+
+|directory|kind|may use|why|
+|-|-|-|-|
+|`crates/policy`|DATA||what may be asked|
+|`crates/plan`|PURE|`policy`|what will be done|
+|`crates/testkit`|DEV|`policy`, `plan`|fixtures|
+
+## Elsewhere
+
+|`crates/none`|DATA||not of the table|
+";
+
+    fn packages(json: &str) -> Vec<Package> {
+        let mut packages: Vec<Package> = serde_json::from_str(json).expect("fixture");
+        for package in &mut packages {
+            package.dir = format!("crates/{}", package.name.trim_start_matches("cofferdam-"));
+        }
+        packages
+    }
+
+    fn arrows_of(json: &str) -> Vec<String> {
+        let mut problems = Problems::default();
+        check_arrows(&crate_table(TABLE).expect("table"), &packages(json), &mut problems);
+        problems.lines().to_vec()
+    }
+
+    #[test]
+    fn the_table_is_read_from_its_section_only() {
+        let rows = crate_table(TABLE).expect("table");
+        assert_eq!(rows.keys().collect::<Vec<_>>(), ["crates/plan", "crates/policy", "crates/testkit"]);
+        assert_eq!(rows["crates/testkit"].uses, BTreeSet::from(["policy".to_owned(), "plan".to_owned()]));
+    }
+
+    #[test]
+    fn a_crate_missing_from_the_map_and_a_name_without_a_crate_are_found() {
+        let mut problems = Problems::default();
+        let packages = packages(
+            r#"[{"name":"cofferdam-policy","manifest_path":"","dependencies":[]},
+                {"name":"cofferdam-gate","manifest_path":"","dependencies":[]}]"#,
+        );
+        check_presence(&crate_table(TABLE).expect("table"), &packages, &mut problems);
+        let found = problems.lines().join("\n");
+        assert!(found.contains("does not name `crates/gate`"), "{found}");
+        assert!(found.contains("names `crates/plan`"), "{found}");
+    }
+
+    #[test]
+    fn an_arrow_against_the_map_is_found() {
+        let with = |kind: &str| {
+            arrows_of(&format!(
+                r#"[{{"name":"cofferdam-policy","manifest_path":"","dependencies":[{{"name":"cofferdam-plan","kind":{kind}}}]}},
+                    {{"name":"cofferdam-plan","manifest_path":"","dependencies":[{{"name":"cofferdam-policy","kind":null}}]}}]"#
+            ))
+        };
+        assert_eq!(with("null").len(), 1);
+        assert_eq!(with("\"build\"").len(), 1);
+        assert_eq!(with("\"dev\"").len(), 1);
+    }
+
+    #[test]
+    fn fixtures_may_be_used_by_tests_of_any_crate_and_by_nothing_else() {
+        let with = |kind: &str| {
+            arrows_of(&format!(
+                r#"[{{"name":"cofferdam-policy","manifest_path":"","dependencies":[{{"name":"cofferdam-testkit","kind":{kind}}}]}},
+                    {{"name":"cofferdam-testkit","manifest_path":"","dependencies":[]}}]"#
+            ))
+        };
+        assert_eq!(with("\"dev\""), Vec::<String>::new());
+        assert_eq!(with("null").len(), 1);
+    }
+
+    #[test]
+    fn a_pure_crate_that_calls_linux_is_found() {
+        let found = arrows_of(
+            r#"[{"name":"cofferdam-plan","manifest_path":"","dependencies":[{"name":"rustix","kind":null}]}]"#,
+        );
+        assert_eq!(found.len(), 1);
+        let mut problems = Problems::default();
+        let source = "use std::fs;\n#[cfg(test)]\nmod tests { use std::env; }\n";
+        check_purity("crates/plan", "crates/plan/src/lib.rs", source, &mut problems);
+        check_purity("crates/plan", "crates/plan/build.rs", source, &mut problems);
+        assert_eq!(problems.lines().len(), 1);
+    }
+
+    #[test]
+    fn unsafe_is_found_everywhere_but_in_raw_files_of_kernel() {
+        let count = |file: &str| {
+            let mut problems = Problems::default();
+            check_unsafe(file, "unsafe { call() }", &mut problems);
+            problems.lines().len()
+        };
+        assert_eq!(count("crates/kernel/src/mount/raw.rs"), 0);
+        assert_eq!(count("crates/kernel/src/mount.rs"), 1);
+        assert_eq!(count("crates/launcher/src/raw.rs"), 1);
+    }
+}
