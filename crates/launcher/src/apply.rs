@@ -10,12 +10,12 @@ use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
-use cofferdam_kernel::{landlock, network, privilege, seccomp};
+use cofferdam_kernel::{landlock, network, privilege, seccomp, socket};
 use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::message::{About, StepError};
+use crate::message::{About, HOLDS_READY, StepError};
 
 /// What set-up leaves for the life of the sandbox.
 pub(crate) struct Applied {
@@ -25,6 +25,7 @@ pub(crate) struct Applied {
 /// State between steps.
 struct Builder<'a> {
     plan: &'a LaunchPlan,
+    parent: BorrowedFd<'a>,
     overlay_dir: Option<&'a Path>,
     proc: Option<Proc>,
     root: Option<OwnedFd>,
@@ -39,8 +40,13 @@ struct Scratch {
 }
 
 /// Runs every step; the index of the failing one comes with its error.
-pub(crate) fn apply(plan: &LaunchPlan, overlay_dir: Option<&Path>, marks: Marks) -> Result<Applied, (usize, StepError)> {
-    let mut builder = Builder { plan, overlay_dir, proc: None, root: None, scratch: None, listener: None };
+pub(crate) fn apply(
+    plan: &LaunchPlan,
+    parent: BorrowedFd<'_>,
+    overlay_dir: Option<&Path>,
+    marks: Marks,
+) -> Result<Applied, (usize, StepError)> {
+    let mut builder = Builder { plan, parent, overlay_dir, proc: None, root: None, scratch: None, listener: None };
     for (index, step) in plan.steps.iter().enumerate() {
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
@@ -54,6 +60,7 @@ impl Builder<'_> {
             Step::MapIds { uid, gid } => self.map_ids(*uid, *gid),
             Step::ForbidUserNamespaces => self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(from_proc),
             Step::CloneRoot { exec } => self.clone_root(*exec),
+            Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
             Step::Link { at, to } => self.link(at, to),
@@ -332,6 +339,12 @@ fn bind(source: &Path, id: Option<FileId>, attributes: Attributes) -> Result<Own
     let tree = mount::clone_tree(fd.as_fd()).about(about)?;
     mount::restrict_tree(tree.as_fd(), attributes).about(about)?;
     Ok(tree)
+}
+
+fn await_holds(parent: BorrowedFd<'_>) -> Result<(), StepError> {
+    let (message, _) = socket::receive(parent).about(|| "held names".to_owned())?;
+    // An empty message means that the supervisor is gone.
+    if message == HOLDS_READY { Ok(()) } else { Err(StepError::new("held names", Errno::CANCELED)) }
 }
 
 /// What the survey saw must be what is bound; a swap in between refuses to start.

@@ -61,8 +61,7 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
     // A session that ends removes the stand-in between our look and our lock; then it is made anew.
     for _ in 0..16 {
         let made = match &hold.kind {
-            HoldKind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(MARK))
-                .and_then(|()| rustix::fs::chmodat(&parent, name, Mode::from_raw_mode(MARK), AtFlags::empty())),
+            HoldKind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(MARK)),
             HoldKind::File(text) => make_file(&parent, Path::new(name), text),
         };
         if let Err(errno) = made

@@ -8,6 +8,7 @@ use std::path::Path;
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::LaunchPlan;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -47,8 +48,11 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     let outside = |error| (usize::from(u16::MAX), error);
     process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
     signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;
+    // Modes in the private file systems are exact; the command gets the user's mask back.
+    let umask = rustix::process::umask(Mode::empty());
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
-    let applied = apply(inheritance.plan, inheritance.overlay_dir, inheritance.marks)?;
+    let applied = apply(inheritance.plan, inheritance.parent.as_fd(), inheritance.overlay_dir, inheritance.marks)?;
+    rustix::process::umask(umask);
     process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     let parent = inheritance.parent.as_fd();
     if let Some(listener) = &applied.listener {

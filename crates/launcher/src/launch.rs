@@ -1,7 +1,7 @@
 //! One launch from beginning to end: hold names, clone, supervise, clean up. Reads as a checklist.
 //! Owns the order of the outside half; the inside half is `init`. Called by `cli` and the tests.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::process::{Side, namespace};
@@ -17,7 +17,7 @@ use thiserror::Error;
 use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
-use crate::message::Message;
+use crate::message::{HOLDS_READY, Message};
 use crate::session::{self, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
@@ -82,11 +82,11 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     marks.mark(MARK_START);
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
-    let holds = Holds::take(&plan.holds).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
-    marks.mark(MARK_HOLDS);
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let ends = start(plan, outer, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
     marks.mark(MARK_CLONED);
+    let holds = take_holds(plan, &ends)?;
+    marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
@@ -113,6 +113,16 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         kept,
         timing: timing(plan, marks),
     })
+}
+
+/// Made while the child builds its root, which waits for them before it mounts over them.
+fn take_holds(plan: &LaunchPlan, ends: &Ends) -> Result<Holds, LaunchError> {
+    if plan.holds.is_empty() {
+        return Ok(Holds::default());
+    }
+    let holds = Holds::take(&plan.holds).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
+    socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
+    Ok(holds)
 }
 
 /// Clones the child into its namespaces; in the parent returns what it needs to supervise.
@@ -225,9 +235,9 @@ fn timing(plan: &LaunchPlan, marks: Marks) -> Vec<TimingLine> {
             lines.push(TimingLine { step, nanoseconds: to.saturating_sub(from) });
         }
     };
-    line("hold names".to_owned(), marks.read(MARK_START), marks.read(MARK_HOLDS));
-    line("clone3 (as the parent sees it)".to_owned(), marks.read(MARK_HOLDS), marks.read(MARK_CLONED));
-    let mut before = marks.read(MARK_HOLDS);
+    line("clone3 (as the parent sees it)".to_owned(), marks.read(MARK_START), marks.read(MARK_CLONED));
+    line("hold names (while the child works)".to_owned(), marks.read(MARK_CLONED), marks.read(MARK_HOLDS));
+    let mut before = marks.read(MARK_START);
     for (index, step) in plan.steps.iter().enumerate() {
         let after = marks.read(FIRST_STEP_MARK + index);
         let name = if index == 0 { format!("clone3 and {}", step_name(step)) } else { step_name(step) };
@@ -246,6 +256,7 @@ fn step_name(step: &Step) -> String {
         Step::MakeDirectory { at, .. } => format!("directory {}", at.display()),
         Step::MapIds { .. } => "id maps".to_owned(),
         Step::ForbidUserNamespaces => "forbid user namespaces".to_owned(),
+        Step::AwaitHolds => "wait for held names".to_owned(),
         Step::CloneRoot { .. } => "clone the host tree".to_owned(),
         Step::PivotRoot => "pivot_root".to_owned(),
         Step::SetHostname(_) => "hostname".to_owned(),

@@ -3,6 +3,9 @@
 
 use rustix::io::Errno;
 
+/// The one thing the parent tells the child: the stand-ins are there.
+pub(crate) const HOLDS_READY: &[u8] = b"held";
+
 /// A report of the child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {

@@ -75,6 +75,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     steps.push(Step::CloneRoot { exec: exec.is_none() });
     steps.extend(mounts::system(facts, tmp_size, exec.is_none()));
     steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
+    if !files.holds.is_empty() {
+        steps.push(Step::AwaitHolds);
+    }
     steps.extend(files.steps);
     steps.push(Step::PivotRoot);
     if full {

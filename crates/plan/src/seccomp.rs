@@ -112,6 +112,12 @@ fn verdicts(policy: &Policy, internet: bool) -> Result<Vec<Verdict>, PlanError> 
             Listed::Check => checked(*number, policy.debug.value, internet),
         };
     }
+    if (!policy.process.allow_exec.value || !policy.process.executables.is_empty())
+        && let Some(number) = number_of("memfd_create")
+    {
+        // A program in anonymous memory is on no mount and under no Landlock rule.
+        verdicts[number as usize] = Verdict::Notify;
+    }
     for rule in &policy.syscalls.allow {
         let number = known(&rule.value)?;
         if matches!(listed(number), Some(Listed::Notify(_) | Listed::Refuse(_) | Listed::Check)) {

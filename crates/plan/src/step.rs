@@ -79,6 +79,8 @@ pub enum Step {
     ForbidUserNamespaces,
     /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
     CloneRoot { exec: bool },
+    /// The supervisor makes the stand-ins for held names meanwhile; what follows mounts over them.
+    AwaitHolds,
     Mount(Mount),
     /// Directory made in a private file system.
     MakeDirectory { at: PathBuf, mode: u32 },
