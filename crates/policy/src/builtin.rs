@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::origin::{Origin, Ruled};
+use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, StaticBase, StaticPath};
 use crate::setting::Setting;
 use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Mode, Policy, Stand, SyscallMode};
@@ -85,7 +85,16 @@ impl Preset {
 
     /// Whether `rule` comes from a preset rather than from a list.
     pub(crate) fn gave(rule: &FileRule) -> bool {
-        PRESETS.iter().any(|preset| preset.source == rule.origin.source)
+        PRESETS.iter().any(|preset| preset.gave_this(rule))
+    }
+
+    /// Whether `rule` comes from the preset `name`.
+    pub(crate) fn gave_by(rule: &FileRule, name: &str) -> bool {
+        Preset::named(name).is_some_and(|preset| preset.gave_this(rule))
+    }
+
+    fn gave_this(&self, rule: &FileRule) -> bool {
+        rule.origin.layer == Layer::BuiltIn && rule.origin.source == self.source
     }
 }
 

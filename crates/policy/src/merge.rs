@@ -31,8 +31,8 @@ impl Policy {
             Setting::AllowIsolationNone(on) => self.none_approved = on.then_some(origin),
             Setting::File { access, path, optional, reason } => {
                 // A stand-in needs a name: a glob has none.
-                let held = access == Access::Protect && !path.is_glob();
-                let hold = if held { Hold::Directory } else { Hold::Nothing };
+                let nameable = access == Access::Protect && !path.is_glob();
+                let hold = if nameable { Hold::Directory } else { Hold::Nothing };
                 let stand = Stand::Refuse;
                 let rule = FileRule {
                     path,

@@ -117,6 +117,11 @@ impl PathExpr {
         Ok(PathExpr { base: Base::Root, rest, glob: false, text: Cow::Owned(text) })
     }
 
+    /// The project directory itself.
+    pub fn project() -> Self {
+        PathExpr { base: Base::Project, rest: PathBuf::new(), glob: false, text: Cow::Borrowed(".") }
+    }
+
     /// An expression that the build script has parsed already: nothing is checked again at start.
     pub(crate) fn from_static(path: &'static StaticPath) -> Self {
         let base = match path.base {
