@@ -207,7 +207,8 @@ fn mount_for(
             Stand::Refuse => Some((path, MountKind::Refused)),
             Stand::Text(text) => Some((path, MountKind::Text(text.to_string()))),
         },
-        (Access::Read | Access::Protect, Around::ReadOnly) => None,
+        // Protecting is about writes: it never uncovers what is hidden.
+        (Access::Protect, Around::Denied) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
         (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
         (Access::Write, Around::Writable) => None,
         (Access::Write, _) => Some((path.clone(), bind(true))),
@@ -240,7 +241,7 @@ fn hold(decision: &Decision, first: &Path, around: Around, out: &mut FileMounts)
 fn grants_below(decisions: &[Decision], denied: &Path) -> Vec<(PathBuf, Kind)> {
     decisions
         .iter()
-        .filter(|d| d.access != Access::Deny && d.path != denied)
+        .filter(|d| !matches!(d.access, Access::Deny | Access::Protect) && d.path != denied)
         .filter(|d| decisions.iter().filter(|a| a.path != d.path && d.path.starts_with(&a.path)).max_by_key(|a| a.path.as_os_str().len()).is_some_and(|a| a.path == denied))
         .filter_map(|d| match d.fact {
             PathFact::Present { kind, .. } => Some((d.path.strip_prefix(denied).ok()?.to_path_buf(), kind)),

@@ -89,6 +89,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     let finals: Vec<PathBuf> = kept.iter().filter(|d| d.is_final).map(|d| d.path.clone()).collect();
     kept.retain(|d| !finals.iter().any(|f| d.path != *f && d.path.starts_with(f)));
     refuse_too_wide(&kept, facts)?;
+    refuse_outside(policy, &places, &kept)?;
     Ok(kept)
 }
 
@@ -176,6 +177,23 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
             GitRole::OtherWorktree => push(git.path.clone(), Access::Protect, "belongs to another worktree", &built_in),
             GitRole::Main | GitRole::Submodule => {}
         }
+    }
+}
+
+/// The organisation may say where grants to write must lie; the project itself is such a grant.
+fn refuse_outside(policy: &Policy, places: &Places, decisions: &[Decision]) -> Result<(), PlanError> {
+    let Some(first) = policy.write_within.first() else { return Ok(()) };
+    let roots: Vec<PathBuf> = policy.write_within.iter().flat_map(|root| root.value.expand(places)).collect();
+    // The shipped overlays of caches reach nothing on the host and need no permission.
+    let asked = |d: &&Decision| d.access == Access::Overlay && d.origin.layer != Layer::BuiltIn;
+    let mut grants = decisions.iter().filter(|d| d.access == Access::Write || asked(d));
+    match grants.find(|d| !roots.iter().any(|root| d.path.starts_with(root))) {
+        Some(d) => Err(PlanError::OutsideCeiling {
+            path: d.path.clone(),
+            origin: d.origin.clone(),
+            ceiling: Box::new(first.origin.clone()),
+        }),
+        None => Ok(()),
     }
 }
 
