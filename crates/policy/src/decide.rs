@@ -1,5 +1,5 @@
 //! Which rule decides about a path. Owns the one definition of precedence; expansion of path expressions is the
-//! caller's (with `PathExpr::expand`), and mounts that make the verdict true are `plan`'s. Called by `plan` and `explain`.
+//! caller's (with `PathExpr::expand`), and mounts that make the verdict true are `plan`'s. Called by `plan`.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
