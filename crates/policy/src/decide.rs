@@ -1,5 +1,5 @@
 //! Which rule decides about a path. Owns the one definition of precedence; expansion of path expressions is the
-//! caller's (with `PathExpr::expand`), and mounts that make the verdict true are `plan`'s. Called by `plan` and `explain`.
+//! caller's (with `PathExpr::expand`), and mounts that make the verdict true are `plan`'s. Called by `plan`.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ pub struct ExpandedRule {
 /// Rules about missing names (`only_missing`) decide nothing here, see [`hold_of`].
 pub fn deciding_rule<'a>(rules: &'a [ExpandedRule], path: &Path) -> Option<&'a ExpandedRule> {
     let covering: Vec<&ExpandedRule> =
-        rules.iter().filter(|rule| !rule.rule.only_missing && covers(rule, path)).collect();
+        rules.iter().filter(|rule| !rule.rule.only_missing && covers(&rule.rule, &rule.path, path)).collect();
     let last_word = covering.iter().copied().filter(|rule| rule.rule.is_final && rule.rule.access == Access::Deny);
     if let Some(rule) = strongest(last_word) {
         return Some(rule);
@@ -41,7 +41,9 @@ pub fn deciding_rule<'a>(rules: &'a [ExpandedRule], path: &Path) -> Option<&'a E
 pub fn hold_of<'a>(rules: &'a [ExpandedRule], path: &Path) -> &'a Hold {
     let lifted =
         deciding_rule(rules, path).is_some_and(|rule| rule.rule.access > Access::Protect && same_length(rule, path));
-    let holds = |rule: &&ExpandedRule| rule.rule.hold != Hold::Nothing && same_length(rule, path) && covers(rule, path);
+    let holds = |rule: &&ExpandedRule| {
+        rule.rule.hold != Hold::Nothing && same_length(rule, path) && covers(&rule.rule, &rule.path, path)
+    };
     match strongest(rules.iter().filter(holds)) {
         Some(rule) if !lifted => &rule.rule.hold,
         _ => &Hold::Nothing,
@@ -57,15 +59,15 @@ fn same_length(rule: &ExpandedRule, path: &Path) -> bool {
     rule.path.components().count() == path.components().count()
 }
 
-/// Whether `path` is the rule's path or lies below it. Rules that refuse compare folded names, so that `.GIT/config`
+/// Whether `path` is the place `at` of a rule or lies below it. Rules that refuse compare folded names, so that `.GIT/config`
 /// gets the verdict of `.git/config`; rules that grant compare bytes.
-fn covers(rule: &ExpandedRule, path: &Path) -> bool {
-    let refuses = rule.rule.access <= Access::Protect;
+pub(crate) fn covers(rule: &FileRule, at: &Path, path: &Path) -> bool {
+    let refuses = rule.access <= Access::Protect;
     let mut names = path.components();
-    let mut pattern = rule.path.components().peekable();
+    let mut pattern = at.components().peekable();
     while let Some(expected) = pattern.next() {
         let Some(name) = names.next() else { return false };
-        let glob = rule.rule.path.is_glob() && pattern.peek().is_none();
+        let glob = rule.path.is_glob() && pattern.peek().is_none();
         if !name_covered(expected.as_os_str(), name.as_os_str(), glob, refuses) {
             return false;
         }

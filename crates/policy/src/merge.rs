@@ -13,7 +13,7 @@ impl Policy {
     pub(crate) fn apply_preset(&mut self, preset: &'static Preset) {
         for setting in preset.settings() {
             if let Setting::File { path, .. } = &setting.value {
-                self.files.retain(|rule| !(rule.path.is_same_place(path) && Preset::gave(rule)));
+                self.files.retain(|rule| !(Preset::gave(rule) && rule.path.is_same_place(path)));
             }
             self.apply(setting);
         }

@@ -1,9 +1,11 @@
 //! Whether a setting of an unapproved project policy only tightens. Owns that judgement, one setting at a time and
 //! against the policy so far; what happens to the rest (held back, shown) is `layers`'. Called by `layers`.
 
+use crate::decide::covers;
 use crate::origin::Ruled;
+use crate::path::{Base, PathExpr};
 use crate::setting::Setting;
-use crate::types::{Access, Policy, SyscallMode};
+use crate::types::{Access, FileRule, Policy, SyscallMode};
 
 /// A setting that leaves the policy as strict as it was, or stricter, for every command.
 pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
@@ -12,8 +14,7 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         Setting::Mode(mode) => *mode == policy.mode.value,
         Setting::Debug(on) => no_wider(*on, policy.debug.value),
         Setting::Project(access) => *access <= policy.project.value,
-        // Deny is the strictest, and protect uncovers nothing (see `decide`).
-        Setting::File { access, .. } => *access <= Access::Protect,
+        Setting::File { access, path, .. } => refuses_more(*access, path, policy),
         Setting::MaxProcesses(count) => no_more(count, policy.process.max.as_ref()),
         Setting::AllowFork(on) => no_wider(*on, policy.process.allow_fork.value),
         Setting::AllowExec(on) => no_wider(*on, policy.process.allow_exec.value),
@@ -35,6 +36,25 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         | Setting::EnvPass(_)
         | Setting::EnvSet(..) => false,
     }
+}
+
+fn refuses_more(access: Access, path: &PathExpr, policy: &Policy) -> bool {
+    match access {
+        Access::Deny => true,
+        Access::Protect => stays_inside(path) && !is_denied(path, policy),
+        Access::Read | Access::Overlay | Access::Write => false,
+    }
+}
+
+/// A project speaks about its own directory; a stand-in for a missing name elsewhere is not its to make.
+fn stays_inside(path: &PathExpr) -> bool {
+    matches!(path.base, Base::Project | Base::Git)
+}
+
+/// Protect means readable. `decide` keeps it from uncovering a denied path; not counting it is the second lock.
+fn is_denied(path: &PathExpr, policy: &Policy) -> bool {
+    let denies = |rule: &&FileRule| rule.access == Access::Deny && rule.path.base == path.base;
+    policy.files.iter().filter(denies).any(|rule| covers(rule, &rule.path.rest, &path.rest))
 }
 
 fn no_wider(asked: bool, now: bool) -> bool {

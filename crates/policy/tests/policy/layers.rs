@@ -70,6 +70,14 @@ fn an_unapproved_project_policy_only_tightens() {
 }
 
 #[test]
+fn an_unapproved_protect_uncovers_no_secret() {
+    for path in ["~/.ssh", "~/.ssh/id_rsa", "/etc/shadow", "./.env", "./.ENV.local"] {
+        let policy = resolved(&[layer(Layer::Project, &format!("[files]\nprotect = [\"{path}\"]"))]).unwrap();
+        assert_eq!(held_back(&policy), [format!("files.protect = \"{path}\"")]);
+    }
+}
+
+#[test]
 fn an_unapproved_list_of_programs_only_narrows() {
     let user = layer(Layer::User, "[process]\nexecutables = [\"cargo\", \"git\"]");
     let names = |policy: &Policy| policy.process.executables.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
