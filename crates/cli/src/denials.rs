@@ -10,6 +10,9 @@ use cofferdam_policy::{Access, Isolation};
 
 use crate::run::Prepared;
 
+/// The sandbox has its own there; the host's names mean nothing inside.
+const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
+
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     let plan = &prepared.plan;
@@ -29,7 +32,11 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         End::Exited { .. } | End::Killed { .. } => {}
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
-    lines.extend(named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home).iter().filter_map(|path| about(plan, path)));
+    lines.extend(
+        named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
+            .iter()
+            .filter_map(|path| about(plan, path)),
+    );
     if prepared.around.project.is_none() {
         lines.push(format!(
             "{} is your home or a system directory, so nothing here is writable: run in a project directory, or pass --rw PATH",
@@ -46,7 +53,8 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     let arguments: Vec<String> = blocked.arguments.iter().map(|a| format!("{a:#x}")).collect();
     let times = if blocked.count > 1 { format!(" {} times", blocked.count) } else { String::new() };
     let rule = prepared.policy.syscalls.deny.iter().find(|rule| rule.value == blocked.name);
-    let is_tracing = matches!(blocked.name, "ptrace" | "process_vm_readv" | "process_vm_writev" | "kcmp" | "pidfd_getfd");
+    let is_tracing =
+        matches!(blocked.name, "ptrace" | "process_vm_readv" | "process_vm_writev" | "kcmp" | "pidfd_getfd");
     let why = match rule {
         Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
         None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.policy.debug.origin),
@@ -75,13 +83,20 @@ fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
 
 fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
     let decision = decide(&plan.decisions, path);
+    if decision.is_none() && PRIVATE.iter().any(|area| path.starts_with(area)) {
+        return None;
+    }
     let access = decision.map_or(Access::Read, |d| d.access);
     let shown = path.display();
     match (access, decision) {
-        (Access::Deny, Some(rule)) => Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display())),
-        (Access::Protect, Some(rule)) => {
-            Some(format!("{shown} is protected from writes [{}]; allow them with --rw {}", cite(rule), rule.path.display()))
+        (Access::Deny, Some(rule)) => {
+            Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display()))
         }
+        (Access::Protect, Some(rule)) => Some(format!(
+            "{shown} is protected from writes [{}]; allow them with --rw {}",
+            cite(rule),
+            rule.path.display()
+        )),
         (Access::Read, rule) if writable_on_host(path) => {
             let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
             let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };

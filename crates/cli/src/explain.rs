@@ -32,12 +32,18 @@ fn text(prepared: &Prepared, verbose: bool) -> String {
     line("");
     line("PATHS ON THIS HOST (the longest path decides)");
     for decision in &prepared.plan.decisions {
-        let quiet = !verbose && decision.origin.layer == Layer::BuiltIn && decision.access <= cofferdam_policy::Access::Protect;
+        let quiet =
+            !verbose && decision.origin.layer == Layer::BuiltIn && decision.access <= cofferdam_policy::Access::Protect;
         if !quiet {
-            line(&format!("  {:<9} {}  [{}]", format!("{:?}", decision.access).to_lowercase(), decision.path.display(), decision.origin));
+            line(&format!(
+                "  {:<9} {}  [{}]",
+                format!("{:?}", decision.access).to_lowercase(),
+                decision.path.display(),
+                decision.origin
+            ));
         }
     }
-    line(&format!("  read      everything else"));
+    line("  read      everything else");
     line("");
     line("STEPS");
     for (number, step) in prepared.plan.steps.iter().enumerate() {
@@ -67,7 +73,9 @@ fn describe(step: &Step) -> String {
             format!("clone the host tree: private, read-only, nosuid, nodev{}", if *exec { "" } else { ", noexec" })
         }
         Step::AwaitHolds => "wait until the names to hold are held".to_owned(),
-        Step::Mount(mount) => format!("mount {} at {}  ({})", describe_kind(&mount.kind), mount.target.display(), mount.why),
+        Step::Mount(mount) => {
+            format!("mount {} at {}  ({})", describe_kind(&mount.kind), mount.target.display(), mount.why)
+        }
         Step::MakeDirectory { at, mode } => format!("make directory {} with mode {mode:o}", at.display()),
         Step::Link { at, to } => format!("link {} -> {}", at.display(), to.display()),
         Step::PivotRoot => "make it the root and let go of the old one".to_owned(),
@@ -77,7 +85,11 @@ fn describe(step: &Step) -> String {
         Step::DropCapabilities => "empty all capability sets, lock securebits".to_owned(),
         Step::NoNewPrivileges => "set no_new_privs".to_owned(),
         Step::Landlock(step) => {
-            let programs = if step.executables.is_empty() { String::new() } else { format!(", {} programs may run", step.executables.len()) };
+            let programs = if step.executables.is_empty() {
+                String::new()
+            } else {
+                format!(", {} programs may run", step.executables.len())
+            };
             format!("Landlock: signals and abstract sockets stay inside{programs}")
         }
         Step::Seccomp => "install the system-call filter".to_owned(),

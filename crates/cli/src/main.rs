@@ -20,7 +20,7 @@ use crate::args::{Cli, Command};
 use crate::render::{Failure, OUR_FAILURE};
 
 fn main() -> ExitCode {
-    if rustix::param::linux_secure() {
+    if cofferdam_kernel::process::has_raised_privilege() {
         // A set-user-ID copy would hand its owner's rights to whoever calls it.
         eprintln!("error: sandbox must not be installed set-user-ID or with file capabilities");
         return ExitCode::from(OUR_FAILURE);

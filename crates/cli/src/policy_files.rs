@@ -15,7 +15,11 @@ const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
 const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
 
 /// The policy in force for these flags in these surroundings.
-pub(crate) fn load(args: &PolicyArgs, around: &Surroundings, environment: &[(String, String)]) -> Result<Policy, Failure> {
+pub(crate) fn load(
+    args: &PolicyArgs,
+    around: &Surroundings,
+    environment: &[(String, String)],
+) -> Result<Policy, Failure> {
     let mut layers = Vec::new();
     add(&mut layers, Layer::Org, Path::new(ORG_POLICY), true)?;
     add(&mut layers, Layer::User, &user_config(around, environment), true)?;
@@ -102,7 +106,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         overrides.isolation = Some(level);
     }
     if let Some(value) = &args.timeout {
-        let time = parse_time(value).map_err(|_| Failure::Flag {
+        let time = parse_time(value).ok_or_else(|| Failure::Flag {
             flag: "--timeout",
             value: value.clone(),
             hint: "write a number with s, m or h, e.g. `90s`, `10m`".to_owned(),

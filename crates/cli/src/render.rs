@@ -29,9 +29,17 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Survey(#[from] SurveyError),
     #[error("cannot read `{path}`")]
-    Read { path: String, #[source] source: std::io::Error },
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("cannot write `{path}`")]
-    Write { path: String, #[source] source: std::io::Error },
+    Write {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
     #[error("there is no project policy here to approve")]
@@ -100,15 +108,23 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::OutsideCeiling { path, .. } => {
             format!("work below a directory that the organisation allows, or give `{}` read-only", path.display())
         }
-        PlanError::NoneNotApproved { .. } => "`/etc/cofferdam/policy.toml` must say `allow_isolation_none = true`".to_owned(),
-        PlanError::SpecialFile { origin, .. } | PlanError::OwnArea { origin, .. } => format!("drop the rule ({origin})"),
+        PlanError::NoneNotApproved { .. } => {
+            "`/etc/cofferdam/policy.toml` must say `allow_isolation_none = true`".to_owned()
+        }
+        PlanError::SpecialFile { origin, .. } | PlanError::OwnArea { origin, .. } => {
+            format!("drop the rule ({origin})")
+        }
         PlanError::OverlayNeedsDirectory { .. } => "overlay the directory that holds it".to_owned(),
         PlanError::NoSessionDirectory => "set HOME or XDG_STATE_HOME to a directory you own".to_owned(),
-        PlanError::UnknownSyscall { .. } => "names are those of the manual's section 2, e.g. `io_uring_setup`".to_owned(),
+        PlanError::UnknownSyscall { .. } => {
+            "names are those of the manual's section 2, e.g. `io_uring_setup`".to_owned()
+        }
         PlanError::ExecutableNotFound { origin, .. } => format!("install it or drop the rule ({origin})"),
         PlanError::ExecNeedsLandlock { .. } => "a kernel from 5.13 on with Landlock enabled can do it".to_owned(),
         PlanError::ProcessLimitForRoot { .. } => "run as an ordinary user, or drop `process.max`".to_owned(),
-        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } | PlanError::IsolationUnavailable { .. } => return None,
+        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } | PlanError::IsolationUnavailable { .. } => {
+            return None;
+        }
     })
 }
 

@@ -20,8 +20,9 @@ pub(crate) struct Prepared {
 
 pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Failure> {
     // A variable that is no text cannot be judged by name or value, so it does not come along.
-    let environment: Vec<(String, String)> =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     let around = Surroundings::look(&environment)?;
     let policy = policy_files::load(args, &around, &environment)?;
     let request = Request { argv: argv.to_vec(), environment };

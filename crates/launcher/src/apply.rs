@@ -65,7 +65,9 @@ impl Builder<'_> {
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
             Step::Link { at, to } => self.link(at, to),
             Step::PivotRoot => self.pivot_root(),
-            Step::SetHostname(name) => rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned()),
+            Step::SetHostname(name) => {
+                rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned())
+            }
             Step::LoopbackUp => network::loopback_up().about(|| "the loopback interface".to_owned()),
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
@@ -100,8 +102,9 @@ impl Builder<'_> {
         let host = mount::open_source(Path::new("/")).about(about)?;
         let tree = mount::clone_tree(host.as_fd()).about(about)?;
         mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false }).about(about)?;
-        let scratch = mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
-            .about(|| "a scratch file system".to_owned())?;
+        let scratch =
+            mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
+                .about(|| "a scratch file system".to_owned())?;
         // This namespace's copies of the host's mounts are slaves, so nothing attached here shows on the host.
         mount::attach(scratch.as_fd(), host.as_fd()).about(about)?;
         mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
@@ -133,7 +136,9 @@ impl Builder<'_> {
             }
             MountKind::Empty { inside } => self.stand_in_directory(inside),
             MountKind::Refused => self.stand_in_file("refused", "", Mode::empty()),
-            MountKind::Text(text) => self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH),
+            MountKind::Text(text) => {
+                self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH)
+            }
             MountKind::Tmpfs { mode, size, exec } => {
                 let mode = format!("{mode:o}");
                 let size = size.to_string();
@@ -141,7 +146,8 @@ impl Builder<'_> {
                 if size != "0" {
                     options.push(("size", size.as_str()));
                 }
-                mount::new_filesystem("tmpfs", &options, Attributes { write: true, exec: *exec, devices: false }).about(about)
+                mount::new_filesystem("tmpfs", &options, Attributes { write: true, exec: *exec, devices: false })
+                    .about(about)
             }
             MountKind::Proc => {
                 mount::new_filesystem("proc", &[], Attributes { write: true, exec: false, devices: false }).about(about)
@@ -154,7 +160,8 @@ impl Builder<'_> {
             }
             MountKind::Devpts => {
                 let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
-                mount::new_filesystem("devpts", &options, Attributes { write: true, exec: false, devices: true }).about(about)
+                mount::new_filesystem("devpts", &options, Attributes { write: true, exec: false, devices: true })
+                    .about(about)
             }
             MountKind::Device { major, minor } => device(&step.target, (*major, *minor)),
             MountKind::Overlay { lower, id, slot } => self.overlay(lower, *id, *slot),
@@ -175,8 +182,13 @@ impl Builder<'_> {
         };
         let (_upper_fd, upper) = fd_path("upper")?;
         let (_work_fd, work) = fd_path("work")?;
-        let options =
-            [("lowerdir", lower.as_str()), ("upperdir", &upper), ("workdir", &work), ("userxattr", ""), ("volatile", "")];
+        let options = [
+            ("lowerdir", lower.as_str()),
+            ("upperdir", &upper),
+            ("workdir", &work),
+            ("userxattr", ""),
+            ("volatile", ""),
+        ];
         mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false }).about(about)
     }
 
@@ -257,7 +269,8 @@ impl Builder<'_> {
 
     fn install_filter(&mut self) -> Result<(), StepError> {
         self.listener = Some(
-            seccomp::install_with_listener(program(&self.plan.filter.program)).about(|| "the system-call filter".to_owned())?,
+            seccomp::install_with_listener(program(&self.plan.filter.program))
+                .about(|| "the system-call filter".to_owned())?,
         );
         Ok(())
     }
@@ -389,4 +402,3 @@ fn from_proc(error: ProcError) -> StepError {
         ProcError::Write { file, errno } => StepError::new(format!("/proc/{file}"), *errno),
     }
 }
-

@@ -31,12 +31,16 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    Exited { code: i32 },
+    Exited {
+        code: i32,
+    },
     TimedOut,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
     /// Pid 1 was killed from outside.
-    Killed { signal: i32 },
+    Killed {
+        signal: i32,
+    },
 }
 
 /// The open ends of a running session.
@@ -160,10 +164,14 @@ impl<'a> Running<'a> {
             (reads_input.then_some(input), |r| r.input = true),
         ];
         let open: Vec<_> = watched.into_iter().filter_map(|(fd, mark)| Some((fd?, mark))).collect();
-        let mut fds: Vec<PollFd<'_>> = open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(left.subsec_nanos()) }
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
         });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -18,8 +18,8 @@ use crate::{git, holds, session};
 
 /// Directories that are never a project, whatever the working directory is.
 const NOT_PROJECTS: &[&str] = &[
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
-    "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/tmp",
+    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root",
+    "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/tmp",
 ];
 
 #[derive(Debug, Error)]
@@ -27,7 +27,11 @@ pub enum SurveyError {
     #[error("the working directory cannot be read")]
     WorkingDirectory(#[source] std::io::Error),
     #[error("the home directory `{home}` cannot be resolved")]
-    Home { home: PathBuf, #[source] source: std::io::Error },
+    Home {
+        home: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 /// Where the user stands, before any policy is read: needed to find the project's policy files.
@@ -59,7 +63,9 @@ impl Surroundings {
 /// directory, what lies above it, or a directory of the system.
 fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
     let is_project = |dir: &Path| !home.starts_with(dir) && !NOT_PROJECTS.iter().any(|n| dir == Path::new(n));
-    let marked = |dir: &&Path| [".git", ".cofferdam"].iter().any(|name| dir.join(name).symlink_metadata().is_ok_and(|m| !is_hold(&m)));
+    let marked = |dir: &&Path| {
+        [".git", ".cofferdam"].iter().any(|name| dir.join(name).symlink_metadata().is_ok_and(|m| !is_hold(&m)))
+    };
     let found = cwd.ancestors().take_while(|dir| is_project(dir)).find(marked).unwrap_or(cwd);
     is_project(found).then(|| found.to_path_buf())
 }

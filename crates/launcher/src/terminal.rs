@@ -51,7 +51,13 @@ impl Outer {
 
     /// Where the sandbox's terminal output goes.
     pub(crate) fn output(&self, terminal: Terminal) -> BorrowedFd<'static> {
-        if terminal.stdout { rustix::stdio::stdout() } else if terminal.stderr { rustix::stdio::stderr() } else { rustix::stdio::stdin() }
+        if terminal.stdout {
+            rustix::stdio::stdout()
+        } else if terminal.stderr {
+            rustix::stdio::stderr()
+        } else {
+            rustix::stdio::stdin()
+        }
     }
 
     pub(crate) fn is_input(&self) -> bool {
@@ -85,7 +91,8 @@ pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
-    let slave = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let slave =
+        rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     let mut termios = outer.termios.clone();
     if !outer.is_input {
         // The host's terminal stays in its normal mode and adds the carriage returns itself.
