@@ -2,6 +2,7 @@
 //! Exit code 1 only when something without which nothing runs is missing.
 
 use std::fmt::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,7 +13,6 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::output::print;
-use crate::render::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,7 +45,7 @@ fn check(
     Check { id, status, measured: measured.into(), expected, remedy }
 }
 
-pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
     let checks = vec![
         machine(),
         user_namespaces(),
@@ -66,7 +66,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         table(&checks)
     };
     let printed = print(&text);
-    Ok(if failed { ExitCode::FAILURE } else { printed })
+    if failed { ExitCode::FAILURE } else { printed }
 }
 
 fn table(checks: &[Check]) -> String {
@@ -106,7 +106,6 @@ fn in_namespaces(flags: u64, probe: impl FnOnce() -> Result<(), Errno>) -> Resul
             exit_now(code)
         }
         Side::Parent { pidfd, .. } => {
-            use std::os::fd::AsFd as _;
             let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?;
             match status.and_then(|s| s.exit_status()) {
                 Some(0) => Ok(()),
@@ -214,7 +213,6 @@ fn overlayfs() -> Check {
         let writable = mount::Attributes { write: true, exec: false, devices: false };
         let base = mount::new_filesystem("tmpfs", &[("mode", "700")], writable)?;
         let root = mount::open_source(Path::new("/"))?;
-        use std::os::fd::{AsFd as _, AsRawFd as _};
         mount::attach(base.as_fd(), root.as_fd())?;
         for name in ["lower", "upper", "work"] {
             rustix::fs::mkdirat(&base, name, rustix::fs::Mode::RWXU)?;

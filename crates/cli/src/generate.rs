@@ -18,10 +18,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sandbox", &mut text);
-    Ok(print(&String::from_utf8_lossy(&text)))
+    print(&String::from_utf8_lossy(&text))
 }
 
 pub(crate) fn manual() -> Result<ExitCode, Failure> {

@@ -32,9 +32,9 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::explain(&args),
-        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Trust(args) => trust::trust(&args),
-        Command::Completions { shell } => generate::completions(shell),
+        Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };
     result.unwrap_or_else(|failure: Failure| failure.report())

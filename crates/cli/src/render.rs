@@ -136,7 +136,7 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         LaunchError::Namespaces { errno } if *errno == Errno::PERM || *errno == Errno::ACCESS => {
             "unprivileged user namespaces are not allowed here; `sandbox doctor` says which setting forbids them".to_owned()
         }
-        LaunchError::Step { step: Some(Step::MapIds { .. } | Step::ForbidUserNamespaces), .. } => {
+        LaunchError::Step { step: Some(step), .. } if matches!(**step, Step::MapIds { .. } | Step::ForbidUserNamespaces) => {
             "the kernel lets this user make a user namespace but not use it (AppArmor does that on Ubuntu); see `sandbox doctor`"
                 .to_owned()
         }

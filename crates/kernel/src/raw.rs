@@ -182,7 +182,8 @@ pub(crate) fn set_interface_up(socket: BorrowedFd<'_>, name: &[u8]) -> Result<()
     for (to, from) in request.ifr_name.iter_mut().zip(name.iter().take(libc::IFNAMSIZ - 1)) {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).map_err(|_| Errno::INVAL)?;
     // SAFETY: the kernel reads one ifreq from a live value.
     check(libc::c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }))?;
     Ok(())
@@ -280,7 +281,7 @@ pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
 
 /// Closes every descriptor from `first` on, or only marks them to close at exec.
 pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
-    let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC as u32 } else { 0 };
+    let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
     // SAFETY: no pointers. The caller holds no owned descriptor in the range that it will use or drop afterwards.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })?;
     Ok(())

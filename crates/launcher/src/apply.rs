@@ -58,7 +58,9 @@ impl Builder<'_> {
     fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         match step {
             Step::MapIds { uid, gid } => self.map_ids(*uid, *gid),
-            Step::ForbidUserNamespaces => self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(from_proc),
+            Step::ForbidUserNamespaces => {
+                self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(|error| from_proc(&error))
+            }
             Step::CloneRoot { exec } => self.clone_root(*exec),
             Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
@@ -82,7 +84,7 @@ impl Builder<'_> {
 
     fn proc(&mut self) -> Result<&Proc, StepError> {
         if self.proc.is_none() {
-            self.proc = Some(Proc::open().map_err(from_proc)?);
+            self.proc = Some(Proc::open().map_err(|error| from_proc(&error))?);
         }
         self.proc.as_ref().ok_or_else(|| StepError::new("/proc", Errno::NOENT))
     }
@@ -90,9 +92,9 @@ impl Builder<'_> {
     /// The child maps itself: there is no moment at which somebody else's pid could be written to.
     fn map_ids(&mut self, uid: u32, gid: u32) -> Result<(), StepError> {
         let proc = self.proc()?;
-        proc.write("self/setgroups", "deny").map_err(from_proc)?;
-        proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(from_proc)?;
-        proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(from_proc)
+        proc.write("self/setgroups", "deny").map_err(|error| from_proc(&error))?;
+        proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(|error| from_proc(&error))?;
+        proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(|error| from_proc(&error))
     }
 
     /// The scratch file system and the new root are both stacked on `/`, where only descriptors reach them:
@@ -328,7 +330,7 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 
 fn make_below(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<(), Errno> {
     let mut at = rustix::io::fcntl_dupfd_cloexec(dir, 3)?;
-    let names: Vec<_> = path.components().map(|c| c.as_os_str()).collect();
+    let names: Vec<_> = path.components().map(std::path::Component::as_os_str).collect();
     let Some((last, parents)) = names.split_last() else { return Ok(()) };
     let exists_is_fine = |result: Result<(), Errno>| if result == Err(Errno::EXIST) { Ok(()) } else { result };
     for name in parents {
@@ -396,8 +398,8 @@ fn rlimit(resource: Resource) -> Rlimit {
     }
 }
 
-fn from_proc(error: ProcError) -> StepError {
-    match &error {
+fn from_proc(error: &ProcError) -> StepError {
+    match error {
         ProcError::Fake => StepError::new(error.to_string(), Errno::PERM),
         ProcError::Write { file, errno } => StepError::new(format!("/proc/{file}"), *errno),
     }

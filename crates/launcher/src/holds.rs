@@ -76,10 +76,10 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
             other => other?,
         };
         rustix::fs::flock(&lock, FlockOperation::LockShared)?;
-        let held =
+        let candidate =
             Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
-        if is_still_ours(&held) {
-            return Ok(held);
+        if is_still_ours(&candidate) {
+            return Ok(candidate);
         }
     }
     Err(Errno::BUSY)

@@ -50,7 +50,7 @@ pub enum LaunchError {
     },
     #[error("cannot set up {what}")]
     Step {
-        step: Option<Step>,
+        step: Option<Box<Step>>,
         what: String,
         #[source]
         errno: Errno,
@@ -170,7 +170,7 @@ fn start(
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
+            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
         }
         Side::Parent { pidfd, .. } => {
             drop(theirs);
@@ -199,9 +199,11 @@ fn flags(namespaces: Namespaces) -> u64 {
 fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
     let errno = Errno::from_raw_os_error;
     match report {
-        Message::Failed { step, errno: number, text } => {
-            LaunchError::Step { step: plan.steps.get(usize::from(step)).cloned(), what: text, errno: errno(number) }
-        }
+        Message::Failed { step, errno: number, text } => LaunchError::Step {
+            step: plan.steps.get(usize::from(step)).cloned().map(Box::new),
+            what: text,
+            errno: errno(number),
+        },
         Message::NotExecuted { errno: number } => {
             let program = plan.command.argv.first().cloned().unwrap_or_default();
             LaunchError::Execute { program, errno: errno(number) }

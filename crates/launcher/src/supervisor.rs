@@ -8,7 +8,7 @@
 //!   any --pid 1 gone--> ended
 //! ```
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::events::Record;
 use crate::message::Message;
-use crate::terminal::Outer;
+use crate::terminal::{Outer, output};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -79,6 +79,9 @@ struct Ready {
     output: bool,
     input: bool,
 }
+
+/// Notes which descriptor is ready.
+type Mark = fn(&mut Ready);
 
 pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
@@ -154,7 +157,7 @@ impl<'a> Running<'a> {
     fn wait(&self) -> Result<Ready, Errno> {
         let input = rustix::stdio::stdin();
         let reads_input = self.master.is_some() && self.raw && self.input_open;
-        let watched: [(Option<std::os::fd::BorrowedFd<'_>>, fn(&mut Ready)); 7] = [
+        let watched: [(Option<BorrowedFd<'_>>, Mark); 7] = [
             (Some(self.pidfd.as_fd()), |r| r.ended = true),
             (Some(self.signals.as_fd()), |r| r.signal = true),
             (self.socket.as_ref().map(AsFd::as_fd), |r| r.socket = true),
@@ -266,13 +269,13 @@ impl<'a> Running<'a> {
     }
 
     fn copy_output(&mut self) -> Result<(), Errno> {
-        let (Some(master), Some(outer)) = (&self.master, &self.outer) else { return Ok(()) };
+        let Some(master) = &self.master else { return Ok(()) };
         let mut buffer = [0u8; 16384];
         match rustix::io::read(master, &mut buffer) {
             Ok(0) => self.master = None,
             // EIO is how a pty says that nobody has the other side open; somebody may open it again (pid 1 waits).
             Err(Errno::IO) => self.master = None,
-            Ok(count) => write_all(outer.output(self.plan.terminal), &buffer[..count])?,
+            Ok(count) => write_all(output(self.plan.terminal), &buffer[..count])?,
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
@@ -375,7 +378,7 @@ fn readable(fd: Option<&OwnedFd>) -> Result<bool, Errno> {
     Ok(!fds[0].revents().is_empty())
 }
 
-fn write_all(fd: std::os::fd::BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
             Ok(count) => bytes = &bytes[count..],

@@ -2,6 +2,7 @@
 //! Owns resolution of paths (links followed once, identity recorded); decides nothing. Called by `cli` before `plan`.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -129,6 +130,7 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
 }
 
 fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
+    let mut listings = Listings::default();
     for query in queries(policy, &facts.places()) {
         if query.glob {
             let matches = list_matching(&query.path);
@@ -136,9 +138,11 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
                 facts.paths.entry(path.clone()).or_insert_with(|| look(path));
             }
             facts.globs.insert(query.path, matches);
-        } else if !facts.paths.contains_key(&query.path) {
-            let fact = look(&query.path);
-            facts.paths.insert(query.path, fact);
+        } else if listings.may_exist(&query.path, &facts.home) {
+            facts.paths.entry(query.path).or_insert_with_key(|path| look(path));
+        } else if facts.project.as_ref().is_some_and(|project| query.path.starts_with(project)) {
+            // Only there does it matter which part of a missing name is missing.
+            facts.paths.entry(query.path).or_insert_with_key(|path| missing(path));
         }
     }
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
@@ -149,6 +153,49 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     for path in more {
         facts.paths.entry(path.clone()).or_insert_with(|| look(&path));
     }
+}
+
+/// The shipped lists name hundreds of places in the home directory, of which few exist: reading a directory once is
+/// cheaper than asking for every name in it.
+#[derive(Default)]
+struct Listings(BTreeMap<PathBuf, Option<Vec<OsString>>>);
+
+impl Listings {
+    /// False only if a directory on the way to `path` was listed and does not have the next name.
+    fn may_exist(&mut self, path: &Path, home: &Path) -> bool {
+        let Ok(rest) = path.strip_prefix(home) else { return true };
+        let mut at = home.to_path_buf();
+        for name in rest.components() {
+            let listing = self.0.entry(at.clone()).or_insert_with(|| list(&at));
+            match listing {
+                // Sorted by `list`. Where names are compared without case the kernel decides, so only absence of a
+                // name in any spelling counts as absence.
+                Some(names) if !has_name(names, name.as_os_str()) => return false,
+                Some(_) => {}
+                None => return true,
+            }
+            at.push(name);
+            if at.components().count() > home.components().count() + 2 {
+                return true;
+            }
+        }
+        true
+    }
+}
+
+/// Names in lower case, sorted; `None` where the directory cannot be listed or is not one.
+fn list(path: &Path) -> Option<Vec<OsString>> {
+    let mut names: Vec<OsString> = std::fs::read_dir(path)
+        .ok()?
+        .map(|entry| entry.map(|e| e.file_name().to_ascii_lowercase()))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    names.sort_unstable();
+    Some(names)
+}
+
+fn has_name(names: &[OsString], name: &OsStr) -> bool {
+    !name.is_ascii() || names.binary_search(&name.to_ascii_lowercase()).is_ok()
 }
 
 /// Names in the pattern's directory that match its last component.

@@ -49,17 +49,6 @@ impl Outer {
         Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin }))
     }
 
-    /// Where the sandbox's terminal output goes.
-    pub(crate) fn output(&self, terminal: Terminal) -> BorrowedFd<'static> {
-        if terminal.stdout {
-            rustix::stdio::stdout()
-        } else if terminal.stderr {
-            rustix::stdio::stderr()
-        } else {
-            rustix::stdio::stdin()
-        }
-    }
-
     pub(crate) fn is_input(&self) -> bool {
         self.is_input
     }
@@ -83,6 +72,15 @@ impl Outer {
     pub(crate) fn resize(&self, master: BorrowedFd<'_>) -> Result<(), Errno> {
         let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
         rustix::termios::tcsetwinsize(master, size)
+    }
+}
+
+/// Where the sandbox's terminal output goes.
+pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
+    match terminal {
+        Terminal { stdout: true, .. } => rustix::stdio::stdout(),
+        Terminal { stderr: true, .. } => rustix::stdio::stderr(),
+        _ => rustix::stdio::stdin(),
     }
 }
 

@@ -27,8 +27,15 @@ pub struct FileId {
 pub enum PathFact {
     /// The name does not exist. `canonical` is where it would be, with every existing ancestor resolved; `first` its
     /// first component that does not exist: whoever wants to create the name has to create that one.
-    Missing { canonical: PathBuf, first: PathBuf },
-    Present { canonical: PathBuf, kind: Kind, id: FileId },
+    Missing {
+        canonical: PathBuf,
+        first: PathBuf,
+    },
+    Present {
+        canonical: PathBuf,
+        kind: Kind,
+        id: FileId,
+    },
 }
 
 impl PathFact {

@@ -98,7 +98,8 @@ pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> 
 }
 
 fn devices() -> Vec<Step> {
-    let mut steps = vec![mount("/dev", MountKind::Tmpfs { mode: 0o755, size: 1 << 16, exec: false }, "minimal devices")];
+    let mut steps =
+        vec![mount("/dev", MountKind::Tmpfs { mode: 0o755, size: 1 << 16, exec: false }, "minimal devices")];
     for (name, major, minor) in DEVICES {
         let device = MountKind::Device { major: *major, minor: *minor };
         steps.push(make(format!("/dev/{name}"), device, Kind::File, "harmless device"));
@@ -140,7 +141,11 @@ pub(crate) fn files(decisions: &[Decision], exec: bool) -> Result<FileMounts, Pl
     for decision in decisions {
         refuse_own_area(decision)?;
         let around = around(decisions, &decision.path);
-        let why = format!("{}{}", decision.origin, if decision.reason.is_empty() { String::new() } else { format!(" ({})", decision.reason) });
+        let why = format!(
+            "{}{}",
+            decision.origin,
+            if decision.reason.is_empty() { String::new() } else { format!(" ({})", decision.reason) }
+        );
         let Some((target, kind)) = mount_for(decision, decisions, around, exec, &mut out) else { continue };
         if decision.access == Access::Protect && around == Around::Writable {
             pin_parents(&target, decisions, &mut mounted, &mut out.steps, exec);
@@ -202,10 +207,12 @@ fn mount_for(
     let bind = |write| MountKind::Bind { source: path.clone(), id: Some(id), write, exec };
     match (decision.access, around) {
         (Access::Deny, Around::Denied | Around::Private) => None,
-        (Access::Deny, _) if kind == Kind::Directory => Some((path.clone(), MountKind::Empty { inside: grants_below(decisions, &path) })),
+        (Access::Deny, _) if kind == Kind::Directory => {
+            Some((path.clone(), MountKind::Empty { inside: grants_below(decisions, &path) }))
+        }
         (Access::Deny, _) => match &decision.stand {
             Stand::Refuse => Some((path, MountKind::Refused)),
-            Stand::Text(text) => Some((path, MountKind::Text(text.to_string()))),
+            Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
         },
         // Protecting is about writes: it never uncovers what is hidden.
         (Access::Protect, Around::Denied) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
@@ -228,7 +235,9 @@ fn hold(decision: &Decision, first: &Path, around: Around, out: &mut FileMounts)
     // A file can stand in only for the name itself, not for a directory on the way to it.
     let (kind, mount) = match &decision.hold {
         HoldRule::Nothing => return None,
-        HoldRule::File(text) if first == decision.path => (HoldKind::File(text.to_string()), MountKind::Text(text.to_string())),
+        HoldRule::File(text) if first == decision.path => {
+            (HoldKind::File(text.to_string()), MountKind::Text(text.to_string()))
+        }
         HoldRule::Directory | HoldRule::File(_) => (HoldKind::Directory, MountKind::Empty { inside: Vec::new() }),
     };
     if !out.holds.iter().any(|h| h.path == first) {
@@ -242,7 +251,13 @@ fn grants_below(decisions: &[Decision], denied: &Path) -> Vec<(PathBuf, Kind)> {
     decisions
         .iter()
         .filter(|d| !matches!(d.access, Access::Deny | Access::Protect) && d.path != denied)
-        .filter(|d| decisions.iter().filter(|a| a.path != d.path && d.path.starts_with(&a.path)).max_by_key(|a| a.path.as_os_str().len()).is_some_and(|a| a.path == denied))
+        .filter(|d| {
+            decisions
+                .iter()
+                .filter(|a| a.path != d.path && d.path.starts_with(&a.path))
+                .max_by_key(|a| a.path.as_os_str().len())
+                .is_some_and(|a| a.path == denied)
+        })
         .filter_map(|d| match d.fact {
             PathFact::Present { kind, .. } => Some((d.path.strip_prefix(denied).ok()?.to_path_buf(), kind)),
             PathFact::Missing { .. } => None,
@@ -257,7 +272,8 @@ fn pin_parents(target: &Path, decisions: &[Decision], mounted: &mut Vec<PathBuf>
         .filter(|d| d.access == Access::Write && d.path != target && target.starts_with(&d.path))
         .max_by_key(|d| d.path.as_os_str().len());
     let Some(root) = root else { return };
-    let mut parents: Vec<&Path> = target.ancestors().skip(1).take_while(|p| *p != root.path && p.starts_with(&root.path)).collect();
+    let mut parents: Vec<&Path> =
+        target.ancestors().skip(1).take_while(|p| *p != root.path && p.starts_with(&root.path)).collect();
     parents.reverse();
     for parent in parents {
         if !mounted.iter().any(|m| m == parent) {

@@ -145,7 +145,8 @@ fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
 /// A linked worktree keeps its index and its objects elsewhere: those places share the project's access,
 /// and what points from one to the other must not be bent.
 fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
-    let project_access = found.last().filter(|d| Some(&d.path) == facts.project.as_ref()).map(|d| (d.access, d.origin.clone()));
+    let project_access =
+        found.last().filter(|d| Some(&d.path) == facts.project.as_ref()).map(|d| (d.access, d.origin.clone()));
     let Some((project_access, project_origin)) = project_access else { return };
     let built_in = Origin { layer: Layer::BuiltIn, source: "git layout".into(), line: None };
     let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
@@ -164,7 +165,9 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     };
     for git in &facts.git {
         match git.role {
-            GitRole::Common => push(git.path.clone(), project_access, "repository of this linked worktree", &project_origin),
+            GitRole::Common => {
+                push(git.path.clone(), project_access, "repository of this linked worktree", &project_origin);
+            }
             GitRole::ThisWorktree => {
                 push(git.path.clone(), project_access, "this linked worktree", &project_origin);
                 for pointer in ["commondir", "gitdir"] {
@@ -199,7 +202,8 @@ fn refuse_outside(policy: &Policy, places: &Places, decisions: &[Decision]) -> R
 
 fn refuse_too_wide(decisions: &[Decision], facts: &HostFacts) -> Result<(), PlanError> {
     let wide = |d: &&Decision| {
-        matches!(d.access, Access::Write | Access::Overlay) && (d.path == Path::new("/") || facts.home.starts_with(&d.path))
+        matches!(d.access, Access::Write | Access::Overlay)
+            && (d.path == Path::new("/") || facts.home.starts_with(&d.path))
     };
     match decisions.iter().find(wide) {
         Some(d) => Err(PlanError::TooWide { path: d.path.clone(), origin: d.origin.clone() }),

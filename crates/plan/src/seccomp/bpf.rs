@@ -39,7 +39,8 @@ const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 const RET_ALLOW: u32 = 0x7fff_0000;
 
 /// NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. (NEWTIME is not expressible in clone(2).)
-const CLONE_NAMESPACES: u32 = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+const CLONE_NAMESPACES: u32 =
+    0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 const CLONE_THREAD: u32 = 0x0001_0000;
 
 const TIOCSTI: u32 = 0x5412;
@@ -100,13 +101,12 @@ fn tree(ranges: &[(u32, Verdict)]) -> Vec<Instruction> {
     let Some((pivot, _)) = right.first() else { return vec![ret(RET_KILL_PROCESS)] };
     let (left, right) = (tree(left), tree(right));
     let mut program = Vec::with_capacity(left.len() + right.len() + 2);
-    match u8::try_from(left.len()) {
-        Ok(distance) => program.push(branch(JUMP_GREATER_EQUAL, *pivot, distance, 0)),
-        Err(_) => {
-            // Conditional jumps reach 255 instructions; farther goes through an unconditional one.
-            program.push(branch(JUMP_GREATER_EQUAL, *pivot, 0, 1));
-            program.push(op(JUMP, u32::try_from(left.len()).unwrap_or(u32::MAX)));
-        }
+    if let Ok(distance) = u8::try_from(left.len()) {
+        program.push(branch(JUMP_GREATER_EQUAL, *pivot, distance, 0));
+    } else {
+        // Conditional jumps reach 255 instructions; farther goes through an unconditional one.
+        program.push(branch(JUMP_GREATER_EQUAL, *pivot, 0, 1));
+        program.push(op(JUMP, u32::try_from(left.len()).unwrap_or(u32::MAX)));
     }
     program.extend(left);
     program.extend(right);
@@ -176,6 +176,6 @@ fn personality_leaf(debug: bool) -> Vec<Instruction> {
         op(AND, mask),
         branch(JUMP_EQUAL, 0, 0, 1),
         ret(RET_ALLOW),
-        ret(RET_ERRNO | errno::EPERM as u32),
+        ret(RET_ERRNO | u32::from(errno::EPERM)),
     ]
 }
