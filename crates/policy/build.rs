@@ -7,6 +7,8 @@
 mod always_denied;
 #[path = "src/at.rs"]
 mod at;
+#[path = "src/check.rs"]
+mod check;
 #[path = "src/error.rs"]
 mod error;
 #[path = "src/file.rs"]
@@ -108,7 +110,7 @@ fn environment(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>>
         writeln!(code, "static {table}: &[(&str, &str, u32)] = &[")?;
         for At { value: variable, offset } in entries {
             let (line, _) = lines.position(*offset);
-            if variable.reason.trim().is_empty() || !file::is_variable_name(&variable.name) {
+            if variable.reason.trim().is_empty() || !check::is_variable_name(&variable.name) {
                 return Err(format!("{source}:{line}: `{}` needs a usable name and a reason", variable.name).into());
             }
             writeln!(code, "    ({:?}, {source:?}, {line}),", variable.name)?;

@@ -26,9 +26,7 @@ pub(crate) enum Command {
     /// Approve this project's policy files as they are now, so that they may also widen access
     Trust(TrustArgs),
     /// Print a completion script for a shell
-    Completions {
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
     /// Print the manual page
     Man,
 }

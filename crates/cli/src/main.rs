@@ -2,29 +2,44 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod denials;
+mod doctor;
+mod explain;
+mod generate;
+mod output;
+mod policy_files;
+mod render;
+mod run;
+mod trust;
+
+use std::process::ExitCode;
 
 use clap::Parser as _;
-use cofferdam_policy::Policy;
 
-fn main() {
-    let cli = args::Cli::parse();
-    let args::Command::Run(run) = cli.command else { return };
-    let mut policy = Policy::built_in();
-    policy.presets.clear();
-    let environment: Vec<(String, String)> = std::env::vars().collect();
-    let around = cofferdam_launcher::Surroundings::look(&environment).expect("look");
-    let request = cofferdam_plan::Request { argv: run.argv.clone(), environment };
-    let facts = cofferdam_launcher::survey(&policy, &around, &request);
-    let plan = cofferdam_plan::plan(&policy, &facts, &request).expect("plan");
-    let r = cofferdam_launcher::run(&plan, &cofferdam_launcher::Options { state: Some(around.state.clone()), timing: run.timing });
-    match r {
-        Ok(o) => {
-            for t in &o.timing {
-                eprintln!("{:>8.1} us  {}", t.nanoseconds as f64 / 1000.0, t.step);
-            }
-            if !o.blocked.is_empty() { eprintln!("{:?}", o.blocked); }
-            match o.end { cofferdam_launcher::End::Exited { code } => std::process::exit(code), e => { eprintln!("{e:?}"); std::process::exit(124) } }
-        }
-        Err(e) => { eprintln!("{e} {:?}", std::error::Error::source(&e)); std::process::exit(125) }
+use crate::args::{Cli, Command};
+use crate::render::{Failure, OUR_FAILURE};
+
+/// musl's allocator takes longer than everything else before the launch.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+fn main() -> ExitCode {
+    if cofferdam_kernel::process::has_raised_privilege() {
+        // A set-user-ID copy would hand its owner's rights to whoever calls it.
+        eprintln!("error: sandbox must not be installed set-user-ID or with file capabilities");
+        return ExitCode::from(OUR_FAILURE);
     }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return generate::usage(&error),
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Doctor(args) => Ok(doctor::doctor(&args)),
+        Command::Trust(args) => trust::trust(&args),
+        Command::Completions { shell } => Ok(generate::completions(shell)),
+        Command::Man => generate::manual(),
+    };
+    result.unwrap_or_else(|failure: Failure| failure.report())
 }

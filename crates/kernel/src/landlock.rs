@@ -16,7 +16,11 @@ pub enum LandlockError {
     #[error("Landlock refused the rules")]
     Ruleset(#[from] ::landlock::RulesetError),
     #[error("cannot open `{path}` for a Landlock rule")]
-    Path { path: PathBuf, #[source] source: ::landlock::PathFdError },
+    Path {
+        path: PathBuf,
+        #[source]
+        source: ::landlock::PathFdError,
+    },
     #[error("the kernel enforced only part of the Landlock rules")]
     Partial,
 }

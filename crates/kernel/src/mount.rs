@@ -67,7 +67,8 @@ pub fn identity(fd: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
 /// Device number of a character device, or `None` for anything else.
 pub fn character_device(fd: BorrowedFd<'_>) -> Result<Option<(u32, u32)>, Errno> {
     let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
-    let is_character = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::CharacterDevice;
+    let is_character =
+        rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::CharacterDevice;
     Ok(is_character.then_some((stat.stx_rdev_major, stat.stx_rdev_minor)))
 }
 

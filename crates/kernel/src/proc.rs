@@ -15,7 +15,11 @@ pub enum ProcError {
     #[error("`/proc` is not a procfs: refusing to write to it")]
     Fake,
     #[error("cannot write `/proc/{file}`")]
-    Write { file: String, #[source] errno: Errno },
+    Write {
+        file: String,
+        #[source]
+        errno: Errno,
+    },
 }
 
 /// A handle on the host's procfs.

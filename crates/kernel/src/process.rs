@@ -68,3 +68,8 @@ pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {
     };
     raw::exit_now(code)
 }
+
+/// Whether this program was started with more rights than its caller has (set-user-ID, file capabilities).
+pub fn has_raised_privilege() -> bool {
+    raw::is_secure_exec()
+}

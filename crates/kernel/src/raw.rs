@@ -77,7 +77,14 @@ pub(crate) struct MountAttr {
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, flags: u32, attr: &MountAttr) -> Result<()> {
     // SAFETY: the path is an empty C string, `attr` is borrowed for the call and its size is passed.
     check(unsafe {
-        libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), flags, ptr::from_ref(attr), size_of::<MountAttr>())
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
     })?;
     Ok(())
 }
@@ -161,7 +168,8 @@ pub(crate) fn notif_send(listener: BorrowedFd<'_>, response: &SeccompNotifResp) 
 /// Drops capability `number` from the bounding set; `false` once the kernel knows no such capability.
 pub(crate) fn drop_bounding(number: u32) -> Result<bool> {
     // SAFETY: no pointers.
-    match check(libc::c_long::from(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) })) {
+    match check(libc::c_long::from(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) }))
+    {
         Ok(_) => Ok(true),
         Err(Errno::INVAL) => Ok(false),
         Err(errno) => Err(errno),
@@ -174,7 +182,8 @@ pub(crate) fn set_interface_up(socket: BorrowedFd<'_>, name: &[u8]) -> Result<()
     for (to, from) in request.ifr_name.iter_mut().zip(name.iter().take(libc::IFNAMSIZ - 1)) {
         *to = from.cast_signed();
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).map_err(|_| Errno::INVAL)?;
     // SAFETY: the kernel reads one ifreq from a live value.
     check(libc::c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }))?;
     Ok(())
@@ -244,7 +253,9 @@ pub(crate) fn wait_for_signal() -> Result<(i32, i32)> {
 pub(crate) fn signal_fd() -> Result<OwnedFd> {
     let set = all_signals();
     // SAFETY: `set` is initialised and borrowed for the call.
-    own_fd(check(libc::c_long::from(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }))?)
+    own_fd(check(libc::c_long::from(unsafe {
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    }))?)
 }
 
 /// One page shared with children, zeroed.
@@ -252,7 +263,14 @@ pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
     const SIZE: usize = 4096;
     // SAFETY: an anonymous shared mapping has no preconditions.
     let page = unsafe {
-        libc::mmap(ptr::null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+        libc::mmap(
+            ptr::null_mut(),
+            SIZE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
     };
     if page == libc::MAP_FAILED {
         return Err(last_errno());
@@ -263,8 +281,14 @@ pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
 
 /// Closes every descriptor from `first` on, or only marks them to close at exec.
 pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
-    let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC as u32 } else { 0 };
+    let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
     // SAFETY: no pointers. The caller holds no owned descriptor in the range that it will use or drop afterwards.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })?;
     Ok(())
+}
+
+/// Whether the kernel started this program with more rights than its caller has (set-user-ID, file capabilities).
+pub(crate) fn is_secure_exec() -> bool {
+    // SAFETY: no pointers; an absent entry reads as 0.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

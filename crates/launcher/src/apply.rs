@@ -58,14 +58,18 @@ impl Builder<'_> {
     fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         match step {
             Step::MapIds { uid, gid } => self.map_ids(*uid, *gid),
-            Step::ForbidUserNamespaces => self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(from_proc),
+            Step::ForbidUserNamespaces => {
+                self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(|error| from_proc(&error))
+            }
             Step::CloneRoot { exec } => self.clone_root(*exec),
             Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
             Step::Link { at, to } => self.link(at, to),
             Step::PivotRoot => self.pivot_root(),
-            Step::SetHostname(name) => rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned()),
+            Step::SetHostname(name) => {
+                rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned())
+            }
             Step::LoopbackUp => network::loopback_up().about(|| "the loopback interface".to_owned()),
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
@@ -80,7 +84,7 @@ impl Builder<'_> {
 
     fn proc(&mut self) -> Result<&Proc, StepError> {
         if self.proc.is_none() {
-            self.proc = Some(Proc::open().map_err(from_proc)?);
+            self.proc = Some(Proc::open().map_err(|error| from_proc(&error))?);
         }
         self.proc.as_ref().ok_or_else(|| StepError::new("/proc", Errno::NOENT))
     }
@@ -88,9 +92,9 @@ impl Builder<'_> {
     /// The child maps itself: there is no moment at which somebody else's pid could be written to.
     fn map_ids(&mut self, uid: u32, gid: u32) -> Result<(), StepError> {
         let proc = self.proc()?;
-        proc.write("self/setgroups", "deny").map_err(from_proc)?;
-        proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(from_proc)?;
-        proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(from_proc)
+        proc.write("self/setgroups", "deny").map_err(|error| from_proc(&error))?;
+        proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(|error| from_proc(&error))?;
+        proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(|error| from_proc(&error))
     }
 
     /// The scratch file system and the new root are both stacked on `/`, where only descriptors reach them:
@@ -100,8 +104,9 @@ impl Builder<'_> {
         let host = mount::open_source(Path::new("/")).about(about)?;
         let tree = mount::clone_tree(host.as_fd()).about(about)?;
         mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false }).about(about)?;
-        let scratch = mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
-            .about(|| "a scratch file system".to_owned())?;
+        let scratch =
+            mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
+                .about(|| "a scratch file system".to_owned())?;
         // This namespace's copies of the host's mounts are slaves, so nothing attached here shows on the host.
         mount::attach(scratch.as_fd(), host.as_fd()).about(about)?;
         mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
@@ -133,7 +138,9 @@ impl Builder<'_> {
             }
             MountKind::Empty { inside } => self.stand_in_directory(inside),
             MountKind::Refused => self.stand_in_file("refused", "", Mode::empty()),
-            MountKind::Text(text) => self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH),
+            MountKind::Text(text) => {
+                self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH)
+            }
             MountKind::Tmpfs { mode, size, exec } => {
                 let mode = format!("{mode:o}");
                 let size = size.to_string();
@@ -141,7 +148,8 @@ impl Builder<'_> {
                 if size != "0" {
                     options.push(("size", size.as_str()));
                 }
-                mount::new_filesystem("tmpfs", &options, Attributes { write: true, exec: *exec, devices: false }).about(about)
+                mount::new_filesystem("tmpfs", &options, Attributes { write: true, exec: *exec, devices: false })
+                    .about(about)
             }
             MountKind::Proc => {
                 mount::new_filesystem("proc", &[], Attributes { write: true, exec: false, devices: false }).about(about)
@@ -154,7 +162,8 @@ impl Builder<'_> {
             }
             MountKind::Devpts => {
                 let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
-                mount::new_filesystem("devpts", &options, Attributes { write: true, exec: false, devices: true }).about(about)
+                mount::new_filesystem("devpts", &options, Attributes { write: true, exec: false, devices: true })
+                    .about(about)
             }
             MountKind::Device { major, minor } => device(&step.target, (*major, *minor)),
             MountKind::Overlay { lower, id, slot } => self.overlay(lower, *id, *slot),
@@ -175,8 +184,13 @@ impl Builder<'_> {
         };
         let (_upper_fd, upper) = fd_path("upper")?;
         let (_work_fd, work) = fd_path("work")?;
-        let options =
-            [("lowerdir", lower.as_str()), ("upperdir", &upper), ("workdir", &work), ("userxattr", ""), ("volatile", "")];
+        let options = [
+            ("lowerdir", lower.as_str()),
+            ("upperdir", &upper),
+            ("workdir", &work),
+            ("userxattr", ""),
+            ("volatile", ""),
+        ];
         mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false }).about(about)
     }
 
@@ -257,7 +271,8 @@ impl Builder<'_> {
 
     fn install_filter(&mut self) -> Result<(), StepError> {
         self.listener = Some(
-            seccomp::install_with_listener(program(&self.plan.filter.program)).about(|| "the system-call filter".to_owned())?,
+            seccomp::install_with_listener(program(&self.plan.filter.program))
+                .about(|| "the system-call filter".to_owned())?,
         );
         Ok(())
     }
@@ -315,7 +330,7 @@ fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 
 fn make_below(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<(), Errno> {
     let mut at = rustix::io::fcntl_dupfd_cloexec(dir, 3)?;
-    let names: Vec<_> = path.components().map(|c| c.as_os_str()).collect();
+    let names: Vec<_> = path.components().map(std::path::Component::as_os_str).collect();
     let Some((last, parents)) = names.split_last() else { return Ok(()) };
     let exists_is_fine = |result: Result<(), Errno>| if result == Err(Errno::EXIST) { Ok(()) } else { result };
     for name in parents {
@@ -383,10 +398,9 @@ fn rlimit(resource: Resource) -> Rlimit {
     }
 }
 
-fn from_proc(error: ProcError) -> StepError {
-    match &error {
+fn from_proc(error: &ProcError) -> StepError {
+    match error {
         ProcError::Fake => StepError::new(error.to_string(), Errno::PERM),
         ProcError::Write { file, errno } => StepError::new(format!("/proc/{file}"), *errno),
     }
 }
-

@@ -11,7 +11,11 @@ const MOST: usize = 64;
 pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     let dot_git = project.join(".git");
     let Ok(metadata) = dot_git.symlink_metadata() else {
-        return if is_repository(project) { with_children(project.to_path_buf(), GitRole::Main, None) } else { Vec::new() };
+        return if is_repository(project) {
+            with_children(project.to_path_buf(), GitRole::Main, None)
+        } else {
+            Vec::new()
+        };
     };
     if metadata.is_dir() {
         return with_children(dot_git, GitRole::Main, None);

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::message::best_effort;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Hold, HoldKind};
-use crate::message::best_effort;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -76,9 +76,10 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
             other => other?,
         };
         rustix::fs::flock(&lock, FlockOperation::LockShared)?;
-        let held = Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
-        if is_still_ours(&held) {
-            return Ok(held);
+        let candidate =
+            Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
+        if is_still_ours(&candidate) {
+            return Ok(candidate);
         }
     }
     Err(Errno::BUSY)
@@ -97,5 +98,6 @@ fn make_file(parent: &OwnedFd, name: &Path, text: &str) -> Result<(), Errno> {
 /// Whether what is at a path is a stand-in that a session left or still uses: it then counts as missing.
 pub(crate) fn is_stand_in(stat: &rustix::fs::Stat) -> bool {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    stat.st_mode & 0o7777 == MARK && (kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= 64))
+    stat.st_mode & 0o7777 == MARK
+        && (kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= 64))
 }

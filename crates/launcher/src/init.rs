@@ -29,9 +29,9 @@ pub(crate) struct Inheritance<'a> {
 }
 
 /// Never returns.
-pub(crate) fn run(inheritance: Inheritance<'_>) -> ! {
-    let code = match prepare(&inheritance) {
-        Ok(terminal) => start(inheritance, terminal),
+pub(crate) fn run(inheritance: &Inheritance<'_>) -> ! {
+    let code = match prepare(inheritance) {
+        Ok(terminal) => start(inheritance, terminal.as_ref()),
         Err((step, error)) => {
             let step = u16::try_from(step).unwrap_or(u16::MAX);
             let message = Message::Failed { step, errno: error.errno.raw_os_error(), text: error.text };
@@ -67,13 +67,13 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
 }
 
 /// Starts the command and stays as pid 1.
-fn start(inheritance: Inheritance<'_>, terminal: Option<OwnedFd>) -> i32 {
+fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     if !inheritance.plan.namespaces.pid {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
-        workload::become_command(inheritance.plan, &inheritance.parent, terminal.as_ref());
+        workload::become_command(inheritance.plan, &inheritance.parent, terminal);
     }
     let command = match process::fork() {
-        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal.as_ref()),
+        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal),
         Ok(Some(pid)) => pid,
         Err(_) => return 125,
     };

@@ -32,17 +32,41 @@ const MARK_ENDED: usize = 3;
 #[derive(Debug, Error)]
 pub enum LaunchError {
     #[error("cannot hold the name `{path}`")]
-    Hold { path: PathBuf, #[source] errno: Errno },
+    Hold {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot make the session's directory in `{path}`")]
-    SessionDirectory { path: PathBuf, #[source] errno: Errno },
+    SessionDirectory {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot create the namespaces")]
-    Namespaces { #[source] errno: Errno },
+    Namespaces {
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot set up {what}")]
-    Step { step: Option<Step>, what: String, #[source] errno: Errno },
+    Step {
+        step: Option<Box<Step>>,
+        what: String,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot enter the working directory `{path}` inside")]
-    Directory { path: PathBuf, #[source] errno: Errno },
+    Directory {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot execute `{program}`")]
-    Execute { program: String, #[source] errno: Errno },
+    Execute {
+        program: String,
+        #[source]
+        errno: Errno,
+    },
     #[error("the sandbox ended before the command started")]
     Vanished,
     #[error("cannot supervise the session")]
@@ -126,7 +150,12 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends) -> Result<Holds, LaunchError> {
 }
 
 /// Clones the child into its namespaces; in the parent returns what it needs to supervise.
-fn start(plan: &LaunchPlan, outer: Option<Outer>, overlay_dir: Option<&Path>, marks: Marks) -> Result<Ends, LaunchError> {
+fn start(
+    plan: &LaunchPlan,
+    outer: Option<Outer>,
+    overlay_dir: Option<&Path>,
+    marks: Marks,
+) -> Result<Ends, LaunchError> {
     let supervise = LaunchError::Supervise;
     let (ours, theirs) = socket::pair().map_err(supervise)?;
     let (stops, stops_writer): (Option<OwnedFd>, Option<OwnedFd>) = match &outer {
@@ -141,7 +170,7 @@ fn start(plan: &LaunchPlan, outer: Option<Outer>, overlay_dir: Option<&Path>, ma
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
+            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
         }
         Side::Parent { pidfd, .. } => {
             drop(theirs);
@@ -170,9 +199,11 @@ fn flags(namespaces: Namespaces) -> u64 {
 fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
     let errno = Errno::from_raw_os_error;
     match report {
-        Message::Failed { step, errno: number, text } => {
-            LaunchError::Step { step: plan.steps.get(usize::from(step)).cloned(), what: text, errno: errno(number) }
-        }
+        Message::Failed { step, errno: number, text } => LaunchError::Step {
+            step: plan.steps.get(usize::from(step)).cloned().map(Box::new),
+            what: text,
+            errno: errno(number),
+        },
         Message::NotExecuted { errno: number } => {
             let program = plan.command.argv.first().cloned().unwrap_or_default();
             LaunchError::Execute { program, errno: errno(number) }
@@ -223,7 +254,9 @@ fn finish_overlays(plan: &LaunchPlan, overlays: Option<OverlayDirs>) -> Result<V
     })?;
     Ok(kept
         .into_iter()
-        .filter_map(|(slot, upper)| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| (lower.clone(), upper)))
+        .filter_map(|(slot, upper)| {
+            slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| (lower.clone(), upper))
+        })
         .collect())
 }
 

@@ -20,4 +20,4 @@ pub use events::Blocked;
 pub use launch::{LaunchError, Options, Outcome, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
-pub use survey::{SurveyError, Surroundings, survey};
+pub use survey::{Surroundings, SurveyError, survey};

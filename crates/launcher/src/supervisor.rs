@@ -8,7 +8,7 @@
 //!   any --pid 1 gone--> ended
 //! ```
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::events::Record;
 use crate::message::Message;
-use crate::terminal::Outer;
+use crate::terminal::{Outer, output};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,12 +31,16 @@ const GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    Exited { code: i32 },
+    Exited {
+        code: i32,
+    },
     TimedOut,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
     /// Pid 1 was killed from outside.
-    Killed { signal: i32 },
+    Killed {
+        signal: i32,
+    },
 }
 
 /// The open ends of a running session.
@@ -75,6 +79,9 @@ struct Ready {
     output: bool,
     input: bool,
 }
+
+/// Notes which descriptor is ready.
+type Mark = fn(&mut Ready);
 
 pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
@@ -150,7 +157,7 @@ impl<'a> Running<'a> {
     fn wait(&self) -> Result<Ready, Errno> {
         let input = rustix::stdio::stdin();
         let reads_input = self.master.is_some() && self.raw && self.input_open;
-        let watched: [(Option<std::os::fd::BorrowedFd<'_>>, fn(&mut Ready)); 7] = [
+        let watched: [(Option<BorrowedFd<'_>>, Mark); 7] = [
             (Some(self.pidfd.as_fd()), |r| r.ended = true),
             (Some(self.signals.as_fd()), |r| r.signal = true),
             (self.socket.as_ref().map(AsFd::as_fd), |r| r.socket = true),
@@ -160,10 +167,14 @@ impl<'a> Running<'a> {
             (reads_input.then_some(input), |r| r.input = true),
         ];
         let open: Vec<_> = watched.into_iter().filter_map(|(fd, mark)| Some((fd?, mark))).collect();
-        let mut fds: Vec<PollFd<'_>> = open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(left.subsec_nanos()) }
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
         });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -258,13 +269,13 @@ impl<'a> Running<'a> {
     }
 
     fn copy_output(&mut self) -> Result<(), Errno> {
-        let (Some(master), Some(outer)) = (&self.master, &self.outer) else { return Ok(()) };
+        let Some(master) = &self.master else { return Ok(()) };
         let mut buffer = [0u8; 16384];
         match rustix::io::read(master, &mut buffer) {
             Ok(0) => self.master = None,
             // EIO is how a pty says that nobody has the other side open; somebody may open it again (pid 1 waits).
             Err(Errno::IO) => self.master = None,
-            Ok(count) => write_all(outer.output(self.plan.terminal), &buffer[..count])?,
+            Ok(count) => write_all(output(self.plan.terminal), &buffer[..count])?,
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
@@ -367,7 +378,7 @@ fn readable(fd: Option<&OwnedFd>) -> Result<bool, Errno> {
     Ok(!fds[0].revents().is_empty())
 }
 
-fn write_all(fd: std::os::fd::BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
             Ok(count) => bytes = &bytes[count..],

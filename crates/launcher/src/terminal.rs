@@ -49,11 +49,6 @@ impl Outer {
         Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin }))
     }
 
-    /// Where the sandbox's terminal output goes.
-    pub(crate) fn output(&self, terminal: Terminal) -> BorrowedFd<'static> {
-        if terminal.stdout { rustix::stdio::stdout() } else if terminal.stderr { rustix::stdio::stderr() } else { rustix::stdio::stdin() }
-    }
-
     pub(crate) fn is_input(&self) -> bool {
         self.is_input
     }
@@ -80,12 +75,22 @@ impl Outer {
     }
 }
 
+/// Where the sandbox's terminal output goes.
+pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
+    match terminal {
+        Terminal { stdout: true, .. } => rustix::stdio::stdout(),
+        Terminal { stderr: true, .. } => rustix::stdio::stderr(),
+        _ => rustix::stdio::stdin(),
+    }
+}
+
 /// Inside, before the command starts: a pty of the sandbox's own devpts, as controlling terminal of pid 1's session.
 pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
-    let slave = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let slave =
+        rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     let mut termios = outer.termios.clone();
     if !outer.is_input {
         // The host's terminal stays in its normal mode and adds the carriage returns itself.

@@ -62,8 +62,11 @@ fn take_terminal(plan: &LaunchPlan, terminal: BorrowedFd<'_>) -> Result<(), Errn
 
 fn execute(plan: &LaunchPlan) -> Errno {
     let strings = |values: Vec<String>| values.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
-    let environment: Vec<String> = plan.command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let (Ok(argv), Ok(environment)) = (strings(plan.command.argv.clone()), strings(environment)) else { return Errno::INVAL };
+    let environment: Vec<String> =
+        plan.command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let (Ok(argv), Ok(environment)) = (strings(plan.command.argv.clone()), strings(environment)) else {
+        return Errno::INVAL;
+    };
     let path = plan.command.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
     exec::execute(&argv, &environment, path)
 }

@@ -1,8 +1,7 @@
 //! The environment of the command is built, not inherited. Owns which variables get in; reads no environment itself.
 //! Called by `plan()` with the host's variables as data.
 
-use cofferdam_policy::path::name_matches;
-use cofferdam_policy::{Env, EnvMode, Ruled};
+use cofferdam_policy::Env;
 
 /// Variables the sandbox sets itself; policy may override them with `env.set`.
 fn own(uid: u32) -> Vec<(String, String)> {
@@ -16,7 +15,7 @@ fn own(uid: u32) -> Vec<(String, String)> {
 pub(crate) fn build(env: &Env, host: &[(String, String)], uid: u32) -> Vec<(String, String)> {
     let mut result: Vec<(String, String)> = Vec::new();
     for (name, value) in host {
-        if name_is_plain(name) && passes(env, name) {
+        if name_is_plain(name) && env.lets_through(name) {
             set(&mut result, name, value);
         }
     }
@@ -30,21 +29,6 @@ pub(crate) fn build(env: &Env, host: &[(String, String)], uid: u32) -> Vec<(Stri
         set(&mut result, "PATH", "/usr/local/bin:/usr/bin:/bin");
     }
     result
-}
-
-fn passes(env: &Env, name: &str) -> bool {
-    let listed = |rules: &[Ruled<String>]| rules.iter().any(|rule| name_matches(&rule.value, name));
-    if env.pass.iter().any(|rule| rule.value == name) {
-        return true;
-    }
-    if listed(&env.block) {
-        return false;
-    }
-    match env.mode.value {
-        EnvMode::Explicit => listed(&env.pass),
-        EnvMode::Clean => listed(&env.pass) || listed(&env.clean),
-        EnvMode::Inherit => true,
-    }
 }
 
 /// Names such as `BASH_FUNC_x%%` carry code.

@@ -16,6 +16,8 @@ pub enum PlanError {
     MissingPath { path: PathBuf, origin: Origin },
     #[error("`{path}` cannot be made writable: it is too wide")]
     TooWide { path: PathBuf, origin: Origin },
+    #[error("`{path}` cannot be made writable: the organisation's ceiling does not reach it ({ceiling})")]
+    OutsideCeiling { path: PathBuf, origin: Origin, ceiling: Box<Origin> },
     #[error("`{path}` is neither a file nor a directory")]
     SpecialFile { path: PathBuf, origin: Origin },
     #[error("`{path}` cannot be an overlay: it is not a directory")]

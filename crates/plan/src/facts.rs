@@ -27,8 +27,15 @@ pub struct FileId {
 pub enum PathFact {
     /// The name does not exist. `canonical` is where it would be, with every existing ancestor resolved; `first` its
     /// first component that does not exist: whoever wants to create the name has to create that one.
-    Missing { canonical: PathBuf, first: PathBuf },
-    Present { canonical: PathBuf, kind: Kind, id: FileId },
+    Missing {
+        canonical: PathBuf,
+        first: PathBuf,
+    },
+    Present {
+        canonical: PathBuf,
+        kind: Kind,
+        id: FileId,
+    },
 }
 
 impl PathFact {
@@ -85,9 +92,11 @@ pub struct HostFacts {
     pub git: Vec<GitDir>,
     /// Variables that path expressions name.
     pub variables: Vec<(String, PathBuf)>,
-    /// Answers to `queries`, by the path asked for. A glob's answer lists the paths that match.
+    /// What was found for the rules of the policy: the rule's index in `Policy::files` and one path it stands for.
+    /// A missing path is listed only where it matters: for a rule that demands it, and where it could be created.
+    pub answers: Vec<(usize, PathFact)>,
+    /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
-    pub globs: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// System directories that exist: mount points of private file systems.
     pub system: Vec<PathBuf>,
     /// Programs of `process.executables` and the command itself, by the name asked for.

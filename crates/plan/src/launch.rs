@@ -97,8 +97,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
 
     let on = isolation != Isolation::None;
-    let namespaces =
-        Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup: full };
+    let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup: full };
     Ok(LaunchPlan {
         isolation,
         namespaces,
@@ -203,20 +202,39 @@ fn posture(policy: &Policy, facts: &HostFacts, filter: &Filter, landlock: &Landl
         posture.enforced("ipc", "own namespace");
         posture.missing("hostname, cgroup view", "isolation = process leaves them out");
     }
-    posture.enforced("privileges", "no capabilities in any set, securebits locked, no_new_privs, no nested user namespaces");
+    posture.enforced(
+        "privileges",
+        "no capabilities in any set, securebits locked, no_new_privs, no nested user namespaces",
+    );
     posture.enforced(
         "system calls",
-        format!("seccomp {:?}: {} allowed, {} reported, {} instructions", filter.mode, filter.allowed, filter.notified, filter.program.len()),
+        format!(
+            "seccomp {:?}: {} allowed, {} reported, {} instructions",
+            filter.mode,
+            filter.allowed,
+            filter.notified,
+            filter.program.len()
+        ),
     );
     if landlock.scopes {
-        posture.enforced("signals and abstract sockets", format!("Landlock ABI {} scopes, beside the namespaces", facts.landlock_abi));
+        posture.enforced(
+            "signals and abstract sockets",
+            format!("Landlock ABI {} scopes, beside the namespaces", facts.landlock_abi),
+        );
     } else if full {
-        posture.reduced("signals and abstract sockets", format!("namespaces only; Landlock ABI {} has no scopes", facts.landlock_abi));
+        posture.reduced(
+            "signals and abstract sockets",
+            format!("namespaces only; Landlock ABI {} has no scopes", facts.landlock_abi),
+        );
     } else {
-        posture.missing("abstract sockets", format!("Landlock ABI {} has no scopes and the network namespace is shared", facts.landlock_abi));
+        posture.missing(
+            "abstract sockets",
+            format!("Landlock ABI {} has no scopes and the network namespace is shared", facts.landlock_abi),
+        );
     }
     if !landlock.executables.is_empty() {
-        posture.enforced("programs", format!("{} executable, by noexec mounts and Landlock", landlock.executables.len()));
+        posture
+            .enforced("programs", format!("{} executable, by noexec mounts and Landlock", landlock.executables.len()));
     }
     posture.reduced("limits", "rlimits and the supervisor's clock; cgroup limits are not built yet");
     posture.missing("questions at first access", "static mode: decided at start");

@@ -84,7 +84,8 @@ pub fn filter(policy: &Policy, internet: bool) -> Result<Filter, PlanError> {
     let verdicts = verdicts(policy, internet)?;
     let beyond = default_verdict(policy.syscalls.mode.value);
     let program = bpf::compile(&verdicts, beyond);
-    let workload_program = if policy.process.allow_fork.value { Vec::new() } else { bpf::compile(&no_fork(), Verdict::Allow) };
+    let workload_program =
+        if policy.process.allow_fork.value { Vec::new() } else { bpf::compile(&no_fork(), Verdict::Allow) };
     Ok(Filter {
         program,
         workload_program,

@@ -33,22 +33,40 @@ pub enum Resource {
 #[serde(rename_all = "kebab-case")]
 pub enum MountKind {
     /// A host path. `id` is what the survey saw there; anything else refuses to start.
-    Bind { source: PathBuf, id: Option<FileId>, write: bool, exec: bool },
+    Bind {
+        source: PathBuf,
+        id: Option<FileId>,
+        write: bool,
+        exec: bool,
+    },
     /// An empty read-only directory, holding only mount points for grants below it.
-    Empty { inside: Vec<(PathBuf, Kind)> },
+    Empty {
+        inside: Vec<(PathBuf, Kind)>,
+    },
     /// A file that nobody can open.
     Refused,
     /// A read-only file with this content.
     Text(String),
-    Tmpfs { mode: u32, size: u64, exec: bool },
+    Tmpfs {
+        mode: u32,
+        size: u64,
+        exec: bool,
+    },
     Proc,
     /// What is mounted there already becomes read-only.
     Seal,
     Devpts,
     /// A device node of the host's `/dev`, checked to be the character device `major:minor`.
-    Device { major: u32, minor: u32 },
+    Device {
+        major: u32,
+        minor: u32,
+    },
     /// Lower is the host directory; upper and work lie in the session directory, under this number.
-    Overlay { lower: PathBuf, id: FileId, slot: usize },
+    Overlay {
+        lower: PathBuf,
+        id: FileId,
+        slot: usize,
+    },
 }
 
 /// One mount in the new root.
@@ -74,22 +92,36 @@ pub struct LandlockStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    MapIds { uid: u32, gid: u32 },
+    MapIds {
+        uid: u32,
+        gid: u32,
+    },
     /// No user namespace can be made below this one.
     ForbidUserNamespaces,
     /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
-    CloneRoot { exec: bool },
+    CloneRoot {
+        exec: bool,
+    },
     /// The supervisor makes the stand-ins for held names meanwhile; what follows mounts over them.
     AwaitHolds,
     Mount(Mount),
     /// Directory made in a private file system.
-    MakeDirectory { at: PathBuf, mode: u32 },
+    MakeDirectory {
+        at: PathBuf,
+        mode: u32,
+    },
     /// Symbolic link made in a private file system.
-    Link { at: PathBuf, to: PathBuf },
+    Link {
+        at: PathBuf,
+        to: PathBuf,
+    },
     PivotRoot,
     SetHostname(String),
     LoopbackUp,
-    Limit { resource: Resource, value: u64 },
+    Limit {
+        resource: Resource,
+        value: u64,
+    },
     DropCapabilities,
     NoNewPrivileges,
     Landlock(LandlockStep),

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::origin::{Origin, Ruled};
+use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, StaticBase, StaticPath};
 use crate::setting::Setting;
 use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Mode, Policy, Stand, SyscallMode};
@@ -85,7 +85,17 @@ impl Preset {
 
     /// Whether `rule` comes from a preset rather than from a list.
     pub(crate) fn gave(rule: &FileRule) -> bool {
-        PRESETS.iter().any(|preset| preset.source == rule.origin.source)
+        // Asked for every rule at every start, so the common case ends at the first comparison.
+        rule.origin.source.starts_with("profiles/presets/") && PRESETS.iter().any(|preset| preset.gave_this(rule))
+    }
+
+    /// Whether `rule` comes from the preset `name`.
+    pub(crate) fn gave_by(rule: &FileRule, name: &str) -> bool {
+        Preset::named(name).is_some_and(|preset| preset.gave_this(rule))
+    }
+
+    fn gave_this(&self, rule: &FileRule) -> bool {
+        rule.origin.layer == Layer::BuiltIn && rule.origin.source == self.source
     }
 }
 
@@ -113,8 +123,8 @@ impl Policy {
     /// The policy of a user who has written none: the shipped lists and the `default` preset.
     pub fn built_in() -> Policy {
         let mut policy = Policy::lists_only();
-        if let Some(preset) = Preset::named(DEFAULT_PRESET) {
-            policy.apply_preset(preset);
+        for setting in Preset::named(DEFAULT_PRESET).into_iter().flat_map(Preset::settings) {
+            policy.apply(setting);
         }
         policy
     }
@@ -132,6 +142,6 @@ impl Policy {
     }
 }
 
-fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<String>> {
-    list.iter().map(|(name, source, line)| Ruled::new((*name).to_owned(), Origin::built_in(source, *line))).collect()
+fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<Cow<'static, str>>> {
+    list.iter().map(|(name, source, line)| Ruled::new(Cow::Borrowed(*name), Origin::built_in(source, *line))).collect()
 }

@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::origin::Origin;
+use crate::origin::{Origin, Ruled};
 use crate::path::PathError;
 
 /// Every variant names the rule and where it stands.
@@ -34,8 +34,8 @@ pub enum PolicyError {
     OrgOnly { setting: String, origin: Origin },
     #[error("isolation `none` needs the approval of the org's policy ({origin})")]
     NoneNotApproved { origin: Origin },
-    #[error("`{request}` ({origin}) is beyond what the org allows: {ceiling} ({ceiling_origin})")]
-    BeyondCeiling { request: String, origin: Origin, ceiling: String, ceiling_origin: Origin },
+    #[error("`{request}` ({origin}) is beyond what the org allows: {} ({})", ceiling.value, ceiling.origin)]
+    BeyondCeiling { request: String, origin: Origin, ceiling: Box<Ruled<String>> },
 }
 
 impl PolicyError {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::always_denied::is_always_denied;
 use crate::at::{At, Lines};
+use crate::check;
 use crate::error::{PolicyError, did_you_mean};
 use crate::file_values::{Anything, PathEntry, Texts};
 use crate::origin::{Layer, Origin, Ruled};
@@ -155,13 +155,13 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     let mut reader = Reader { layer, source, lines, settings: Vec::new() };
     reader.top(&file)?;
     reader.files(file.files)?;
-    reader.process(file.process)?;
+    reader.process(&file.process);
     reader.network(&file.network)?;
     reader.limits(&file.limits)?;
-    reader.syscalls(file.syscalls)?;
-    reader.env(file.env)?;
+    reader.syscalls(file.syscalls);
+    reader.env(file.env);
     for setting in &reader.settings {
-        unbuilt::check(setting)?;
+        check::check(setting)?;
     }
     Ok(Parsed { description: file.description, settings: reader.settings })
 }
@@ -211,15 +211,6 @@ impl Reader<'_> {
         value.map_or(Ok(()), |at| unbuilt::check_name(name, &self.origin(at.offset)))
     }
 
-    fn value_error(&self, offset: usize, setting: &str, value: &str, expected: &str) -> PolicyError {
-        PolicyError::Value {
-            setting: setting.to_owned(),
-            value: value.to_owned(),
-            expected: expected.to_owned(),
-            origin: self.origin(offset),
-        }
-    }
-
     fn top(&mut self, file: &PolicyFile) -> Result<(), PolicyError> {
         if let Some(version) = file.version.as_ref().filter(|version| version.value != 1) {
             return Err(PolicyError::Version { version: version.value, origin: self.origin(version.offset) });
@@ -230,13 +221,7 @@ impl Reader<'_> {
         self.add_each(file.isolation.as_ref(), |level| Setting::Isolation(*level));
         self.add_each(file.mode.as_ref(), |mode| Setting::Mode(*mode));
         self.add_each(file.debug.as_ref(), |on| Setting::Debug(*on));
-        if let Some(project) = &file.project {
-            if project.value < Access::Read {
-                let value = project.value.to_string();
-                return Err(self.value_error(project.offset, "project", &value, "`read`, `overlay` or `write`"));
-            }
-            self.add(project.offset, Setting::Project(project.value));
-        }
+        self.add_each(file.project.as_ref(), |access| Setting::Project(*access));
         if let Some(allowed) = &file.allow_isolation_none {
             if self.layer != Layer::Org {
                 let origin = self.origin(allowed.offset);
@@ -262,9 +247,6 @@ impl Reader<'_> {
                     origin: self.origin(offset),
                     cause,
                 })?;
-                if path.is_glob() && access > Access::Protect {
-                    return Err(self.value_error(offset, setting, &entry.path, "a path without `*`"));
-                }
                 let reason = Cow::Owned(entry.reason);
                 self.add(offset, Setting::File { access, path, optional: entry.optional, reason });
             }
@@ -272,26 +254,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn process(&mut self, process: ProcessTable) -> Result<(), PolicyError> {
-        if let Some(max) = &process.max {
-            if max.value == 0 {
-                return Err(self.value_error(max.offset, "process.max", "0", "at least 1"));
-            }
-            self.add(max.offset, Setting::MaxProcesses(max.value));
-        }
+    fn process(&mut self, process: &ProcessTable) {
+        self.add_each(process.max.as_ref(), |count| Setting::MaxProcesses(*count));
         self.add_each(process.allow_fork.as_ref(), |on| Setting::AllowFork(*on));
         self.add_each(process.allow_exec.as_ref(), |on| Setting::AllowExec(*on));
-        if let Some(At { value: names, offset }) = process.executables {
-            // An empty list would read as "none" and mean "all".
-            if names.is_empty() {
-                return Err(self.value_error(offset, "process.executables", "[]", "names, or `allow_exec = false`"));
-            }
-            if let Some(bad) = names.iter().find(|name| name.is_empty() || name.contains('\0')) {
-                return Err(self.value_error(offset, "process.executables", bad, "names of programs"));
-            }
-            self.add(offset, Setting::Executables(names));
-        }
-        Ok(())
+        self.add_each(process.executables.as_ref(), |names| Setting::Executables(names.clone()));
     }
 
     fn network(&mut self, network: &NetworkTable) -> Result<(), PolicyError> {
@@ -315,52 +282,29 @@ impl Reader<'_> {
         self.refused("limits.output", limits.output.as_ref())
     }
 
-    fn syscalls(&mut self, syscalls: SyscallsTable) -> Result<(), PolicyError> {
+    fn syscalls(&mut self, syscalls: SyscallsTable) {
         self.add_each(syscalls.mode.as_ref(), |mode| Setting::SyscallMode(*mode));
         for At { value: call, offset } in syscalls.allow {
-            if is_always_denied(&call) {
-                return Err(PolicyError::AlwaysDenied { call, origin: self.origin(offset) });
-            }
             self.add(offset, Setting::SyscallAllow(call));
         }
         for At { value: call, offset } in syscalls.deny {
             self.add(offset, Setting::SyscallDeny(call));
         }
         self.add_each(syscalls.max_violations.as_ref(), |count| Setting::MaxViolations(*count));
-        Ok(())
     }
 
-    fn env(&mut self, env: EnvTable) -> Result<(), PolicyError> {
+    fn env(&mut self, env: EnvTable) {
         self.add_each(env.mode.as_ref(), |mode| Setting::EnvMode(*mode));
         for At { value: name, offset } in env.pass {
-            self.check_variable("env.pass", &name, offset)?;
             self.add(offset, Setting::EnvPass(name));
         }
         for At { value: name, offset } in env.block {
-            self.check_variable("env.block", &name, offset)?;
             self.add(offset, Setting::EnvBlock(name));
         }
         for (name, At { value, offset }) in env.set {
-            self.check_variable("env.set", &name, offset)?;
-            if value.contains('\0') {
-                return Err(self.value_error(offset, "env.set", &name, "a value without a NUL byte"));
-            }
             self.add(offset, Setting::EnvSet(name, value));
         }
-        Ok(())
     }
-
-    fn check_variable(&self, setting: &str, name: &str, offset: usize) -> Result<(), PolicyError> {
-        if is_variable_name(name) {
-            return Ok(());
-        }
-        Err(self.value_error(offset, setting, name, "the name of a variable"))
-    }
-}
-
-/// What `execve` can carry as a name; `*` is a glob where globs are allowed.
-pub(crate) fn is_variable_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', '\0'])
 }
 
 /// The JSON Schema of policy files, for editors.

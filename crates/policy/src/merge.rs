@@ -13,7 +13,7 @@ impl Policy {
     pub(crate) fn apply_preset(&mut self, preset: &'static Preset) {
         for setting in preset.settings() {
             if let Setting::File { path, .. } = &setting.value {
-                self.files.retain(|rule| !(rule.path.is_same_place(path) && Preset::gave(rule)));
+                self.files.retain(|rule| !(Preset::gave(rule) && rule.path.is_same_place(path)));
             }
             self.apply(setting);
         }
@@ -31,8 +31,8 @@ impl Policy {
             Setting::AllowIsolationNone(on) => self.none_approved = on.then_some(origin),
             Setting::File { access, path, optional, reason } => {
                 // A stand-in needs a name: a glob has none.
-                let held = access == Access::Protect && !path.is_glob();
-                let hold = if held { Hold::Directory } else { Hold::Nothing };
+                let nameable = access == Access::Protect && !path.is_glob();
+                let hold = if nameable { Hold::Directory } else { Hold::Nothing };
                 let stand = Stand::Refuse;
                 let rule = FileRule {
                     path,
@@ -65,7 +65,7 @@ impl Policy {
             Setting::MaxViolations(count) => self.syscalls.max_violations = Ruled::new(count, origin),
             Setting::EnvMode(mode) => self.env.mode = Ruled::new(mode, origin),
             Setting::EnvPass(name) => self.env.pass.push(Ruled::new(name, origin)),
-            Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name, origin)),
+            Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name.into(), origin)),
             Setting::EnvSet(name, value) => {
                 self.env.set.retain(|entry| entry.value.0 != name);
                 self.env.set.push(Ruled::new((name, value), origin));

@@ -45,7 +45,7 @@ pub enum Base {
 pub struct PathExpr {
     pub base: Base,
     /// Components below the base, normalised, without a leading slash; may be empty.
-    pub rest: PathBuf,
+    pub rest: Cow<'static, Path>,
     /// Whether `*` in the last component is a wildcard. A literal path may contain `*` as a plain character.
     glob: bool,
     text: Cow<'static, str>,
@@ -94,7 +94,7 @@ impl PathExpr {
         if rest.parent().is_some_and(|above| has_star(above.as_os_str())) {
             return Err(PathError::GlobNotLast(text.to_owned()));
         }
-        Ok(PathExpr { base, rest, glob, text: Cow::Owned(text.to_owned()) })
+        Ok(PathExpr { base, rest: Cow::Owned(rest), glob, text: Cow::Owned(text.to_owned()) })
     }
 
     /// An absolute path that is meant literally (from a flag, already made absolute by the caller): no `~`, no glob.
@@ -114,7 +114,12 @@ impl PathExpr {
                 Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
             }
         }
-        Ok(PathExpr { base: Base::Root, rest, glob: false, text: Cow::Owned(text) })
+        Ok(PathExpr { base: Base::Root, rest: Cow::Owned(rest), glob: false, text: Cow::Owned(text) })
+    }
+
+    /// The project directory itself.
+    pub fn project() -> Self {
+        PathExpr { base: Base::Project, rest: Cow::Borrowed(Path::new("")), glob: false, text: Cow::Borrowed(".") }
     }
 
     /// An expression that the build script has parsed already: nothing is checked again at start.
@@ -128,7 +133,7 @@ impl PathExpr {
                 Base::Variable { name: name.to_owned(), default: Box::new(PathExpr::from_static(default)) }
             }
         };
-        PathExpr { base, rest: PathBuf::from(path.rest), glob: path.glob, text: Cow::Borrowed(path.text) }
+        PathExpr { base, rest: Cow::Borrowed(Path::new(path.rest)), glob: path.glob, text: Cow::Borrowed(path.text) }
     }
 
     pub fn as_str(&self) -> &str {
@@ -249,6 +254,15 @@ pub fn name_matches_ignoring_case(pattern: &str, name: &str) -> bool {
 
 /// Greedy matching that on a mismatch lets the last `*` swallow one byte more; no recursion, no allocation.
 fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+    // Most patterns of a long list fail at their first or last byte: that is all a launch pays for them.
+    let differ = |pattern: Option<&u8>, name: Option<&u8>| match (pattern, name) {
+        (Some(b'*') | None, _) => false,
+        (Some(pattern), Some(name)) => !same(*pattern, *name),
+        (Some(_), None) => true,
+    };
+    if differ(pattern.first(), name.first()) || differ(pattern.last(), name.last()) {
+        return false;
+    }
     let (mut at_pattern, mut at_name) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while let Some(&byte) = name.get(at_name) {

@@ -55,9 +55,9 @@ fn run(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> u32 {
 }
 
 fn developer() -> Policy {
-    let mut policy = Policy::default();
-    policy.debug = Ruled::default_of(true);
+    let mut policy = Policy { debug: Ruled::default_of(true), ..Policy::default() };
     policy.process.allow_fork = Ruled::default_of(true);
+    policy.process.allow_exec = Ruled::default_of(true);
     policy
 }
 
@@ -96,7 +96,7 @@ fn foreign_abis_are_killed() {
 fn clone_refuses_every_namespace_flag_and_allows_threads() {
     let policy = developer();
     for bit in [0x0002_0000u64, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
-        assert_eq!(call(&policy, "clone", [bit | 17, 0, 0, 0, 0, 0]), NOTIFY);
+        assert_eq!(call(&policy, "clone", [bit | 0x11, 0, 0, 0, 0, 0]), NOTIFY);
     }
     assert_eq!(call(&policy, "clone", [0x3d_0f00, 0, 0, 0, 0, 0]), ALLOW, "pthread_create's flags");
     assert_eq!(call(&policy, "clone", [17, 0, 0, 0, 0, 0]), ALLOW, "fork's flags");
@@ -144,6 +144,14 @@ fn tracing_is_notified_with_debugging_off() {
     assert_eq!(call(&policy, "personality", [0x0004_0000, 0, 0, 0, 0, 0]), refused(errno::EPERM));
     assert_eq!(call(&developer(), "personality", [0x0004_0000, 0, 0, 0, 0, 0]), ALLOW);
     assert_eq!(call(&developer(), "personality", [0x0044_0000, 0, 0, 0, 0, 0]), refused(errno::EPERM));
+}
+
+#[test]
+fn limiting_programs_takes_anonymous_files_away() {
+    let mut policy = developer();
+    assert_eq!(call(&policy, "memfd_create", [0; 6]), ALLOW);
+    policy.process.allow_exec = Ruled::default_of(false);
+    assert_eq!(call(&policy, "memfd_create", [0; 6]), NOTIFY);
 }
 
 #[test]

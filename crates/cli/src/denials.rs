@@ -1,0 +1,116 @@
+//! Why did it fail? Says what the sandbox blocked, by which rule, and the smallest flag that would allow it.
+//! Speaks only of what was notified by the kernel or looked up in the plan for paths that the command line names;
+//! never guesses from the command's output. Called by `run` when a command failed.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_launcher::{Blocked, End, Outcome};
+use cofferdam_plan::{Decision, LaunchPlan, decide};
+use cofferdam_policy::{Access, Isolation};
+
+use crate::run::Prepared;
+
+/// The sandbox has its own there; the host's names mean nothing inside.
+const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
+
+pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    let plan = &prepared.plan;
+    if plan.isolation == Isolation::None {
+        return lines;
+    }
+    match outcome.end {
+        End::TimedOut => {
+            let limit = plan.timeout.map(|t| t.as_secs()).unwrap_or_default();
+            let origin = prepared.policy.limits.timeout.as_ref().map(|t| t.origin.to_string()).unwrap_or_default();
+            lines.push(format!("ended after {limit} s ({origin}); raise it with --timeout"));
+        }
+        End::TooManyViolations => lines.push(format!(
+            "ended: more than {} refused system calls ({})",
+            plan.max_violations, prepared.policy.syscalls.max_violations.origin
+        )),
+        End::Exited { .. } | End::Killed { .. } => {}
+    }
+    lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
+    lines.extend(
+        named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
+            .iter()
+            .filter_map(|path| about(plan, path)),
+    );
+    if prepared.around.project.is_none() {
+        lines.push(format!(
+            "{} is your home or a system directory, so nothing here is writable: run in a project directory, or pass --rw PATH",
+            plan.command.cwd.display()
+        ));
+    }
+    for held in &prepared.policy.held_back {
+        lines.push(format!("not in force until you run `sandbox trust`: {} ({})", held.rule, held.origin));
+    }
+    lines
+}
+
+fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
+    let arguments: Vec<String> = blocked.arguments.iter().map(|a| format!("{a:#x}")).collect();
+    let times = if blocked.count > 1 { format!(" {} times", blocked.count) } else { String::new() };
+    let rule = prepared.policy.syscalls.deny.iter().find(|rule| rule.value == blocked.name);
+    let is_tracing =
+        matches!(blocked.name, "ptrace" | "process_vm_readv" | "process_vm_writev" | "kcmp" | "pidfd_getfd");
+    let why = match rule {
+        Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
+        None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.policy.debug.origin),
+        None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
+    };
+    format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
+}
+
+/// Words of the command line that are paths which exist on the host.
+fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
+    let separators = |c: char| c.is_whitespace() || ";|&<>()'\"=,`".contains(c);
+    let mut found: Vec<PathBuf> = Vec::new();
+    for word in argv.iter().skip(1).flat_map(|argument| argument.split(separators)).filter(|word| !word.is_empty()) {
+        let path = match word.strip_prefix("~/").or_else(|| word.strip_prefix("$HOME/")) {
+            Some(rest) => home.join(rest),
+            None if word.contains('/') || word.starts_with('.') => cwd.join(word),
+            None => continue,
+        };
+        let Ok(real) = path.canonicalize() else { continue };
+        if !found.contains(&real) {
+            found.push(real);
+        }
+    }
+    found
+}
+
+fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
+    let decision = decide(&plan.decisions, path);
+    if decision.is_none() && PRIVATE.iter().any(|area| path.starts_with(area)) {
+        return None;
+    }
+    let access = decision.map_or(Access::Read, |d| d.access);
+    let shown = path.display();
+    match (access, decision) {
+        (Access::Deny, Some(rule)) => {
+            Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display()))
+        }
+        (Access::Protect, Some(rule)) => Some(format!(
+            "{shown} is protected from writes [{}]; allow them with --rw {}",
+            cite(rule),
+            rule.path.display()
+        )),
+        (Access::Read, rule) if writable_on_host(path) => {
+            let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
+            let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+            Some(format!("{shown} is read-only [{why}]; make it writable with --rw {}", place.display()))
+        }
+        _ => None,
+    }
+}
+
+fn cite(rule: &Decision) -> String {
+    if rule.reason.is_empty() { rule.origin.to_string() } else { format!("{}: {}", rule.origin, rule.reason) }
+}
+
+/// What the user could not write outside either is not ours to explain.
+fn writable_on_host(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}

@@ -1,0 +1,293 @@
+//! `sandbox doctor`: what this machine offers, measured by trying it. Owns the checks and their remedies; repairs nothing.
+//! Exit code 1 only when something without which nothing runs is missing.
+
+use std::fmt::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use cofferdam_kernel::process::{Side, clone_into, exit_now, namespace};
+use cofferdam_kernel::{Errno, landlock, mount};
+use rustix::process::{WaitId, WaitIdOptions};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::output::print;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Status {
+    Ok,
+    /// Something is weaker or will be missing; the sandbox runs.
+    Warn,
+    /// Nothing runs without it.
+    Fail,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    id: &'static str,
+    status: Status,
+    measured: String,
+    expected: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+fn check(
+    id: &'static str,
+    status: Status,
+    measured: impl Into<String>,
+    expected: &'static str,
+    remedy: Option<&str>,
+) -> Check {
+    let remedy = if status == Status::Ok { None } else { remedy.map(str::to_owned) };
+    Check { id, status, measured: measured.into(), expected, remedy }
+}
+
+pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
+    let checks = vec![
+        machine(),
+        user_namespaces(),
+        apparmor(),
+        openat2(),
+        seccomp(),
+        landlock_abi(),
+        overlayfs(),
+        fuse(),
+        cgroup(),
+        limits(),
+        mode(),
+    ];
+    let failed = checks.iter().any(|c| c.status == Status::Fail);
+    let text = if args.json {
+        format!("{}\n", serde_json::json!({ "version": 1, "checks": checks, "pass": !failed }))
+    } else {
+        table(&checks)
+    };
+    let printed = print(&text);
+    if failed { ExitCode::FAILURE } else { printed }
+}
+
+fn table(checks: &[Check]) -> String {
+    let mut out = String::new();
+    for check in checks {
+        let status = match check.status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "FAIL",
+        };
+        writeln!(out, "{status:<5} {:<18} {}", check.id, check.measured).unwrap_or_default();
+        if check.status != Status::Ok {
+            writeln!(out, "      {:<18} expected: {}", "", check.expected).unwrap_or_default();
+        }
+        if let Some(remedy) = &check.remedy {
+            writeln!(out, "      {:<18} remedy: {remedy}", "").unwrap_or_default();
+        }
+    }
+    let count = |status| checks.iter().filter(|c| c.status == status).count();
+    writeln!(out, "{} ok, {} warnings, {} failures", count(Status::Ok), count(Status::Warn), count(Status::Fail))
+        .unwrap_or_default();
+    out
+}
+
+fn machine() -> Check {
+    let uname = rustix::system::uname();
+    let measured = format!("{} Linux {}", std::env::consts::ARCH, uname.release().to_string_lossy());
+    let status = if std::env::consts::ARCH == "x86_64" { Status::Ok } else { Status::Fail };
+    check("machine", status, measured, "x86_64", Some("only x86_64 has a system-call table so far"))
+}
+
+/// Runs `probe` in a child with its own namespaces; 0 is success, anything else an errno.
+fn in_namespaces(flags: u64, probe: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    match clone_into(flags)? {
+        Side::Child => {
+            let code = probe().map_or_else(|errno| errno.raw_os_error().clamp(1, 255), |()| 0);
+            exit_now(code)
+        }
+        Side::Parent { pidfd, .. } => {
+            let status = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?;
+            match status.and_then(|s| s.exit_status()) {
+                Some(0) => Ok(()),
+                Some(errno) => Err(Errno::from_raw_os_error(errno)),
+                None => Err(Errno::IO),
+            }
+        }
+    }
+}
+
+fn map_self(uid: u32, gid: u32) -> Result<(), Errno> {
+    let proc = cofferdam_kernel::proc::Proc::open().map_err(|_| Errno::NOENT)?;
+    let write = |file: &str, text: &str| match proc.write(file, text) {
+        Ok(()) => Ok(()),
+        Err(cofferdam_kernel::proc::ProcError::Write { errno, .. }) => Err(errno),
+        Err(cofferdam_kernel::proc::ProcError::Fake) => Err(Errno::NOENT),
+    };
+    write("self/setgroups", "deny")?;
+    write("self/uid_map", &format!("{uid} {uid} 1\n"))?;
+    write("self/gid_map", &format!("{gid} {gid} 1\n"))
+}
+
+fn ids() -> (u32, u32) {
+    (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn user_namespaces() -> Check {
+    let all = namespace::USER
+        | namespace::PID
+        | namespace::MOUNT
+        | namespace::NET
+        | namespace::IPC
+        | namespace::UTS
+        | namespace::CGROUP;
+    let (uid, gid) = ids();
+    let expected = "a user namespace with all others inside, ids mapped";
+    match in_namespaces(all, || map_self(uid, gid)) {
+        Ok(()) => check("user-namespaces", Status::Ok, "created with all seven namespaces", expected, None),
+        Err(errno) => {
+            let remedy = if read("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
+                "sysctl -w user.max_user_namespaces=15000"
+            } else if read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+                "sysctl -w kernel.unprivileged_userns_clone=1"
+            } else if apparmor_restricts() {
+                "allow this binary in AppArmor (a profile with `userns,`), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            } else {
+                "in a container, its seccomp profile must allow clone3 with CLONE_NEWUSER; elsewhere enable CONFIG_USER_NS"
+            };
+            check("user-namespaces", Status::Fail, format!("refused: {errno}"), expected, Some(remedy))
+        }
+    }
+}
+
+fn apparmor_restricts() -> bool {
+    read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1")
+}
+
+fn apparmor() -> Check {
+    let (status, measured) = match read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() {
+        Some("1") => (Status::Warn, "user namespaces are restricted to programs with a profile"),
+        Some(_) => (Status::Ok, "present, no restriction of user namespaces"),
+        None => (Status::Ok, "no restriction of user namespaces"),
+    };
+    let remedy = "install an AppArmor profile for this binary that contains `userns,`";
+    check("apparmor", status, measured, "no restriction, or a profile for this binary", Some(remedy))
+}
+
+fn openat2() -> Check {
+    let result = mount::open_source(Path::new("/"));
+    let (status, measured) = match result {
+        Ok(_) => (Status::Ok, "works".to_owned()),
+        Err(errno) => (Status::Fail, format!("refused: {errno}")),
+    };
+    check("openat2", status, measured, "Linux 5.6 or later", Some("use a newer kernel"))
+}
+
+fn seccomp() -> Check {
+    let actions = read("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    let status = if actions.contains("user_notif") { Status::Ok } else { Status::Fail };
+    let measured = if actions.is_empty() { "not available".to_owned() } else { format!("actions: {actions}") };
+    check(
+        "seccomp-notify",
+        status,
+        measured,
+        "filters with user notification",
+        Some("use a kernel from 5.5 on with CONFIG_SECCOMP_FILTER"),
+    )
+}
+
+fn landlock_abi() -> Check {
+    let abi = landlock::abi();
+    let status = if abi >= 6 { Status::Ok } else { Status::Warn };
+    let remedy = "Linux 6.12 has ABI 6; below it namespaces alone keep signals and abstract sockets apart; 0 means Landlock is off (lsm=landlock)";
+    check("landlock", status, format!("ABI {abi}"), "ABI 6 (scopes)", Some(remedy))
+}
+
+fn overlayfs() -> Check {
+    let (uid, gid) = ids();
+    let probe = || {
+        map_self(uid, gid)?;
+        let writable = mount::Attributes { write: true, exec: false, devices: false };
+        let base = mount::new_filesystem("tmpfs", &[("mode", "700")], writable)?;
+        let root = mount::open_source(Path::new("/"))?;
+        mount::attach(base.as_fd(), root.as_fd())?;
+        for name in ["lower", "upper", "work"] {
+            rustix::fs::mkdirat(&base, name, rustix::fs::Mode::RWXU)?;
+        }
+        let path = |name: &str| format!("/proc/self/fd/{}/{name}", base.as_raw_fd());
+        let (lower, upper, work) = (path("lower"), path("upper"), path("work"));
+        let options = [("lowerdir", lower.as_str()), ("upperdir", &upper), ("workdir", &work), ("userxattr", "")];
+        mount::new_filesystem("overlay", &options, writable).map(drop)
+    };
+    let (status, measured) = match in_namespaces(namespace::USER | namespace::MOUNT, probe) {
+        Ok(()) => (Status::Ok, "mounted in a user namespace".to_owned()),
+        Err(errno) => (Status::Warn, format!("refused: {errno}")),
+    };
+    check(
+        "overlayfs",
+        status,
+        measured,
+        "mountable in a user namespace (Linux 5.11)",
+        Some("without it `--overlay` and the shipped cache overlays fail; load the overlay module"),
+    )
+}
+
+fn fuse() -> Check {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let (status, measured) = match rustix::fs::open("/dev/fuse", flags, rustix::fs::Mode::empty()) {
+        Ok(_) => (Status::Ok, "/dev/fuse opens".to_owned()),
+        Err(errno) => (Status::Warn, format!("/dev/fuse: {errno}")),
+    };
+    check(
+        "fuse",
+        status,
+        measured,
+        "/dev/fuse usable by this user",
+        Some("not used yet; the dynamic mode will want it: modprobe fuse, chmod 666 /dev/fuse"),
+    )
+}
+
+fn cgroup() -> Check {
+    let expected = "cgroup v2 with cpu, memory and pids delegated to this user";
+    let remedy = "not used yet: limits are rlimits and the clock until then; with systemd a user scope with Delegate=yes will do";
+    let own = read("/proc/self/cgroup").unwrap_or_default();
+    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return check("cgroup-v2", Status::Warn, "not mounted", expected, Some(remedy));
+    };
+    let base = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().map(|root| format!("{root}{path}"));
+    let Some(dir) = base.into_iter().find(|dir| Path::new(dir).join("cgroup.controllers").exists()) else {
+        return check("cgroup-v2", Status::Warn, "not mounted", expected, Some(remedy));
+    };
+    let controllers = read(&format!("{dir}/cgroup.controllers")).unwrap_or_default();
+    let writable = rustix::fs::access(format!("{dir}/cgroup.procs"), rustix::fs::Access::WRITE_OK).is_ok();
+    let complete = ["cpu", "memory", "pids"].iter().all(|c| controllers.split(' ').any(|have| have == *c));
+    let measured =
+        format!("{dir}: controllers [{controllers}], {}", if writable { "delegated" } else { "not delegated" });
+    let status = if complete && writable { Status::Ok } else { Status::Warn };
+    check("cgroup-v2", status, measured, expected, Some(remedy))
+}
+
+fn limits() -> Check {
+    let measured =
+        "rlimits and the supervisor's clock; memory, CPU share and process count of a session are not bounded";
+    check(
+        "limits",
+        Status::Warn,
+        measured,
+        "cgroup v2 limits",
+        Some("not built yet; run untrusted load where exhaustion does not hurt"),
+    )
+}
+
+fn mode() -> Check {
+    check(
+        "mode",
+        Status::Warn,
+        "static: paths are decided at start",
+        "dynamic: the first access asks",
+        Some("not built yet; use --blacklist for what must not be read"),
+    )
+}

@@ -1,0 +1,114 @@
+//! `sandbox explain`: the effective policy with origins, what it means for paths on this host, the steps of the launch,
+//! and the posture they reach.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use cofferdam_plan::{LayerState, MountKind, Step};
+use cofferdam_policy::{Layer, explain as explain_policy};
+
+use crate::args::ExplainArgs;
+use crate::output::{escaped, print};
+use crate::render::Failure;
+use crate::run::{Prepared, prepare};
+
+pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
+    let argv = if args.argv.is_empty() { vec!["sh".to_owned()] } else { args.argv.clone() };
+    let prepared = prepare(&args.policy, &argv)?;
+    if args.json {
+        let report = serde_json::json!({ "version": 1, "policy": prepared.policy, "plan": prepared.plan });
+        return Ok(print(&format!("{report}\n")));
+    }
+    Ok(print(&text(&prepared, args.verbose)))
+}
+
+fn text(prepared: &Prepared, verbose: bool) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str| writeln!(out, "{}", escaped(text)).unwrap_or_default();
+    line("POLICY");
+    for text in explain_policy(&prepared.policy, verbose) {
+        line(&format!("  {text}"));
+    }
+    line("");
+    line("PATHS ON THIS HOST (the longest path decides)");
+    for decision in &prepared.plan.decisions {
+        let quiet =
+            !verbose && decision.origin.layer == Layer::BuiltIn && decision.access <= cofferdam_policy::Access::Protect;
+        if !quiet {
+            line(&format!(
+                "  {:<9} {}  [{}]",
+                format!("{:?}", decision.access).to_lowercase(),
+                decision.path.display(),
+                decision.origin
+            ));
+        }
+    }
+    line("  read      everything else");
+    line("");
+    line("STEPS");
+    for (number, step) in prepared.plan.steps.iter().enumerate() {
+        line(&format!("  {:>3}  {}", number + 1, describe(step)));
+    }
+    for hold in &prepared.plan.holds {
+        line(&format!("  hold {} while the session runs: it does not exist and must not appear", hold.path.display()));
+    }
+    line("");
+    line("POSTURE");
+    for entry in &prepared.plan.posture.0 {
+        let state = match entry.state {
+            LayerState::Enforced => "enforced",
+            LayerState::Reduced => "reduced",
+            LayerState::Missing => "missing",
+        };
+        line(&format!("  {state:<9} {:<28} {}", entry.layer, entry.by));
+    }
+    out
+}
+
+fn describe(step: &Step) -> String {
+    match step {
+        Step::MapIds { uid, gid } => format!("map user {uid} and group {gid} to themselves"),
+        Step::ForbidUserNamespaces => "forbid further user namespaces".to_owned(),
+        Step::CloneRoot { exec } => {
+            format!("clone the host tree: private, read-only, nosuid, nodev{}", if *exec { "" } else { ", noexec" })
+        }
+        Step::AwaitHolds => "wait until the names to hold are held".to_owned(),
+        Step::Mount(mount) => {
+            format!("mount {} at {}  ({})", describe_kind(&mount.kind), mount.target.display(), mount.why)
+        }
+        Step::MakeDirectory { at, mode } => format!("make directory {} with mode {mode:o}", at.display()),
+        Step::Link { at, to } => format!("link {} -> {}", at.display(), to.display()),
+        Step::PivotRoot => "make it the root and let go of the old one".to_owned(),
+        Step::SetHostname(name) => format!("set the host name to `{name}`"),
+        Step::LoopbackUp => "bring loopback up".to_owned(),
+        Step::Limit { resource, value } => format!("limit {resource:?} to {value}"),
+        Step::DropCapabilities => "empty all capability sets, lock securebits".to_owned(),
+        Step::NoNewPrivileges => "set no_new_privs".to_owned(),
+        Step::Landlock(step) => {
+            let programs = if step.executables.is_empty() {
+                String::new()
+            } else {
+                format!(", {} programs may run", step.executables.len())
+            };
+            format!("Landlock: signals and abstract sockets stay inside{programs}")
+        }
+        Step::Seccomp => "install the system-call filter".to_owned(),
+    }
+}
+
+fn describe_kind(kind: &MountKind) -> String {
+    match kind {
+        MountKind::Bind { source, write, .. } => {
+            format!("{} {}", source.display(), if *write { "writable" } else { "read-only" })
+        }
+        MountKind::Empty { .. } => "an empty directory".to_owned(),
+        MountKind::Refused => "a file that cannot be opened".to_owned(),
+        MountKind::Text(_) => "a stand-in file".to_owned(),
+        MountKind::Tmpfs { .. } => "a private tmpfs".to_owned(),
+        MountKind::Proc => "a private proc".to_owned(),
+        MountKind::Seal => "itself, read-only".to_owned(),
+        MountKind::Devpts => "private terminals".to_owned(),
+        MountKind::Device { major, minor } => format!("device {major}:{minor}"),
+        MountKind::Overlay { lower, .. } => format!("an overlay over {}", lower.display()),
+    }
+}

@@ -1,0 +1,38 @@
+//! Help, completions and manual page, all from the one definition of flags in `args`.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+
+use crate::args::Cli;
+use crate::output::print;
+use crate::render::{Failure, OUR_FAILURE};
+
+/// What clap says about a command line it does not take. Help and version are no failures.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        eprint!("{}", error.render());
+        ExitCode::from(OUR_FAILURE)
+    } else {
+        print(&error.render().to_string())
+    }
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "sandbox", &mut text);
+    print(&String::from_utf8_lossy(&text))
+}
+
+pub(crate) fn manual() -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    let write = |source| Failure::Write { path: "the manual page".to_owned(), source };
+    let command = Cli::command();
+    clap_mangen::Man::new(command.clone()).render(&mut text).map_err(write)?;
+    for subcommand in command.get_subcommands() {
+        let name = format!("sandbox {}", subcommand.get_name());
+        let renamed = subcommand.clone().name(name.replace(' ', "-")).bin_name(name);
+        clap_mangen::Man::new(renamed).render(&mut text).map_err(write)?;
+    }
+    Ok(print(&String::from_utf8_lossy(&text)))
+}

@@ -1,0 +1,26 @@
+//! Writing to the terminal. A reader that went away is no error: `sandbox explain | head` ends quietly.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+pub(crate) fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(crate::render::OUR_FAILURE),
+    }
+}
+
+/// Control and invisible characters as `\u{...}`: a path must not be able to draw on the user's screen.
+pub(crate) fn escaped(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{00ad}')
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}

@@ -1,0 +1,143 @@
+//! Reads the layers of policy and turns flags into overrides. Owns which files there are; what they mean is `policy`'s.
+//! Called by `run`, `explain` and `trust`.
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_launcher::Surroundings;
+use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
+use cofferdam_policy::{Ceilings, Isolation, Layer, Mode, Overrides, PathExpr, Places, Policy, parse_time};
+
+use crate::args::PolicyArgs;
+use crate::render::Failure;
+use crate::trust::Approvals;
+
+const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
+const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
+
+/// The policy in force for these flags in these surroundings.
+pub(crate) fn load(
+    args: &PolicyArgs,
+    around: &Surroundings,
+    environment: &[(String, String)],
+) -> Result<Policy, Failure> {
+    let mut layers = Vec::new();
+    add(&mut layers, Layer::Org, Path::new(ORG_POLICY), true)?;
+    add(&mut layers, Layer::User, &user_config(around, environment), true)?;
+    let mut approvals = None;
+    for (layer, path) in project_files(around) {
+        if let Some(text) = read(&path)? {
+            let approvals = match &approvals {
+                Some(approvals) => approvals,
+                None => approvals.insert(Approvals::load(&around.state)?),
+            };
+            let trusted = approvals.covers(&path, &text);
+            layers.push(LayerInput { layer, source: path.display().to_string(), text, trusted });
+        }
+    }
+    let requirements = match read(Path::new(ORG_REQUIREMENTS))? {
+        Some(text) => Some(Ceilings::parse(ORG_REQUIREMENTS, &text)?),
+        None => None,
+    };
+    let overrides = overrides(args, around)?;
+    let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
+    Ok(resolve(&Inputs {
+        layers: &layers,
+        environment,
+        overrides: Some(&overrides),
+        requirements: requirements.as_ref(),
+        places: Some(&places),
+    })?)
+}
+
+pub(crate) fn project_files(around: &Surroundings) -> Vec<(Layer, PathBuf)> {
+    let Some(project) = &around.project else { return Vec::new() };
+    let dir = project.join(".cofferdam");
+    vec![(Layer::Project, dir.join("policy.toml")), (Layer::ProjectLocal, dir.join("policy.local.toml"))]
+}
+
+fn user_config(around: &Surroundings, environment: &[(String, String)]) -> PathBuf {
+    let config = environment.iter().find(|(name, value)| name == "XDG_CONFIG_HOME" && value.starts_with('/'));
+    let base = config.map_or_else(|| around.home.join(".config"), |(_, value)| PathBuf::from(value));
+    base.join("cofferdam/config.toml")
+}
+
+fn add(layers: &mut Vec<LayerInput>, layer: Layer, path: &Path, trusted: bool) -> Result<(), Failure> {
+    if let Some(text) = read(path)? {
+        layers.push(LayerInput { layer, source: path.display().to_string(), text, trusted });
+    }
+    Ok(())
+}
+
+/// A file that is not there says nothing; one that cannot be read might have forbidden something, so that is an error.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        // A stand-in of another session holds the project's policy directory: there is no policy.
+        Err(error) if error.kind() == PermissionDenied && is_held(path) => Ok(None),
+        Err(source) => Err(Failure::Read { path: path.display().to_string(), source }),
+    }
+}
+
+fn is_held(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.parent()
+        .and_then(|dir| dir.symlink_metadata().ok())
+        .is_some_and(|metadata| metadata.permissions().mode() & 0o7777 == 0o1400)
+}
+
+fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Failure> {
+    let mut overrides = Overrides {
+        presets: args.preset.clone(),
+        debug: args.no_debug.then_some(false),
+        rw: paths("--rw", &args.rw, around)?,
+        ro: paths("--ro", &args.ro, around)?,
+        overlay: paths("--overlay", &args.overlay, around)?,
+        blacklist: paths("--blacklist", &args.blacklist, around)?,
+        ..Overrides::default()
+    };
+    if let Some(value) = &args.mode {
+        let mode = Mode::from_name(value).ok_or_else(|| wrong("--mode", value, Mode::NAMES))?;
+        overrides.mode = Some(mode);
+    }
+    if let Some(value) = &args.isolation {
+        let level = Isolation::from_name(value).ok_or_else(|| wrong("--isolation", value, Isolation::NAMES))?;
+        overrides.isolation = Some(level);
+    }
+    if let Some(value) = &args.timeout {
+        let time = parse_time(value).ok_or_else(|| Failure::Flag {
+            flag: "--timeout",
+            value: value.clone(),
+            hint: "write a number with s, m or h, e.g. `90s`, `10m`".to_owned(),
+        })?;
+        overrides.timeout = Some(time);
+    }
+    for variable in &args.env {
+        match variable.split_once('=') {
+            Some((name, value)) => overrides.env_set.push((name.to_owned(), value.to_owned())),
+            None => overrides.env_pass.push(variable.clone()),
+        }
+    }
+    Ok(overrides)
+}
+
+fn wrong(flag: &'static str, value: &str, names: &[&str]) -> Failure {
+    Failure::Flag { flag, value: value.to_owned(), hint: format!("it is one of: {}", names.join(", ")) }
+}
+
+/// Paths of flags are meant as the shell means them: relative to the working directory, links resolved.
+fn paths(flag: &'static str, paths: &[PathBuf], around: &Surroundings) -> Result<Vec<PathExpr>, Failure> {
+    paths
+        .iter()
+        .map(|path| {
+            let absolute = around.cwd.join(path);
+            let real = absolute.canonicalize().unwrap_or(absolute);
+            PathExpr::literal(&real).map_err(|error| Failure::Flag {
+                flag,
+                value: path.display().to_string(),
+                hint: error.to_string(),
+            })
+        })
+        .collect()
+}

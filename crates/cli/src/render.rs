@@ -1,0 +1,160 @@
+//! Errors as a person reads them: what failed, what caused it, what to do. Owns hints and exit codes of our own failures;
+//! the errors themselves come from the libraries and know nothing of flags.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use cofferdam_launcher::{LaunchError, SurveyError};
+use cofferdam_plan::{PlanError, Step};
+use cofferdam_policy::PolicyError;
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::output::escaped;
+
+pub(crate) const OUR_FAILURE: u8 = 125;
+pub(crate) const REFUSED: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// Everything that can go wrong at the edge.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error("cannot read `{path}`")]
+    Read {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot write `{path}`")]
+    Write {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{flag}` cannot be `{value}`")]
+    Flag { flag: &'static str, value: String, hint: String },
+    #[error("there is no project policy here to approve")]
+    NothingToTrust,
+}
+
+impl Failure {
+    /// Prints `error:`, its causes and a hint; returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let mut text = format!("error: {}\n", escaped(&self.to_string()));
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            // Transparent variants repeat their source's message.
+            if error.to_string() != self.to_string() {
+                writeln!(text, "  caused by: {}", escaped(&error.to_string())).unwrap_or_default();
+            }
+            cause = error.source();
+        }
+        if let Some(hint) = self.hint() {
+            writeln!(text, "hint: {}", escaped(&hint)).unwrap_or_default();
+        }
+        eprint!("{text}");
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Failure::Policy(
+                PolicyError::BeyondCeiling { .. }
+                | PolicyError::NoneNotApproved { .. }
+                | PolicyError::Unbuilt { .. }
+                | PolicyError::AlwaysDenied { .. },
+            )
+            | Failure::Plan(
+                PlanError::NoneNotApproved { .. }
+                | PlanError::OutsideCeiling { .. }
+                | PlanError::TooWide { .. }
+                | PlanError::SyscallAlwaysDenied { .. },
+            ) => REFUSED,
+            Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
+            Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
+            _ => OUR_FAILURE,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Failure::Policy(error) => error.hint(),
+            Failure::Plan(error) => plan_hint(error),
+            Failure::Launch(error) => launch_hint(error),
+            Failure::Flag { hint, .. } => Some(hint.clone()),
+            Failure::NothingToTrust => {
+                Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
+            }
+            Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
+        }
+    }
+}
+
+fn plan_hint(error: &PlanError) -> Option<String> {
+    Some(match error {
+        PlanError::MissingPath { path, origin } => {
+            format!("make it first (`mkdir -p {}`), or drop the rule ({origin})", path.display())
+        }
+        PlanError::TooWide { path, .. } => format!("name a directory below `{}`", path.display()),
+        PlanError::OutsideCeiling { path, .. } => {
+            format!("work below a directory that the organisation allows, or give `{}` read-only", path.display())
+        }
+        PlanError::NoneNotApproved { .. } => {
+            "`/etc/cofferdam/policy.toml` must say `allow_isolation_none = true`".to_owned()
+        }
+        PlanError::SpecialFile { origin, .. } | PlanError::OwnArea { origin, .. } => {
+            format!("drop the rule ({origin})")
+        }
+        PlanError::OverlayNeedsDirectory { .. } => "overlay the directory that holds it".to_owned(),
+        PlanError::NoSessionDirectory => "set HOME or XDG_STATE_HOME to a directory you own".to_owned(),
+        PlanError::UnknownSyscall { .. } => {
+            "names are those of the manual's section 2, e.g. `io_uring_setup`".to_owned()
+        }
+        PlanError::ExecutableNotFound { origin, .. } => format!("install it or drop the rule ({origin})"),
+        PlanError::ExecNeedsLandlock { .. } => "a kernel from 5.13 on with Landlock enabled can do it".to_owned(),
+        PlanError::ProcessLimitForRoot { .. } => "run as an ordinary user, or drop `process.max`".to_owned(),
+        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } | PlanError::IsolationUnavailable { .. } => {
+            return None;
+        }
+    })
+}
+
+fn launch_hint(error: &LaunchError) -> Option<String> {
+    Some(match error {
+        LaunchError::Namespaces { errno } if *errno == Errno::NOSPC || *errno == Errno::USERS => {
+            "user namespaces are exhausted or switched off (`sysctl user.max_user_namespaces`); see `sandbox doctor`".to_owned()
+        }
+        LaunchError::Namespaces { errno } if *errno == Errno::PERM || *errno == Errno::ACCESS => {
+            "unprivileged user namespaces are not allowed here; `sandbox doctor` says which setting forbids them".to_owned()
+        }
+        LaunchError::Step { step: Some(step), .. } if matches!(**step, Step::MapIds { .. } | Step::ForbidUserNamespaces) => {
+            "the kernel lets this user make a user namespace but not use it (AppArmor does that on Ubuntu); see `sandbox doctor`"
+                .to_owned()
+        }
+        LaunchError::Step { errno, .. } if *errno == Errno::STALE => "run it again".to_owned(),
+        LaunchError::Step { .. } | LaunchError::Vanished => "`sandbox doctor` shows what this kernel offers".to_owned(),
+        LaunchError::Hold { path, .. } => {
+            format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
+        }
+        LaunchError::Directory { .. } => "it is hidden or private inside; start from another directory".to_owned(),
+        LaunchError::Execute { errno, program } if *errno == Errno::NOENT => {
+            format!("`{program}` is not in the sandbox's PATH, or its interpreter is hidden")
+        }
+        LaunchError::Execute { errno, .. } if *errno == Errno::ACCESS => {
+            "it is not executable, or lies where programs may not run; `sandbox explain` shows the rules".to_owned()
+        }
+        LaunchError::Execute { .. }
+        | LaunchError::SessionDirectory { .. }
+        | LaunchError::Namespaces { .. }
+        | LaunchError::Supervise(_) => return None,
+    })
+}

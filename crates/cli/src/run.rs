@@ -1,0 +1,80 @@
+//! `sandbox run`: policy, plan, launch, and at the end the command's exit code and what was blocked.
+
+use std::process::ExitCode;
+
+use cofferdam_launcher::{End, Options, Outcome, Surroundings, survey};
+use cofferdam_plan::{LaunchPlan, Request, plan};
+use cofferdam_policy::Policy;
+
+use crate::args::{PolicyArgs, RunArgs};
+use crate::output::escaped;
+use crate::render::{Failure, REFUSED};
+use crate::{denials, policy_files};
+
+/// Policy, surroundings and plan of one command line; shared with `explain`.
+pub(crate) struct Prepared {
+    pub(crate) around: Surroundings,
+    pub(crate) policy: Policy,
+    pub(crate) plan: LaunchPlan,
+}
+
+pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Failure> {
+    // A variable that is no text cannot be judged by name or value, so it does not come along.
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let around = Surroundings::look(&environment)?;
+    let policy = policy_files::load(args, &around, &environment)?;
+    let request = Request { argv: argv.to_vec(), environment };
+    let facts = survey(&policy, &around, &request);
+    let plan = plan(&policy, &facts, &request)?;
+    Ok(Prepared { around, policy, plan })
+}
+
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let prepared = prepare(&args.policy, &args.argv)?;
+    let options = Options { state: Some(prepared.around.state.clone()), timing: args.timing };
+    let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
+    let code = exit_code(outcome.end);
+    tell(args, &prepared, &outcome, code);
+    Ok(ExitCode::from(code))
+}
+
+fn exit_code(end: End) -> u8 {
+    let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
+    match end {
+        End::Exited { code } => byte(code),
+        End::TimedOut => 124,
+        End::TooManyViolations => REFUSED,
+        End::Killed { signal } => byte(128 + signal),
+    }
+}
+
+/// Everything goes to stderr: stdout is the command's.
+fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
+    for (path, changes) in &outcome.kept {
+        eprintln!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+    }
+    if outcome.log_failed {
+        eprintln!("sandbox: the log in {} could not be written", prepared.around.state.display());
+    }
+    if code != 0 {
+        for line in denials::lines(prepared, outcome) {
+            eprintln!("sandbox: {}", escaped(&line));
+        }
+    }
+    if args.timing {
+        for line in &outcome.timing {
+            #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a launch fit a float")]
+            let microseconds = line.nanoseconds as f64 / 1000.0;
+            eprintln!("{microseconds:>9.1} us  {}", line.step);
+        }
+    }
+    if args.json {
+        let report = serde_json::json!({
+            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
+            "violations": outcome.violations, "kept": outcome.kept, "posture": prepared.plan.posture, "timing": outcome.timing,
+        });
+        eprintln!("{report}");
+    }
+}

@@ -1,0 +1,343 @@
+//! Plans for a made-up laptop: what is mounted where, in which order, and what is refused. No root, no kernel.
+
+mod fixtures;
+mod properties;
+
+use cofferdam_policy::{Access, Isolation, Origin, Policy, Ruled};
+use fixtures::{Laptop, rule};
+
+use crate::facts::{GitRole, Kind};
+use crate::posture::LayerState;
+use crate::step::{HoldKind, MountKind, Resource, Step};
+use crate::{LaunchPlan, PlanError, Request, plan};
+
+fn request() -> Request {
+    Request {
+        argv: vec!["make".to_owned()],
+        environment: [
+            ("PATH", "/usr/bin"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("LD_PRELOAD", "/x.so"),
+            ("LANG", "C"),
+            ("BASH_ENV", "/x"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+    }
+}
+
+/// The shipped policy without its lists of paths.
+fn without_files() -> Policy {
+    let mut policy = Policy::built_in();
+    policy.files.clear();
+    policy
+}
+
+fn planned(policy: &Policy, laptop: &Laptop) -> LaunchPlan {
+    plan(policy, &laptop.facts(policy), &request()).expect("the plan is made")
+}
+
+fn mount_at<'a>(plan: &'a LaunchPlan, path: &str) -> Option<&'a MountKind> {
+    plan.steps.iter().rev().find_map(|step| match step {
+        Step::Mount(mount) if mount.target == std::path::Path::new(path) => Some(&mount.kind),
+        _ => None,
+    })
+}
+
+fn order_of(plan: &LaunchPlan, path: &str) -> usize {
+    plan.steps
+        .iter()
+        .position(|step| matches!(step, Step::Mount(mount) if mount.target == std::path::Path::new(path)))
+        .expect("it is mounted")
+}
+
+#[test]
+fn the_default_plan_is_as_recorded() {
+    let laptop = Laptop::with(&[
+        "/home/dev/.ssh/",
+        "/home/dev/.aws/",
+        "/home/dev/.npmrc",
+        "/home/dev/app/.git/",
+        "/home/dev/app/.git/hooks/",
+        "/home/dev/app/.git/config",
+    ])
+    .git("/home/dev/app/.git", GitRole::Main);
+    let plan = planned(&Policy::built_in(), &laptop);
+    let lines: Vec<String> =
+        plan.steps.iter().map(|step| serde_json::to_string(step).expect("steps serialise")).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn the_default_posture_is_as_recorded() {
+    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    insta::assert_json_snapshot!(plan.posture);
+}
+
+#[test]
+fn a_denied_directory_is_empty_and_a_denied_file_cannot_be_opened() {
+    let mut policy = without_files();
+    policy.files = vec![rule("~/.ssh", Access::Deny), rule("~/token", Access::Deny)];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/.ssh/", "/home/dev/token"]));
+    assert_eq!(mount_at(&plan, "/home/dev/.ssh"), Some(&MountKind::Empty { inside: Vec::new() }));
+    assert_eq!(mount_at(&plan, "/home/dev/token"), Some(&MountKind::Refused));
+}
+
+#[test]
+fn a_grant_inside_a_denied_directory_gets_a_mount_point_there() {
+    let mut policy = without_files();
+    policy.files = vec![rule("~/.ssh", Access::Deny), rule("~/.ssh/known_hosts", Access::Read)];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/.ssh/", "/home/dev/.ssh/known_hosts"]));
+    assert_eq!(
+        mount_at(&plan, "/home/dev/.ssh"),
+        Some(&MountKind::Empty { inside: vec![("known_hosts".into(), Kind::File)] })
+    );
+    assert!(matches!(mount_at(&plan, "/home/dev/.ssh/known_hosts"), Some(MountKind::Bind { write: false, .. })));
+    assert!(order_of(&plan, "/home/dev/.ssh") < order_of(&plan, "/home/dev/.ssh/known_hosts"));
+}
+
+#[test]
+fn protecting_never_uncovers_what_is_denied() {
+    let mut policy = without_files();
+    policy.files = vec![rule("~/.config/x", Access::Deny), rule("~/.config/x/y", Access::Protect)];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/.config/x/", "/home/dev/.config/x/y"]));
+    assert_eq!(mount_at(&plan, "/home/dev/.config/x"), Some(&MountKind::Empty { inside: Vec::new() }));
+    assert_eq!(mount_at(&plan, "/home/dev/.config/x/y"), None);
+}
+
+#[test]
+fn a_later_layer_wins_on_the_same_path_and_a_longer_path_wins_over_layers() {
+    let mut policy = without_files();
+    let mut flag = rule("~/.ssh", Access::Read);
+    flag.origin = Origin::flag("--ro");
+    let mut wide = rule("~/work", Access::Write);
+    wide.origin = Origin::flag("--rw");
+    policy.files = vec![rule("~/.ssh", Access::Deny), flag, rule("~/work/secret", Access::Deny), wide];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/.ssh/", "/home/dev/work/", "/home/dev/work/secret"]));
+    assert_eq!(mount_at(&plan, "/home/dev/.ssh"), None, "readable again");
+    assert_eq!(mount_at(&plan, "/home/dev/work/secret"), Some(&MountKind::Refused));
+}
+
+#[test]
+fn a_final_deny_beats_longer_paths_and_later_layers() {
+    let mut policy = without_files();
+    let mut deny = rule("~/vault", Access::Deny);
+    deny.is_final = true;
+    let mut flag = rule("~/vault/mine", Access::Read);
+    flag.origin = Origin::flag("--ro");
+    policy.files = vec![deny, flag];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/vault/", "/home/dev/vault/mine"]));
+    assert_eq!(mount_at(&plan, "/home/dev/vault"), Some(&MountKind::Empty { inside: Vec::new() }));
+    assert_eq!(mount_at(&plan, "/home/dev/vault/mine"), None);
+}
+
+#[test]
+fn a_missing_protected_name_is_held_in_a_writable_directory_only() {
+    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let held: Vec<String> = plan.holds.iter().map(|h| h.path.display().to_string()).collect();
+    assert!(held.contains(&"/home/dev/app/.vscode".to_owned()), "{held:?}");
+    assert!(
+        held.iter().all(|path| path.starts_with("/home/dev/app/")),
+        "nothing is held where nothing can be written: {held:?}"
+    );
+    assert_eq!(mount_at(&plan, "/home/dev/app/.vscode"), Some(&MountKind::Empty { inside: Vec::new() }));
+    let waits = plan.steps.iter().position(|s| *s == Step::AwaitHolds).expect("waits");
+    assert!(waits < order_of(&plan, "/home/dev/app/.vscode"));
+}
+
+#[test]
+fn a_git_directory_is_pinned_and_its_hooks_are_read_only() {
+    let laptop = Laptop::with(&["/home/dev/app/.git/", "/home/dev/app/.git/hooks/", "/home/dev/app/.git/config"])
+        .git("/home/dev/app/.git", GitRole::Main);
+    let plan = planned(&Policy::built_in(), &laptop);
+    assert!(
+        matches!(mount_at(&plan, "/home/dev/app/.git"), Some(MountKind::Bind { write: true, .. })),
+        "a mount point cannot be renamed"
+    );
+    assert!(matches!(mount_at(&plan, "/home/dev/app/.git/hooks"), Some(MountKind::Bind { write: false, .. })));
+    assert!(matches!(mount_at(&plan, "/home/dev/app/.git/config"), Some(MountKind::Bind { write: false, .. })));
+    let commondir = plan.holds.iter().find(|h| h.path.ends_with(".git/commondir")).expect("held");
+    assert!(matches!(&commondir.kind, HoldKind::File(text) if text.starts_with('.')));
+    assert!(order_of(&plan, "/home/dev/app") < order_of(&plan, "/home/dev/app/.git"));
+    assert!(order_of(&plan, "/home/dev/app/.git") < order_of(&plan, "/home/dev/app/.git/hooks"));
+}
+
+#[test]
+fn a_linked_worktree_can_commit_and_cannot_bend_its_pointers() {
+    let laptop = Laptop::with(&[
+        "/home/dev/app/.git",
+        "/home/dev/main/.git/",
+        "/home/dev/main/.git/hooks/",
+        "/home/dev/main/.git/config",
+        "/home/dev/main/.git/worktrees/app/",
+        "/home/dev/main/.git/worktrees/app/commondir",
+        "/home/dev/main/.git/worktrees/app/gitdir",
+        "/home/dev/main/.git/worktrees/other/",
+    ])
+    .git("/home/dev/main/.git", GitRole::Common)
+    .git("/home/dev/main/.git/worktrees/app", GitRole::ThisWorktree)
+    .git("/home/dev/main/.git/worktrees/other", GitRole::OtherWorktree);
+    let plan = planned(&Policy::built_in(), &laptop);
+    let writable = |path: &str| matches!(mount_at(&plan, path), Some(MountKind::Bind { write: true, .. }));
+    let sealed = |path: &str| matches!(mount_at(&plan, path), Some(MountKind::Bind { write: false, .. }));
+    assert!(writable("/home/dev/main/.git"));
+    for path in ["hooks", "config", "worktrees/app/commondir", "worktrees/app/gitdir", "worktrees/other"] {
+        assert!(sealed(&format!("/home/dev/main/.git/{path}")), "{path}");
+    }
+    assert!(sealed("/home/dev/app/.git"), "the pointer file");
+}
+
+#[test]
+fn a_project_in_tmp_gets_its_mount_point_made() {
+    let mut laptop = Laptop::with(&["/tmp/x/"]);
+    laptop.project = Some("/tmp/x".into());
+    let plan = planned(&Policy::built_in(), &laptop);
+    let made = plan.steps.iter().any(|step| matches!(step, Step::Mount(m) if m.target == std::path::Path::new("/tmp/x") && m.create == Some(Kind::Directory)));
+    assert!(made);
+}
+
+#[test]
+fn home_and_what_lies_above_it_cannot_be_made_writable() {
+    for path in ["~", "/home", "/"] {
+        let mut policy = without_files();
+        policy.files = vec![rule(path, Access::Write)];
+        let facts = Laptop::with(&["/home/", "/"]).facts(&policy);
+        assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::TooWide { .. })), "{path}");
+    }
+}
+
+#[test]
+fn a_path_that_is_not_there_is_refused_unless_optional() {
+    let mut policy = without_files();
+    policy.files = vec![rule("/data", Access::Write)];
+    let facts = Laptop::with(&[]).facts(&policy);
+    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::MissingPath { .. })));
+    policy.files[0].optional = true;
+    assert!(plan(&policy, &Laptop::with(&[]).facts(&policy), &request()).is_ok());
+}
+
+#[test]
+fn the_sandbox_own_areas_cannot_be_given() {
+    for path in ["/proc/sys", "/dev/kvm", "/sys/kernel"] {
+        let mut policy = without_files();
+        policy.files = vec![rule(path, Access::Read)];
+        let facts = Laptop::with(&[&format!("{path}/")]).facts(&policy);
+        assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::OwnArea { .. })), "{path}");
+    }
+}
+
+#[test]
+fn write_grants_outside_the_ceiling_are_refused_also_for_the_project() {
+    let mut policy = Policy::built_in();
+    let root = cofferdam_policy::PathExpr::parse("/srv/builds").expect("parses");
+    policy.write_within = vec![Ruled::default_of(root)];
+    let facts = Laptop::with(&[]).facts(&policy);
+    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::OutsideCeiling { .. })));
+}
+
+#[test]
+fn isolation_none_needs_the_organisation() {
+    let mut policy = Policy::built_in();
+    policy.isolation = Ruled::default_of(Isolation::None);
+    let facts = Laptop::with(&[]).facts(&policy);
+    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::NoneNotApproved { .. })));
+    policy.none_approved = Some(Origin::default_value());
+    let plan = plan(&policy, &facts, &request()).expect("approved");
+    assert!(plan.steps.is_empty() && !plan.namespaces.user);
+    assert_eq!(plan.posture.0[0].state, LayerState::Missing);
+}
+
+#[test]
+fn isolation_process_has_no_net_namespace_and_no_internet_sockets() {
+    let mut policy = Policy::built_in();
+    policy.isolation = Ruled::default_of(Isolation::Process);
+    let plan = planned(&policy, &Laptop::with(&[]));
+    assert!(!plan.namespaces.net && plan.namespaces.pid && plan.namespaces.mount);
+    assert_ne!(plan.filter.program, planned(&Policy::built_in(), &Laptop::with(&[])).filter.program);
+    assert!(!plan.steps.contains(&Step::LoopbackUp));
+}
+
+#[test]
+fn a_kernel_without_landlock_scopes_is_reported_not_ignored() {
+    let mut laptop = Laptop::with(&[]);
+    laptop.landlock_abi = 4;
+    let plan = planned(&Policy::built_in(), &laptop);
+    let line = plan.posture.0.iter().find(|l| l.layer.contains("abstract")).expect("listed");
+    assert_eq!(line.state, LayerState::Reduced);
+    assert!(!plan.steps.iter().any(|s| matches!(s, Step::Landlock(_))));
+}
+
+#[test]
+fn limiting_programs_needs_landlock_and_makes_the_rest_not_executable() {
+    let mut policy = Policy::built_in();
+    policy.process.executables = vec![Ruled::default_of("make".to_owned())];
+    let mut laptop = Laptop::with(&["/usr/bin/make"]);
+    laptop.landlock_abi = 0;
+    assert!(matches!(plan(&policy, &laptop.facts(&policy), &request()), Err(PlanError::ExecNeedsLandlock { .. })));
+    laptop.landlock_abi = 7;
+    let plan = planned(&policy, &laptop);
+    assert!(plan.steps.contains(&Step::CloneRoot { exec: false }));
+    assert!(matches!(mount_at(&plan, "/usr/bin/make"), Some(MountKind::Bind { exec: true, write: false, .. })));
+    assert!(matches!(mount_at(&plan, "/home/dev/app"), Some(MountKind::Bind { exec: false, .. })));
+    policy.process.executables = vec![Ruled::default_of("nosuch".to_owned())];
+    assert!(matches!(
+        super::plan(&policy, &laptop.facts(&policy), &request()),
+        Err(PlanError::ExecutableNotFound { .. })
+    ));
+}
+
+#[test]
+fn a_process_limit_for_root_is_refused_because_the_kernel_would_ignore_it() {
+    let mut policy = Policy::built_in();
+    policy.process.max = Some(Ruled::default_of(50));
+    let mut laptop = Laptop::with(&[]);
+    assert!(planned(&policy, &laptop).steps.contains(&Step::Limit { resource: Resource::Processes, value: 50 }));
+    laptop.uid = 0;
+    assert!(matches!(plan(&policy, &laptop.facts(&policy), &request()), Err(PlanError::ProcessLimitForRoot { .. })));
+}
+
+#[test]
+fn the_environment_is_built_not_inherited() {
+    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let names: Vec<&str> = plan.command.environment.iter().map(|(name, _)| name.as_str()).collect();
+    for absent in ["AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "BASH_ENV"] {
+        assert!(!names.contains(&absent), "{absent}");
+    }
+    for there in ["PATH", "LANG", "TMPDIR", "COFFERDAM"] {
+        assert!(names.contains(&there), "{there}");
+    }
+}
+
+#[test]
+fn the_filter_is_the_last_step_and_privilege_is_gone_before_it() {
+    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let position = |wanted: &Step| plan.steps.iter().position(|s| s == wanted).expect("there");
+    assert_eq!(position(&Step::Seccomp), plan.steps.len() - 1);
+    assert!(position(&Step::PivotRoot) < position(&Step::DropCapabilities));
+    assert!(position(&Step::DropCapabilities) < position(&Step::NoNewPrivileges));
+}
+
+#[test]
+fn an_unknown_machine_is_refused() {
+    let policy = Policy::built_in();
+    let mut facts = Laptop::with(&[]).facts(&policy);
+    facts.machine = "riscv64".to_owned();
+    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::Machine { .. })));
+}
+
+#[test]
+fn every_git_directory_of_a_submodule_is_protected() {
+    let laptop = Laptop::with(&[
+        "/home/dev/app/.git/",
+        "/home/dev/app/.git/modules/lib/",
+        "/home/dev/app/.git/modules/lib/config",
+    ]);
+    let laptop =
+        laptop.git("/home/dev/app/.git", GitRole::Main).git("/home/dev/app/.git/modules/lib", GitRole::Submodule);
+    let facts = laptop.facts(&Policy::built_in());
+    let plan = plan(&Policy::built_in(), &facts, &request()).expect("planned");
+    assert!(matches!(
+        mount_at(&plan, "/home/dev/app/.git/modules/lib/config"),
+        Some(MountKind::Bind { write: false, .. })
+    ));
+}

@@ -1,0 +1,93 @@
+//! A made-up laptop: what exists on it is a list of paths, directories with a trailing slash.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
+
+use crate::facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+use crate::system_candidates;
+
+pub(super) struct Laptop {
+    existing: Vec<String>,
+    git: Vec<GitDir>,
+    pub(super) project: Option<PathBuf>,
+    pub(super) landlock_abi: u32,
+    pub(super) uid: u32,
+}
+
+pub(super) fn rule(path: &str, access: Access) -> FileRule {
+    FileRule {
+        path: PathExpr::parse(path).expect("a good path"),
+        access,
+        stand: Stand::Refuse,
+        hold: Hold::Directory,
+        only_missing: false,
+        optional: false,
+        is_final: false,
+        reason: Cow::Borrowed(""),
+        origin: Origin::built_in("test", 1),
+    }
+}
+
+impl Laptop {
+    pub(super) fn with(paths: &[&str]) -> Self {
+        let mut existing: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
+        existing.extend(["/home/dev/app/".to_owned(), "/home/dev/".to_owned(), "/usr/lib/".to_owned()]);
+        Laptop { existing, git: Vec::new(), project: Some("/home/dev/app".into()), landlock_abi: 7, uid: 1000 }
+    }
+
+    pub(super) fn git(mut self, path: &str, role: GitRole) -> Self {
+        self.git.push(GitDir { path: path.into(), role });
+        self
+    }
+
+    fn find(&self, path: &Path) -> Option<(Kind, FileId)> {
+        let text = path.to_string_lossy();
+        let directory = format!("{}/", text.trim_end_matches('/'));
+        let listed = self.existing.iter().position(|p| *p == *text || *p == directory);
+        let is_parent = self.existing.iter().any(|p| p.starts_with(&directory));
+        let kind = if is_parent { Kind::Directory } else { Kind::File };
+        (listed.is_some() || is_parent).then(|| (kind, FileId { device: 1, inode: listed.unwrap_or(9999) as u64 }))
+    }
+
+    fn look(&self, path: &Path) -> PathFact {
+        if let Some((kind, id)) = self.find(path) {
+            return PathFact::Present { canonical: path.to_path_buf(), kind, id };
+        }
+        let missing = path.ancestors().take_while(|p| p.parent().is_some() && self.find(p).is_none());
+        PathFact::Missing { canonical: path.to_path_buf(), first: missing.last().unwrap_or(path).to_path_buf() }
+    }
+
+    pub(super) fn facts(&self, policy: &Policy) -> HostFacts {
+        let mut facts = HostFacts {
+            machine: "x86_64".to_owned(),
+            uid: self.uid,
+            gid: 1000,
+            home: "/home/dev".into(),
+            cwd: self.project.clone().unwrap_or_else(|| "/home/dev".into()),
+            project: self.project.clone(),
+            git: self.git.clone(),
+            system: system_candidates().map(PathBuf::from).collect(),
+            libraries: vec![("/usr/lib".into(), FileId { device: 1, inode: 7 })],
+            loaders: vec!["/usr/lib/ld.so".into()],
+            landlock_abi: self.landlock_abi,
+            terminal: Terminal::default(),
+            session_dir: Some("/home/dev/.local/state/cofferdam/sessions".into()),
+            ..HostFacts::default()
+        };
+        let places = facts.places();
+        for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_glob()) {
+            facts.answers.extend(rule.path.expand(&places).iter().map(|path| (index, self.look(path))));
+        }
+        let git = self.git.iter().flat_map(|g| [g.path.clone(), g.path.join("commondir"), g.path.join("gitdir")]);
+        let project = self.project.iter().flat_map(|p| [p.clone(), p.join(".git")]);
+        for path in git.chain(project).collect::<Vec<_>>() {
+            facts.paths.insert(path.clone(), self.look(&path));
+        }
+        for program in ["make", "nosuch"] {
+            facts.executables.insert(program.to_owned(), self.look(&Path::new("/usr/bin").join(program)));
+        }
+        facts
+    }
+}

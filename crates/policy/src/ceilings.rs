@@ -1,0 +1,170 @@
+//! The org's requirements: what no layer may ask for more than. Owns the format of `requirements.toml` and the check
+//! of a merged policy against it; it cuts nothing off a request (that is an error), and reads no file.
+//! Called by `layers` last.
+//!
+//! What nobody asked for (a built-in value) follows the ceiling silently; what somebody asked for and goes beyond is
+//! refused with both origins.
+
+mod hold;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::at::{At, Lines};
+use crate::builtin::DEFAULT_PRESET;
+use crate::error::PolicyError;
+use crate::file::from_toml;
+use crate::file_values::PathEntry;
+use crate::origin::{Layer, Origin, Ruled};
+use crate::path::PathExpr;
+use crate::quantity::{Size, Time};
+use crate::types::{Isolation, NetworkMode, SyscallMode};
+
+/// Parsed requirements, each with its origin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ceilings {
+    /// At least this.
+    pub isolation: Option<Ruled<Isolation>>,
+    /// At most this.
+    pub network: Option<Ruled<NetworkMode>>,
+    /// Whether debugging inside may be on.
+    pub debug: Option<Ruled<bool>>,
+    /// The presets that may be named; `default` always may.
+    pub presets: Option<Ruled<Vec<String>>>,
+    /// Denied for good.
+    pub deny: Vec<Ruled<(PathExpr, String)>>,
+    /// Write and overlay grants lie at or below these.
+    pub write_within: Vec<Ruled<PathExpr>>,
+    pub max_processes: Option<Ruled<u32>>,
+    pub timeout: Option<Ruled<Duration>>,
+    pub cpu_seconds: Option<Ruled<u64>>,
+    pub open_files: Option<Ruled<u64>>,
+    pub file_size: Option<Ruled<u64>>,
+    pub tmp_size: Option<Ruled<u64>>,
+    pub syscalls: Option<Ruled<SyscallMode>>,
+    /// Globs of variables that no `pass` may name.
+    pub never_pass: Vec<Ruled<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RequirementsFile {
+    version: Option<At<u32>>,
+    isolation: Option<At<Isolation>>,
+    network: Option<At<NetworkMode>>,
+    debug: Option<At<bool>>,
+    presets: Option<At<Vec<String>>>,
+    files: FilesTable,
+    process: ProcessTable,
+    limits: LimitsTable,
+    syscalls: SyscallsTable,
+    env: EnvTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FilesTable {
+    deny: Vec<At<PathEntry>>,
+    write_within: Vec<At<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProcessTable {
+    max: Option<At<u32>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsTable {
+    timeout: Option<At<Time>>,
+    cpu: Option<At<Time>>,
+    open_files: Option<At<u64>>,
+    file_size: Option<At<Size>>,
+    tmp_size: Option<At<Size>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SyscallsTable {
+    mode: Option<At<SyscallMode>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct EnvTable {
+    never_pass: Vec<At<String>>,
+}
+
+impl Ceilings {
+    /// Reads `requirements.toml`. `source` is the name under which the user knows it.
+    pub fn parse(source: &str, text: &str) -> Result<Ceilings, PolicyError> {
+        let lines = Lines::new(text);
+        let file: RequirementsFile = from_toml(source, text, &lines)?;
+        let place = Place { source, lines };
+        if let Some(version) = file.version.as_ref().filter(|version| version.value != 1) {
+            return Err(PolicyError::Version { version: version.value, origin: place.origin(version.offset) });
+        }
+        let mut deny = Vec::new();
+        for At { value: entry, offset } in file.files.deny {
+            let path = place.path("files.deny", &entry.path, offset)?;
+            deny.push(Ruled::new((path, entry.reason), place.origin(offset)));
+        }
+        let mut write_within = Vec::new();
+        for At { value, offset } in file.files.write_within {
+            let path = place.path("files.write_within", &value, offset)?;
+            if path.is_glob() {
+                let (setting, expected) = ("files.write_within".to_owned(), "a path without `*`".to_owned());
+                return Err(PolicyError::Value { setting, value, expected, origin: place.origin(offset) });
+            }
+            write_within.push(Ruled::new(path, place.origin(offset)));
+        }
+        Ok(Ceilings {
+            isolation: file.isolation.map(|at| place.ruled(at)),
+            network: file.network.map(|at| place.ruled(at)),
+            debug: file.debug.map(|at| place.ruled(at)),
+            presets: file.presets.map(|at| place.ruled(at)),
+            deny,
+            write_within,
+            max_processes: file.process.max.map(|at| place.ruled(at)),
+            timeout: file.limits.timeout.map(|at| place.map(at, |time| time.0)),
+            cpu_seconds: file.limits.cpu.map(|at| place.map(at, |time| time.0.as_secs())),
+            open_files: file.limits.open_files.map(|at| place.ruled(at)),
+            file_size: file.limits.file_size.map(|at| place.map(at, |size| size.0)),
+            tmp_size: file.limits.tmp_size.map(|at| place.map(at, |size| size.0)),
+            syscalls: file.syscalls.mode.map(|at| place.ruled(at)),
+            never_pass: file.env.never_pass.into_iter().map(|at| place.ruled(at)).collect(),
+        })
+    }
+
+    pub(crate) fn allows_preset(&self, name: &str) -> bool {
+        name == DEFAULT_PRESET
+            || self.presets.as_ref().is_none_or(|allowed| allowed.value.iter().any(|one| one == name))
+    }
+}
+
+struct Place<'a> {
+    source: &'a str,
+    lines: Lines,
+}
+
+impl Place<'_> {
+    fn origin(&self, offset: usize) -> Origin {
+        let (line, _) = self.lines.position(offset);
+        Origin { layer: Layer::Requirements, source: Cow::Owned(self.source.to_owned()), line: Some(line) }
+    }
+
+    fn ruled<T>(&self, at: At<T>) -> Ruled<T> {
+        self.map(at, |value| value)
+    }
+
+    fn map<T, U>(&self, at: At<T>, change: impl FnOnce(T) -> U) -> Ruled<U> {
+        Ruled::new(change(at.value), self.origin(at.offset))
+    }
+
+    fn path(&self, setting: &'static str, text: &str, offset: usize) -> Result<PathExpr, PolicyError> {
+        PathExpr::parse(text).map_err(|cause| PolicyError::Path { setting, origin: self.origin(offset), cause })
+    }
+}

@@ -1,0 +1,177 @@
+//! Holding a merged policy to the org's requirements. Owns each comparison and its message; the requirements' format
+//! is the parent's. Called by `layers` through [`Ceilings::hold`].
+
+use std::borrow::Cow;
+use std::fmt::Display;
+
+use crate::builtin::{DEFAULT_PRESET, Preset};
+use crate::ceilings::Ceilings;
+use crate::error::PolicyError;
+use crate::origin::{Layer, Origin, Ruled};
+use crate::path::{Base, PathExpr, Places, is_at_or_below, name_matches_ignoring_case};
+use crate::setting::Setting;
+use crate::types::{Access, FileRule, Hold, Policy, Stand, SyscallMode};
+
+impl Ceilings {
+    /// Refuses what was asked for beyond a ceiling, and lets built-in values follow the ceilings.
+    pub(crate) fn hold(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
+        self.hold_modes(policy)?;
+        self.hold_limits(policy)?;
+        self.hold_environment(policy)?;
+        self.hold_writes(policy, places)?;
+        self.deny_for_good(policy, places)
+    }
+
+    fn hold_modes(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        if let Some(least) = self.isolation.as_ref().filter(|least| policy.isolation.value < least.value) {
+            let request = Setting::Isolation(policy.isolation.value);
+            return beyond(&request, &policy.isolation.origin, format!("at least `{}`", least.value), &least.origin);
+        }
+        if let Some(most) = self.network.as_ref().filter(|most| policy.network.value > most.value) {
+            let request = Setting::Network(policy.network.value);
+            return beyond(&request, &policy.network.origin, format!("at most `{}`", most.value), &most.origin);
+        }
+        if let Some(ceiling) = self.debug.as_ref().filter(|ceiling| policy.debug.value && !ceiling.value) {
+            if policy.debug.origin.layer != Layer::BuiltIn {
+                let request = Setting::Debug(true);
+                return beyond(&request, &policy.debug.origin, "no debugging".to_owned(), &ceiling.origin);
+            }
+            policy.debug = ceiling.clone();
+        }
+        let allow_list = self.syscalls.as_ref().filter(|ceiling| ceiling.value == SyscallMode::AllowList);
+        if let Some(ceiling) = allow_list.filter(|_| policy.syscalls.mode.value != SyscallMode::AllowList) {
+            let request = Setting::SyscallMode(policy.syscalls.mode.value);
+            let origin = &policy.syscalls.mode.origin;
+            return beyond(&request, origin, "`allow-list` only".to_owned(), &ceiling.origin);
+        }
+        let refused = policy.presets.iter().find(|preset| !self.allows_preset(&preset.value));
+        if let (Some(preset), Some(ceiling)) = (refused, &self.presets) {
+            let request = Setting::Preset(preset.value.clone());
+            let allowed = format!("presets {}", ceiling.value.join(", "));
+            return beyond(&request, &preset.origin, allowed, &ceiling.origin);
+        }
+        Ok(())
+    }
+
+    fn hold_limits(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        let limits = &mut policy.limits;
+        hold_limit(&mut policy.process.max, self.max_processes.as_ref(), Setting::MaxProcesses)?;
+        hold_limit(&mut limits.timeout, self.timeout.as_ref(), Setting::Timeout)?;
+        hold_limit(&mut limits.cpu_seconds, self.cpu_seconds.as_ref(), Setting::CpuSeconds)?;
+        hold_limit(&mut limits.open_files, self.open_files.as_ref(), Setting::OpenFiles)?;
+        hold_limit(&mut limits.file_size, self.file_size.as_ref(), Setting::FileSize)?;
+        hold_limit(&mut limits.tmp_size, self.tmp_size.as_ref(), Setting::TmpSize)
+    }
+
+    fn hold_environment(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        for ceiling in &self.never_pass {
+            let names_it = |pass: &&Ruled<String>| name_matches_ignoring_case(&ceiling.value, &pass.value);
+            if let Some(pass) = policy.env.pass.iter().find(names_it) {
+                let request = Setting::EnvPass(pass.value.clone());
+                return beyond(&request, &pass.origin, format!("never `{}`", ceiling.value), &ceiling.origin);
+            }
+            // A wider glob in `pass` may still match: a block beats it.
+            policy.env.block.push(Ruled::new(ceiling.value.clone().into(), ceiling.origin.clone()));
+        }
+        Ok(())
+    }
+
+    fn hold_writes(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
+        let Some(first) = self.write_within.first() else { return Ok(()) };
+        let within = |path: &PathExpr| self.write_within.iter().any(|root| lies_within(path, &root.value, places));
+        let roots: Vec<&str> = self.write_within.iter().map(|root| root.value.as_str()).collect();
+        let ceiling = format!("writing within {} only", roots.join(", "));
+
+        let project = PathExpr::project();
+        if policy.project.value > Access::Read && !within(&project) {
+            if policy.project.origin.layer != Layer::BuiltIn {
+                let request = Setting::Project(policy.project.value);
+                return beyond(&request, &policy.project.origin, ceiling, &first.origin);
+            }
+            policy.project = Ruled::new(Access::Read, first.origin.clone());
+        }
+        let outside = |rule: &FileRule| rule.access > Access::Read && !within(&rule.path);
+        policy.files.retain(|rule| !(Preset::gave_by(rule, DEFAULT_PRESET) && outside(rule)));
+        if let Some(rule) = policy.files.iter().find(|rule| outside(rule)) {
+            return beyond(&rule_text(rule), &rule.origin, ceiling, &first.origin);
+        }
+        policy.write_within.clone_from(&self.write_within);
+        Ok(())
+    }
+
+    fn deny_for_good(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
+        for Ruled { value: (path, _), origin } in &self.deny {
+            let lifts = |rule: &&FileRule| {
+                rule.access > Access::Protect
+                    && rule.origin.layer != Layer::BuiltIn
+                    && lies_within(&rule.path, path, places)
+            };
+            if let Some(rule) = policy.files.iter().find(lifts) {
+                return beyond(&rule_text(rule), &rule.origin, format!("`{path}` is denied"), origin);
+            }
+        }
+        policy.files.extend(self.deny.iter().map(|deny| FileRule {
+            path: deny.value.0.clone(),
+            access: Access::Deny,
+            stand: Stand::Refuse,
+            hold: Hold::Nothing,
+            only_missing: false,
+            optional: true,
+            is_final: true,
+            reason: Cow::Owned(deny.value.1.clone()),
+            origin: deny.origin.clone(),
+        }));
+        Ok(())
+    }
+}
+
+/// A limit that nobody set takes the ceiling's value; one that was set must not exceed it.
+fn hold_limit<T: Clone + PartialOrd>(
+    limit: &mut Option<Ruled<T>>,
+    ceiling: Option<&Ruled<T>>,
+    setting: impl Fn(T) -> Setting,
+) -> Result<(), PolicyError> {
+    let Some(ceiling) = ceiling else { return Ok(()) };
+    match limit {
+        Some(asked) if asked.value > ceiling.value => {
+            let most = format!("at most `{}`", setting(ceiling.value.clone()));
+            beyond(&setting(asked.value.clone()), &asked.origin, most, &ceiling.origin)
+        }
+        Some(_) => Ok(()),
+        None => {
+            *limit = Some(ceiling.clone());
+            Ok(())
+        }
+    }
+}
+
+/// Whether `path` lies at or below `root`: as written, or else as both expand on this host. No by default.
+fn lies_within(path: &PathExpr, root: &PathExpr, places: Option<&Places>) -> bool {
+    if root.is_glob() {
+        return path.is_same_place(root);
+    }
+    let everything = root.base == Base::Root && root.rest.as_os_str().is_empty();
+    if everything || path.base == root.base && is_at_or_below(&path.rest, &root.rest) {
+        return true;
+    }
+    let Some(places) = places else { return false };
+    let (paths, roots) = (path.expand(places), root.expand(places));
+    !paths.is_empty() && paths.iter().all(|path| roots.iter().any(|root| is_at_or_below(path, root)))
+}
+
+fn rule_text(rule: &FileRule) -> String {
+    format!("files.{} = {:?}", rule.access, rule.path.as_str())
+}
+
+fn beyond<T>(
+    request: &impl Display,
+    origin: &Origin,
+    ceiling: String,
+    ceiling_origin: &Origin,
+) -> Result<T, PolicyError> {
+    Err(PolicyError::BeyondCeiling {
+        request: request.to_string(),
+        origin: origin.clone(),
+        ceiling: Box::new(Ruled::new(ceiling, ceiling_origin.clone())),
+    })
+}

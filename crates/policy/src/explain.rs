@@ -1,0 +1,122 @@
+//! The effective policy as text, every line with the rule that set it. Owns wording and grouping; colours, paging and
+//! JSON are the edge's. Called by `sandbox policy show` and by the dry run.
+
+use std::borrow::Cow;
+
+use crate::origin::{Layer, Origin, Ruled};
+use crate::types::{Access, FileRule, Policy};
+
+/// Plain lines without colour. The shipped lists are summed up unless `verbose`.
+pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    modes(policy, &mut lines);
+    files(policy, verbose, &mut lines);
+    processes(policy, &mut lines);
+    limits(policy, &mut lines);
+    syscalls(policy, &mut lines);
+    environment(policy, verbose, &mut lines);
+    if !policy.held_back.is_empty() {
+        lines.push("held back until the project's policy is approved".to_owned());
+        lines.extend(policy.held_back.iter().map(|held| line(&held.rule, &held.origin)));
+    }
+    lines
+}
+
+fn line(what: &str, origin: &Origin) -> String {
+    format!("  {what:<48}  {origin}")
+}
+
+fn value<T: std::fmt::Display>(name: &str, ruled: &Ruled<T>) -> String {
+    line(&format!("{name} {}", ruled.value), &ruled.origin)
+}
+
+fn modes(policy: &Policy, lines: &mut Vec<String>) {
+    lines.push("modes".to_owned());
+    lines.push(value("isolation", &policy.isolation));
+    lines.push(value("mode", &policy.mode));
+    lines.push(value("network", &policy.network));
+    lines.push(value("debug", &policy.debug));
+    lines.push(value("project", &policy.project));
+    lines.extend(policy.presets.iter().map(|preset| value("preset", preset)));
+    if let Some(origin) = &policy.none_approved {
+        lines.push(line("isolation none is approved", origin));
+    }
+}
+
+fn files(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
+    let groups = [
+        (Access::Write, "writable"),
+        (Access::Overlay, "looks writable, never reaches the host"),
+        (Access::Read, "readable"),
+        (Access::Protect, "protected"),
+        (Access::Deny, "denied"),
+    ];
+    for (access, title) in groups {
+        let rules: Vec<&FileRule> = policy.files.iter().filter(|rule| rule.access == access).collect();
+        if rules.is_empty() {
+            continue;
+        }
+        lines.push(title.to_owned());
+        let summed_up =
+            |rule: &&&FileRule| !verbose && rule.origin.layer == Layer::BuiltIn && access <= Access::Protect;
+        lines.extend(rules.iter().filter(|rule| !summed_up(rule)).map(|rule| file_line(rule)));
+        let shipped = rules.iter().filter(summed_up).count();
+        if let Some(rule) = rules.iter().find(summed_up) {
+            lines.push(format!("  {:<48}  built-in: {}", format!("{shipped} shipped paths"), rule.origin.source));
+        }
+    }
+    lines.extend(policy.write_within.iter().map(|root| value("grants to write lie within", root)));
+}
+
+fn file_line(rule: &FileRule) -> String {
+    let finality = if rule.is_final { " (final)" } else { "" };
+    let reason = if rule.reason.is_empty() { String::new() } else { format!("  # {}", rule.reason) };
+    format!("{}{reason}", line(&format!("{}{finality}", rule.path), &rule.origin))
+}
+
+fn processes(policy: &Policy, lines: &mut Vec<String>) {
+    lines.push("processes".to_owned());
+    lines.push(value("fork", &policy.process.allow_fork));
+    lines.push(value("exec", &policy.process.allow_exec));
+    lines.extend(policy.process.max.iter().map(|max| value("at most", max)));
+    lines.extend(policy.process.executables.iter().map(|name| value("may execute", name)));
+}
+
+fn limits(policy: &Policy, lines: &mut Vec<String>) {
+    let limits = &policy.limits;
+    let mut set = Vec::new();
+    set.extend(limits.timeout.as_ref().map(|time| line(&format!("timeout {}s", time.value.as_secs()), &time.origin)));
+    set.extend(limits.cpu_seconds.as_ref().map(|seconds| value("cpu seconds", seconds)));
+    set.extend(limits.open_files.as_ref().map(|count| value("open files", count)));
+    set.extend(limits.file_size.as_ref().map(|bytes| value("file size", bytes)));
+    set.extend(limits.tmp_size.as_ref().map(|bytes| value("temporary space", bytes)));
+    if !set.is_empty() {
+        lines.push("limits".to_owned());
+        lines.append(&mut set);
+    }
+}
+
+fn syscalls(policy: &Policy, lines: &mut Vec<String>) {
+    lines.push("system calls".to_owned());
+    lines.push(value("mode", &policy.syscalls.mode));
+    lines.push(value("violations before the end", &policy.syscalls.max_violations));
+    lines.extend(policy.syscalls.allow.iter().map(|call| value("allow", call)));
+    lines.extend(policy.syscalls.deny.iter().map(|call| value("deny", call)));
+}
+
+fn environment(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
+    lines.push("environment".to_owned());
+    lines.push(value("mode", &policy.env.mode));
+    lines.extend(policy.env.pass.iter().map(|name| value("pass", name)));
+    // Values stay out: they may be secrets.
+    lines.extend(policy.env.set.iter().map(|set| line(&format!("set {}", set.value.0), &set.origin)));
+    for (title, globs) in [("block", &policy.env.block), ("clean", &policy.env.clean)] {
+        let shown = |glob: &&Ruled<Cow<'static, str>>| verbose || glob.origin.layer != Layer::BuiltIn;
+        lines.extend(globs.iter().filter(shown).map(|glob| value(title, glob)));
+        let shipped = globs.iter().filter(|glob| !shown(glob)).count();
+        if shipped > 0 {
+            let what = format!("{title} {shipped} shipped patterns");
+            lines.push(format!("  {what:<48}  built-in: profiles/environment.toml"));
+        }
+    }
+}

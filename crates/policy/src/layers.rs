@@ -1,0 +1,150 @@
+//! From everything that was said to one policy. Owns the order of layers and the treatment of unapproved project
+//! policies; single settings are applied by `merge`, ceilings held by `ceilings`. Called by the edge, once per run.
+//!
+//! Order, weakest first: shipped lists, `default` preset, named presets, org, user, project, project.local,
+//! environment, flags. Scalars: the later wins. Lists add up. Requirements are checked last and cut nothing off.
+
+use crate::builtin::{DEFAULT_PRESET, PRESETS, Preset};
+use crate::ceilings::Ceilings;
+use crate::check::check;
+use crate::error::{PolicyError, did_you_mean};
+use crate::file;
+use crate::origin::{Layer, Ruled};
+use crate::overrides::Overrides;
+use crate::path::Places;
+use crate::setting::Setting;
+use crate::tighten::tightens;
+use crate::types::{HeldBack, Isolation, Policy};
+use crate::variables;
+
+pub use crate::decide::{ExpandedRule, deciding_rule, hold_of};
+
+/// One policy file, as the caller read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerInput {
+    pub layer: Layer,
+    /// The name under which the user knows the file.
+    pub source: String,
+    pub text: String,
+    /// For a project's files: whether this very content was approved. Other layers are the user's or the org's own.
+    pub trusted: bool,
+}
+
+/// Everything that was said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Inputs<'a> {
+    pub layers: &'a [LayerInput],
+    /// The caller's environment; only `COFFERDAM_*` is looked at.
+    pub environment: &'a [(String, String)],
+    pub overrides: Option<&'a Overrides>,
+    pub requirements: Option<&'a Ceilings>,
+    /// Lets ceilings compare paths of different notation. Without it, a path that is not plainly within is refused.
+    pub places: Option<&'a Places>,
+}
+
+/// A setting, and whether it may widen.
+struct Said {
+    setting: Ruled<Setting>,
+    trusted: bool,
+}
+
+pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
+    let said = collect(inputs)?;
+    let mut policy = Policy::built_in();
+    apply_presets(&mut policy, &said)?;
+    apply_settings(&mut policy, said);
+    require_approval_of_none(&policy)?;
+    if let Some(ceilings) = inputs.requirements {
+        ceilings.hold(&mut policy, inputs.places)?;
+    }
+    Ok(policy)
+}
+
+fn collect(inputs: &Inputs<'_>) -> Result<Vec<Said>, PolicyError> {
+    let mut files: Vec<&LayerInput> = inputs.layers.iter().collect();
+    files.sort_by_key(|input| input.layer);
+    let mut said = Vec::new();
+    for input in files {
+        let trusted = input.trusted || !input.layer.is_untrusted();
+        let parsed = file::parse(input.layer, &input.source, &input.text)?;
+        said.extend(parsed.settings.into_iter().map(|setting| Said { setting, trusted }));
+    }
+    let flags = inputs.overrides.map(Overrides::settings).unwrap_or_default();
+    for setting in variables::settings(inputs.environment)?.into_iter().chain(flags) {
+        check(&setting)?;
+        said.push(Said { setting, trusted: true });
+    }
+    Ok(said)
+}
+
+/// Presets go below every layer, whoever names them: a preset is what the user starts from, not what overrides them.
+fn apply_presets(policy: &mut Policy, said: &[Said]) -> Result<(), PolicyError> {
+    for Said { setting, trusted } in said {
+        let Setting::Preset(name) = &setting.value else { continue };
+        let Some(preset) = Preset::named(name) else {
+            let hint = did_you_mean(name, PRESETS.iter().map(|preset| preset.name)).or_else(|| Some(preset_list()));
+            return Err(PolicyError::UnknownPreset { name: name.clone(), origin: setting.origin.clone(), hint });
+        };
+        let again = policy.presets.iter().any(|applied| applied.value == *name);
+        if !trusted || again {
+            continue;
+        }
+        if name != DEFAULT_PRESET {
+            policy.apply_preset(preset);
+        }
+        policy.presets.push(Ruled::new(name.clone(), setting.origin.clone()));
+    }
+    Ok(())
+}
+
+fn preset_list() -> String {
+    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+    format!("presets are: {}", names.join(", "))
+}
+
+fn apply_settings(policy: &mut Policy, said: Vec<Said>) {
+    let mut narrowings = Vec::new();
+    for Said { setting, trusted } in said {
+        match &setting.value {
+            Setting::Preset(_) if trusted => {}
+            Setting::Executables(names) if !trusted => {
+                narrowings.push(Ruled::new(names.clone(), setting.origin));
+            }
+            _ if trusted || tightens(&setting.value, policy) => policy.apply(setting),
+            _ => hold_back(policy, setting),
+        }
+    }
+    for narrowing in narrowings {
+        narrow_executables(policy, narrowing);
+    }
+}
+
+fn hold_back(policy: &mut Policy, setting: Ruled<Setting>) {
+    policy.held_back.push(HeldBack { rule: setting.value.to_string(), origin: setting.origin });
+}
+
+/// An unapproved list can only take programs away. It comes after the trusted lists have added up, because an empty
+/// list means "all" and adding to a narrowed one would widen it.
+fn narrow_executables(policy: &mut Policy, narrowing: Ruled<Vec<String>>) {
+    let Ruled { value: names, origin } = narrowing;
+    let allowed = &mut policy.process.executables;
+    if allowed.is_empty() {
+        allowed.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
+        return;
+    }
+    let (known, beyond): (Vec<String>, Vec<String>) =
+        names.into_iter().partition(|name| allowed.iter().any(|one| one.value == *name));
+    if !known.is_empty() {
+        allowed.retain(|one| known.contains(&one.value));
+    }
+    if !beyond.is_empty() {
+        hold_back(policy, Ruled::new(Setting::Executables(beyond), origin));
+    }
+}
+
+fn require_approval_of_none(policy: &Policy) -> Result<(), PolicyError> {
+    if policy.isolation.value == Isolation::None && policy.none_approved.is_none() {
+        return Err(PolicyError::NoneNotApproved { origin: policy.isolation.origin.clone() });
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What the command line asks for, already typed. Owns the mapping from flags to settings; parsing of arguments is
+//! the edge's. Read by `layers` as the last layer before the requirements.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::origin::{Origin, Ruled};
+use crate::path::PathExpr;
+use crate::setting::Setting;
+use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode};
+
+/// Flags; an absent one leaves the layers below as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overrides {
+    pub presets: Vec<String>,
+    pub isolation: Option<Isolation>,
+    pub mode: Option<Mode>,
+    pub debug: Option<bool>,
+    pub project: Option<Access>,
+    pub network: Option<NetworkMode>,
+    pub rw: Vec<PathExpr>,
+    pub ro: Vec<PathExpr>,
+    pub overlay: Vec<PathExpr>,
+    pub blacklist: Vec<PathExpr>,
+    pub timeout: Option<Duration>,
+    pub max_processes: Option<u32>,
+    pub env_mode: Option<EnvMode>,
+    pub env_pass: Vec<String>,
+    pub env_set: Vec<(String, String)>,
+}
+
+impl Overrides {
+    pub(crate) fn settings(&self) -> Vec<Ruled<Setting>> {
+        let mut settings = Vec::new();
+        let mut add = |flag: &'static str, setting| settings.push(Ruled::new(setting, Origin::flag(flag)));
+        for name in &self.presets {
+            add("--preset", Setting::Preset(name.clone()));
+        }
+        if let Some(level) = self.isolation {
+            add("--isolation", Setting::Isolation(level));
+        }
+        if let Some(mode) = self.mode {
+            add("--mode", Setting::Mode(mode));
+        }
+        if let Some(on) = self.debug {
+            add(if on { "--debug" } else { "--no-debug" }, Setting::Debug(on));
+        }
+        if let Some(access) = self.project {
+            add("--project", Setting::Project(access));
+        }
+        if let Some(mode) = self.network {
+            add("--network", Setting::Network(mode));
+        }
+        let lists = [
+            ("--rw", Access::Write, &self.rw),
+            ("--ro", Access::Read, &self.ro),
+            ("--overlay", Access::Overlay, &self.overlay),
+            ("--blacklist", Access::Deny, &self.blacklist),
+        ];
+        for (flag, access, paths) in lists {
+            for path in paths {
+                add(flag, file(access, path.clone()));
+            }
+        }
+        if let Some(time) = self.timeout {
+            add("--timeout", Setting::Timeout(time));
+        }
+        if let Some(count) = self.max_processes {
+            add("--max-processes", Setting::MaxProcesses(count));
+        }
+        if let Some(mode) = self.env_mode {
+            add("--env-mode", Setting::EnvMode(mode));
+        }
+        for name in &self.env_pass {
+            add("--env", Setting::EnvPass(name.clone()));
+        }
+        for (name, value) in &self.env_set {
+            add("--env", Setting::EnvSet(name.clone(), value.clone()));
+        }
+        settings
+    }
+}
+
+/// A path that someone named by hand: it must exist.
+pub(crate) fn file(access: Access, path: PathExpr) -> Setting {
+    Setting::File { access, path, optional: false, reason: Cow::Borrowed("") }
+}

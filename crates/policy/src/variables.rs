@@ -1,0 +1,102 @@
+//! `COFFERDAM_*` variables as a policy layer. Owns their names and notations, and refuses names it does not know, so
+//! that a misspelt restriction is no silence; reads no environment itself. Called by `layers`.
+
+use crate::error::{PolicyError, did_you_mean};
+use crate::origin::{Origin, Ruled};
+use crate::overrides::file;
+use crate::path::PathExpr;
+use crate::quantity::{TIME, parse_time};
+use crate::setting::Setting;
+use crate::types::{Access, Isolation, Mode, NetworkMode};
+use crate::unbuilt;
+
+const PREFIX: &str = "COFFERDAM_";
+
+/// Set by the sandbox for the command inside; no policy.
+const MARKERS: &[&str] = &["COFFERDAM_SESSION"];
+
+const KNOWN: &[&str] = &[
+    "COFFERDAM_BLACKLIST",
+    "COFFERDAM_DEBUG",
+    "COFFERDAM_ISOLATION",
+    "COFFERDAM_MODE",
+    "COFFERDAM_NETWORK",
+    "COFFERDAM_OVERLAY",
+    "COFFERDAM_PRESET",
+    "COFFERDAM_RO",
+    "COFFERDAM_RW",
+    "COFFERDAM_TIMEOUT",
+];
+
+/// The settings of the environment. Variables of other names are not looked at.
+pub(crate) fn settings(environment: &[(String, String)]) -> Result<Vec<Ruled<Setting>>, PolicyError> {
+    let ours = environment.iter().filter(|(name, _)| name.starts_with(PREFIX) && !MARKERS.contains(&name.as_str()));
+    let mut settings = Vec::new();
+    for (name, value) in ours {
+        let origin = Origin::variable(name.clone());
+        unbuilt::check_name(name, &origin)?;
+        for setting in of_variable(name, value, &origin)? {
+            settings.push(Ruled::new(setting, origin.clone()));
+        }
+    }
+    Ok(settings)
+}
+
+fn of_variable(name: &str, value: &str, origin: &Origin) -> Result<Vec<Setting>, PolicyError> {
+    let bad = |expected: String| PolicyError::Value {
+        setting: name.to_owned(),
+        value: value.to_owned(),
+        expected,
+        origin: origin.clone(),
+    };
+    let one_of = |names: &[&str]| bad(format!("one of {}", names.join(", ")));
+    let one = |setting| Ok(vec![setting]);
+    match name {
+        "COFFERDAM_PRESET" => Ok(parts(value).map(|preset| Setting::Preset(preset.to_owned())).collect()),
+        "COFFERDAM_ISOLATION" => {
+            one(Setting::Isolation(Isolation::from_name(value).ok_or_else(|| one_of(Isolation::NAMES))?))
+        }
+        "COFFERDAM_MODE" => one(Setting::Mode(Mode::from_name(value).ok_or_else(|| one_of(Mode::NAMES))?)),
+        "COFFERDAM_NETWORK" => {
+            one(Setting::Network(NetworkMode::from_name(value).ok_or_else(|| one_of(NetworkMode::NAMES))?))
+        }
+        "COFFERDAM_TIMEOUT" => one(Setting::Timeout(parse_time(value).ok_or_else(|| bad(TIME.to_owned()))?)),
+        "COFFERDAM_DEBUG" => match value {
+            "1" | "true" => one(Setting::Debug(true)),
+            "0" | "false" => one(Setting::Debug(false)),
+            _ => Err(one_of(&["1", "true", "0", "false"])),
+        },
+        "COFFERDAM_RW" => paths("COFFERDAM_RW", Access::Write, value, origin),
+        "COFFERDAM_RO" => paths("COFFERDAM_RO", Access::Read, value, origin),
+        "COFFERDAM_OVERLAY" => paths("COFFERDAM_OVERLAY", Access::Overlay, value, origin),
+        "COFFERDAM_BLACKLIST" => paths("COFFERDAM_BLACKLIST", Access::Deny, value, origin),
+        _ => {
+            let hint = did_you_mean(name, KNOWN.iter().copied());
+            Err(PolicyError::UnknownVariable { name: name.to_owned(), hint })
+        }
+    }
+}
+
+fn paths(name: &'static str, access: Access, value: &str, origin: &Origin) -> Result<Vec<Setting>, PolicyError> {
+    parts(value)
+        .map(|text| {
+            let origin = origin.clone();
+            let path = PathExpr::parse(text).map_err(|cause| PolicyError::Path { setting: name, origin, cause })?;
+            Ok(file(access, path))
+        })
+        .collect()
+}
+
+/// The parts between `:`, where `${NAME:-default}` is one part.
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_u32;
+    let outside = move |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ':' && depth == 0
+    };
+    value.split(outside).filter(|part| !part.is_empty())
+}

@@ -1,0 +1,194 @@
+//! Layers: order, trust, variables, flags.
+
+use std::time::Duration;
+
+use cofferdam_policy::{Access, Inputs, Isolation, Layer, Overrides, PathExpr, Policy, PolicyError, explain, resolve};
+
+use crate::{approved, layer, resolved};
+
+fn with_environment(variables: &[(&str, &str)]) -> Result<Policy, PolicyError> {
+    let environment: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    resolve(&Inputs { environment: &environment, ..Inputs::default() })
+}
+
+fn held_back(policy: &Policy) -> Vec<&str> {
+    policy.held_back.iter().map(|held| held.rule.as_str()).collect()
+}
+
+#[test]
+fn nothing_said_gives_the_built_in_policy() {
+    assert_eq!(resolve(&Inputs::default()).unwrap(), Policy::built_in());
+}
+
+#[test]
+fn the_later_layer_wins_and_lists_add_up() {
+    let user = layer(Layer::User, "debug = true\n[files]\nread = [\"/u\"]\n[limits]\ntimeout = 5");
+    let org = layer(Layer::Org, "debug = false\n[files]\nread = [\"/o\"]\n[limits]\ntimeout = 9");
+    // Order of inputs does not matter; order of layers does.
+    let policy = resolved(&[user, org]).unwrap();
+    assert!(policy.debug.value);
+    assert_eq!(policy.debug.origin.to_string(), "user: user.toml:1");
+    assert_eq!(policy.limits.timeout.as_ref().map(|time| time.value), Some(Duration::from_secs(5)));
+    let named = |path: &str| policy.files.iter().any(|rule| rule.path.as_str() == path);
+    assert!(named("/u") && named("/o"));
+}
+
+#[test]
+fn an_unapproved_project_policy_only_tightens() {
+    let text = "preset = \"cargo\"\nisolation = \"process\"\ndebug = false\nproject = \"read\"\n\
+        [files]\nwrite = [\"/opt\"]\nread = [\"~/.ssh\"]\noverlay = [\"~/x\"]\ndeny = [\"./d\"]\nprotect = [\"./k\"]\n\
+        [process]\nmax = 10\nallow_fork = false\n[limits]\ntimeout = 60\n\
+        [syscalls]\nmode = \"deny-list\"\nallow = [\"personality\"]\ndeny = [\"socket\"]\nmax_violations = 60\n\
+        [env]\nmode = \"inherit\"\npass = [\"GITHUB_TOKEN\"]\nblock = [\"X_*\"]\nset = { A = \"b\" }";
+    let policy = resolved(&[layer(Layer::Project, text)]).unwrap();
+    assert_eq!(
+        held_back(&policy),
+        [
+            "preset = \"cargo\"",
+            "isolation = \"process\"",
+            "files.read = \"~/.ssh\"",
+            "files.write = \"/opt\"",
+            "files.overlay = \"~/x\"",
+            "syscalls.mode = \"deny-list\"",
+            "syscalls.allow = \"personality\"",
+            "syscalls.max_violations = 60",
+            "env.mode = \"inherit\"",
+            "env.pass = \"GITHUB_TOKEN\"",
+            "env.set.A = ...",
+        ]
+    );
+    assert!(!policy.debug.value && !policy.process.allow_fork.value);
+    assert_eq!(policy.project.value, Access::Read);
+    assert_eq!(policy.isolation.value, Isolation::Full);
+    assert!(policy.presets.is_empty());
+    assert_eq!(policy.held_back[0].origin.to_string(), "project: project.toml:1");
+
+    let policy = resolved(&[approved(Layer::Project, text)]).unwrap();
+    assert_eq!(held_back(&policy), [""; 0]);
+    assert_eq!(policy.isolation.value, Isolation::Process);
+    assert!(policy.env.lets_through("GITHUB_TOKEN"));
+}
+
+#[test]
+fn an_unapproved_protect_uncovers_no_secret() {
+    for path in ["~/.ssh", "~/.ssh/id_rsa", "/etc/shadow", "./.env", "./.ENV.local"] {
+        let policy = resolved(&[layer(Layer::Project, &format!("[files]\nprotect = [\"{path}\"]"))]).unwrap();
+        assert_eq!(held_back(&policy), [format!("files.protect = \"{path}\"")]);
+    }
+}
+
+#[test]
+fn an_unapproved_list_of_programs_only_narrows() {
+    let user = layer(Layer::User, "[process]\nexecutables = [\"cargo\", \"git\"]");
+    let names = |policy: &Policy| policy.process.executables.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
+
+    let project = layer(Layer::Project, "[process]\nexecutables = [\"git\", \"sh\"]");
+    let policy = resolved(&[user.clone(), project.clone()]).unwrap();
+    assert_eq!(names(&policy), ["git"]);
+    assert_eq!(held_back(&policy), ["process.executables = [\"sh\"]"]);
+
+    let disjoint = layer(Layer::Project, "[process]\nexecutables = [\"sh\"]");
+    assert_eq!(names(&resolved(&[user.clone(), disjoint]).unwrap()), ["cargo", "git"], "never empty: that means all");
+
+    let local = approved(Layer::ProjectLocal, "[process]\nexecutables = [\"cargo\"]");
+    assert_eq!(names(&resolved(&[project.clone(), local]).unwrap()), ["cargo"], "order does not smuggle a program in");
+    assert_eq!(names(&resolved(&[project]).unwrap()), ["git", "sh"], "any list is narrower than all");
+}
+
+#[test]
+fn no_isolation_needs_the_orgs_approval() {
+    let overrides = Overrides { isolation: Some(Isolation::None), ..Overrides::default() };
+    let ask = |layers: &[_]| resolve(&Inputs { layers, overrides: Some(&overrides), ..Inputs::default() });
+    assert!(matches!(ask(&[]), Err(PolicyError::NoneNotApproved { .. })));
+    let org = [layer(Layer::Org, "allow_isolation_none = true")];
+    assert_eq!(ask(&org).unwrap().isolation.value, Isolation::None);
+    // A project cannot turn the sandbox off even where the org approved it.
+    let both = [org[0].clone(), layer(Layer::Project, "isolation = \"none\"")];
+    assert_eq!(resolved(&both).unwrap().isolation.value, Isolation::Full);
+}
+
+#[test]
+fn flags_win_over_every_file() {
+    let overrides = Overrides {
+        debug: Some(true),
+        rw: vec![PathExpr::parse("/w").unwrap()],
+        blacklist: vec![PathExpr::parse("/d").unwrap()],
+        timeout: Some(Duration::from_secs(7)),
+        env_set: vec![("A".to_owned(), "2".to_owned())],
+        presets: vec!["go".to_owned()],
+        ..Overrides::default()
+    };
+    let layers = [layer(Layer::User, "debug = false\n[env]\nset = { A = \"1\" }\n[limits]\ntimeout = 1")];
+    let policy = resolve(&Inputs { layers: &layers, overrides: Some(&overrides), ..Inputs::default() }).unwrap();
+    assert!(policy.debug.value);
+    assert_eq!(policy.limits.timeout.as_ref().map(|time| time.value.as_secs()), Some(7));
+    assert_eq!(policy.env.set.iter().map(|set| set.value.1.as_str()).collect::<Vec<_>>(), ["2"]);
+    let rw = policy.files.iter().find(|rule| rule.path.as_str() == "/w").unwrap();
+    assert_eq!((rw.access, rw.origin.to_string().as_str(), rw.optional), (Access::Write, "flag: --rw", false));
+    assert_eq!(policy.presets[0].value, "go");
+}
+
+#[test]
+fn variables_are_a_layer_and_unknown_ones_are_errors() {
+    let policy = with_environment(&[
+        ("COFFERDAM", "1"),
+        ("COFFERDAM_SESSION", "x"),
+        ("PATH", "/bin"),
+        ("COFFERDAM_ISOLATION", "process"),
+        ("COFFERDAM_TIMEOUT", "2m"),
+        ("COFFERDAM_PRESET", "cargo:node"),
+        ("COFFERDAM_DEBUG", "0"),
+        ("COFFERDAM_RW", "/a:~/b::${CARGO_HOME:-~/.cargo}/x"),
+        ("COFFERDAM_BLACKLIST", "/secret*"),
+    ])
+    .unwrap();
+    assert_eq!(policy.isolation.origin.to_string(), "environment: COFFERDAM_ISOLATION");
+    assert_eq!(policy.presets.len(), 2);
+    let rw = |rule: &&cofferdam_policy::FileRule| rule.origin.source == "COFFERDAM_RW";
+    let paths: Vec<_> = policy.files.iter().filter(rw).map(|rule| rule.path.as_str()).collect();
+    assert_eq!(paths, ["/a", "~/b", "${CARGO_HOME:-~/.cargo}/x"]);
+
+    let error = with_environment(&[("COFFERDAM_TIMOUT", "1")]).expect_err("unknown");
+    assert_eq!(error.hint().as_deref(), Some("did you mean `COFFERDAM_TIMEOUT`?"));
+    for name in ["COFFERDAM_MEMORY", "COFFERDAM_CPU", "COFFERDAM_ROOT", "COFFERDAM_TTL"] {
+        assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");
+    }
+    for (name, value) in [
+        ("COFFERDAM_MODE", "dynamic"),
+        ("COFFERDAM_NETWORK", "host"),
+        ("COFFERDAM_ISOLATION", "none"),
+        ("COFFERDAM_ISOLATION", "FULL"),
+        ("COFFERDAM_TIMEOUT", "never"),
+        ("COFFERDAM_DEBUG", "maybe"),
+        ("COFFERDAM_RW", "/a/*"),
+        ("COFFERDAM_RO", "/a/../b"),
+        ("COFFERDAM_PRESET", "nope"),
+    ] {
+        assert!(with_environment(&[(name, value)]).is_err(), "{name}={value}");
+    }
+}
+
+#[test]
+fn a_users_deny_beats_a_preset_on_the_same_path() {
+    let text = "preset = \"cargo\"\n[files]\ndeny = [\"${CARGO_HOME:-~/.cargo}/registry\"]";
+    let policy = resolved(&[layer(Layer::User, text)]).unwrap();
+    let rules: Vec<_> = policy.files.iter().filter(|rule| rule.path.as_str().ends_with("}/registry")).collect();
+    assert_eq!(
+        rules.iter().map(|rule| (rule.access, rule.origin.layer)).collect::<Vec<_>>(),
+        [(Access::Write, Layer::BuiltIn), (Access::Deny, Layer::User)]
+    );
+}
+
+#[test]
+fn an_explanation_names_every_origin_and_no_value_of_a_variable() {
+    let text = "[files]\nwrite = [\"/opt\"]\n[env]\nset = { A = \"hunter2\" }";
+    let policy =
+        resolved(&[layer(Layer::User, text), layer(Layer::Project, "debug = false\n[files]\nwrite = [\"/x\"]")])
+            .unwrap();
+    let short = explain(&policy, false).join("\n");
+    for part in ["user: user.toml:2", "project: project.toml:1", "held back", "shipped paths", "files.write = \"/x\""] {
+        assert!(short.contains(part), "{part}\n{short}");
+    }
+    assert!(!short.contains("hunter2") && !short.contains("~/.ssh"));
+    assert!(explain(&policy, true).join("\n").contains("~/.ssh"));
+}

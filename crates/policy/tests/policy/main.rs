@@ -1,0 +1,34 @@
+//! Promises of the policy crate, kept in one binary so that they link once. Owns tables and properties over the public
+//! API; needs no root and no file system. Run by `cargo test -p cofferdam-policy`.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod built_in;
+mod ceilings;
+mod decide;
+mod files;
+mod layers;
+mod paths;
+mod properties;
+
+use cofferdam_policy::{Inputs, Layer, LayerInput, Places, Policy, PolicyError, resolve};
+
+fn layer(layer: Layer, text: &str) -> LayerInput {
+    LayerInput { layer, source: format!("{layer}.toml"), text: text.to_owned(), trusted: false }
+}
+
+fn approved(kind: Layer, text: &str) -> LayerInput {
+    LayerInput { trusted: true, ..layer(kind, text) }
+}
+
+fn resolved(layers: &[LayerInput]) -> Result<Policy, PolicyError> {
+    resolve(&Inputs { layers, ..Inputs::default() })
+}
+
+fn places() -> Places {
+    Places {
+        home: "/home/u".into(),
+        project: Some("/home/u/p".into()),
+        git_dirs: vec!["/home/u/p/.git".into()],
+        variables: Vec::new(),
+    }
+}
