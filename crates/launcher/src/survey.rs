@@ -71,7 +71,7 @@ fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
     is_project(found).then(|| found.to_path_buf())
 }
 
-fn is_hold(metadata: &std::fs::Metadata) -> bool {
+pub(crate) fn is_hold(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o7777 == 0o1400
 }
@@ -143,10 +143,22 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         }
         for path in rule.path.expand(&places) {
             if rule.path.is_glob() {
-                facts.answers.extend(list_matching(&path).iter().map(|path| (index, look(path))));
+                for path in list_matching(&path) {
+                    facts.answers.extend(behind_link(&path, rule.access).map(|fact| (index, fact)));
+                    facts.answers.push((index, look(&path)));
+                }
                 continue;
             }
             match find(&path) {
+                Some(fact @ PathFact::Present { kind: Kind::Other, .. }) => {
+                    let target = behind_link(&path, rule.access);
+                    // Who is given a link is given what it leads to; who is refused it is refused both.
+                    let link_counts = target.is_none() || matches!(rule.access, Access::Deny | Access::Protect);
+                    facts.answers.extend(target.map(|target| (index, target)));
+                    if link_counts {
+                        facts.answers.push((index, fact));
+                    }
+                }
                 Some(fact) => facts.answers.push((index, fact)),
                 // A missing name matters where it could be created, and to a rule that demands it.
                 None if path.parent().is_some_and(|parent| real.iter().any(|known| known == parent)) => {
@@ -259,6 +271,19 @@ fn find(path: &Path) -> Option<PathFact> {
 }
 
 /// `None` for a stand-in of another session: the name counts as missing.
+/// What a path that is itself a link leads to; `None` for anything but a link. A name that does not exist yet matters only
+/// to a rule that protects: it could be made, and would then be found under the link's name.
+fn behind_link(path: &Path, access: Access) -> Option<PathFact> {
+    let target = std::fs::read_link(path).ok()?;
+    if let Ok(real) = path.canonicalize() {
+        let fd = open_source(&real).ok()?;
+        return present(real, fd.as_fd());
+    }
+    let target = path.parent()?.join(target);
+    let goes_up = target.components().any(|c| matches!(c, std::path::Component::ParentDir));
+    (access == Access::Protect && !goes_up).then(|| missing(&target))
+}
+
 fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> Option<PathFact> {
     let stat = rustix::fs::fstat(fd).ok()?;
     if holds::is_stand_in(&stat) {
