@@ -91,8 +91,9 @@ pub(super) fn a16_renames(place: &Place) -> Finding {
         .flat_map(|name| {
             let shown = name.strip_prefix(place.project()).unwrap_or(name).display().to_string();
             [
-                Attempt::io(format!("mv {shown}"), fs::rename(name, place.project().join("moved")), &[libc::EBUSY]),
-                Attempt::new(format!("exchange {shown}"), exchange(name, &spare.join("dir")), &[libc::EBUSY]),
+                // Within one directory, so that nothing but the mount stands in the way.
+                Attempt::io(format!("mv {shown}"), fs::rename(name, name.with_file_name("moved")), &[libc::EBUSY]),
+                Attempt::new(format!("exchange {shown}"), exchange(name, &spare.join("dir")), &[libc::EBUSY, libc::EXDEV]),
             ]
         })
         .collect();
@@ -140,7 +141,19 @@ pub(super) fn e05_prefix(place: &Place) -> Finding {
 }
 
 pub(super) fn e06_working_directory(place: &Place) -> Finding {
-    let places = ["/".into(), "/etc".into(), "/usr/local".into(), "/opt".into(), place.home(), place.project(), place.outside()];
+    let above = |path: std::path::PathBuf| Path::new("/..").join(path.strip_prefix("/").unwrap_or(&path));
+    let places = [
+        "/".into(),
+        "/..".into(),
+        "/etc".into(),
+        "/usr/local".into(),
+        "/opt".into(),
+        place.home(),
+        place.project(),
+        place.outside(),
+        above(place.home()),
+        above(place.outside()),
+    ];
     let attempts: Vec<Attempt> = places
         .iter()
         .map(|directory: &std::path::PathBuf| {

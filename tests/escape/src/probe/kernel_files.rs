@@ -44,6 +44,10 @@ pub(super) fn switches() -> Finding {
         "/proc/sys/fs/binfmt_misc/register",
         "/sys/kernel/uevent_helper",
         "/sys/power/state",
+        "/proc/sys/kernel/printk",
+        "/proc/sys/vm/drop_caches",
+        "/proc/sys/fs/file-max",
+        "/proc/irq/default_smp_affinity",
     ])
 }
 

@@ -21,7 +21,13 @@ pub(super) fn descriptors(place: &Place) -> Finding {
     if cwd != Some(place.project()) {
         return Finding::Open(format!("the working directory is {cwd:?}"));
     }
-    Finding::Contained("descriptors 0, 1, 2; working directory in the project".to_owned())
+    // A mount stacked on the root is where `/..` ends.
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let roots = table.lines().filter(|line| line.split(' ').nth(4) == Some("/")).count();
+    if roots != 1 {
+        return Finding::Open(format!("{roots} mounts on the root: `/..` is another place"));
+    }
+    Finding::Contained("descriptors 0, 1, 2; working directory in the project; one root".to_owned())
 }
 
 pub(super) fn code_in_environment() -> Finding {

@@ -40,7 +40,7 @@ pub(super) fn deputy(pid: i32) -> Finding {
         Attempt::new("process_vm_readv", read, DENIED),
         Attempt::new("pidfd_getfd", taken, DENIED),
         Attempt::new(mem.as_str(), open(&mem, libc::O_RDWR), DENIED),
-        Attempt::io("descriptors", fs::read_dir(format!("/proc/{pid}/fd")), DENIED),
+        Attempt::new("descriptors", descriptors_of(pid), &[libc::EPERM, libc::EACCES, libc::ENOENT]),
         Attempt::io("root", fs::read_link(format!("/proc/{pid}/root")), DENIED),
         Attempt::new("PTRACE_SEIZE", call(libc::SYS_ptrace, &[PTRACE_SEIZE, target, 0, 0]), DENIED),
     ];
@@ -49,6 +49,15 @@ pub(super) fn deputy(pid: i32) -> Finding {
         return Finding::Open(format!("pid {pid} has Seccomp {filter:?}"));
     }
     judge(&attempts)
+}
+
+/// How many descriptors can be seen; ENOENT where the list can be read and is empty.
+fn descriptors_of(pid: i32) -> Result<i64, i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+    match entries.count() {
+        0 => Err(libc::ENOENT),
+        count => Ok(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
 }
 
 /// The same against a child of our own, which is dumpable: what pid 1 would be without its protection.
@@ -68,7 +77,8 @@ pub(super) fn deputy_of_own() -> Finding {
 pub(super) fn supervisor(place: &Place) -> Finding {
     let pid = fs::read_to_string(place.project().join("supervisor")).ok().and_then(|text| text.parse::<usize>().ok());
     let Some(pid) = pid else { return Finding::Broken("the supervisor's pid is unknown".to_owned()) };
-    let local = [0usize, 0];
+    let mut word = [0u64; 1];
+    let local = [(&raw mut word) as usize, 8];
     let vector = (&raw const local) as usize;
     judge(&[
         Attempt::io(format!("/proc/{pid}"), fs::metadata(format!("/proc/{pid}")), &[libc::ENOENT]),

@@ -108,7 +108,8 @@ pub(crate) static C16: Row = Row {
     control: "no_new_privs, nosuid on every mount",
     off: Off::Edit(|plan, _| {
         edit::keep_capabilities(plan);
-        edit::drop_steps(plan, |step| *step == Step::NoNewPrivileges);
+        // Landlock sets the flag by itself.
+        edit::drop_steps(plan, |step| matches!(step, Step::NoNewPrivileges | Step::Landlock(_)));
     }),
     ..ROW
 };

@@ -31,6 +31,8 @@ pub(crate) static A05: Row = Row {
         enter_namespaces(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)?;
         if walls == Walls::Standing { mount("tmpfs", "/proc", "") } else { Ok(()) }
     },
+    // Stand-ins need /proc as well, and would refuse first.
+    arrange: edit::drop_holds,
     run: |trial| trial.refusal(&trial.launch("ran"), &["not a procfs"]),
     // The check is no step: without the fake, the same launch goes ahead.
     off: Off::Edit(|_, _| {}),
@@ -49,7 +51,7 @@ pub(crate) static A07: Row = Row {
     run: |trial| {
         repository(&trial.scene, "home/project/.git");
         repository(&trial.scene, "outside/repository");
-        let finding = trial.refusal(&trial.launch("ran"), &["symbolic links", "replaced"]);
+        let finding = trial.refusal(&trial.launch("ran"), &["symbolic links", "Not a directory", "replaced"]);
         match made_outside(&trial.scene) {
             Some(name) => Finding::Open(format!("{name} was made outside")),
             None => finding,

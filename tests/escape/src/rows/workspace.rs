@@ -46,8 +46,11 @@ pub(crate) static E12: Row = Row {
                 return Finding::Broken(error.to_string());
             }
             trial.scene.link("home/project/.git", "real");
-            let names = ["project/real/hooks", "project/real/config", "project/.git"];
-            attempt(trial, &names, &project)
+            attempt(trial, &["project/real/hooks", "project/real/config"], &project).and_then(|| {
+                // And the link itself stays where it is.
+                trial.scene.write("home/project/names", "home/project/.git\nhome/project/real\n");
+                trial.answer(&trial.launch("a16"))
+            })
         })
     },
     off: Off::Edit(unprotect),
