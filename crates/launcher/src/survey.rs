@@ -18,10 +18,12 @@ use thiserror::Error;
 use crate::{git, holds, session};
 
 /// Directories that are never a project, whatever the working directory is.
-const NOT_PROJECTS: &[&str] = &[
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root",
-    "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/tmp",
-];
+const NOT_PROJECTS: &[&str] =
+    &["/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp"];
+
+/// Nor is anything in these: root's shell may stand in `/usr/bin`, and no command gets to write there because of that.
+const SYSTEM_TREES: &[&str] =
+    &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
 
 #[derive(Debug, Error)]
 pub enum SurveyError {
@@ -63,7 +65,10 @@ impl Surroundings {
 /// The nearest directory with a repository or a policy of its own, else the working directory itself; never the home
 /// directory, what lies above it, or a directory of the system.
 fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
-    let is_project = |dir: &Path| !home.starts_with(dir) && !NOT_PROJECTS.iter().any(|n| dir == Path::new(n));
+    let is_system = |dir: &Path| {
+        NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || SYSTEM_TREES.iter().any(|n| dir.starts_with(n))
+    };
+    let is_project = |dir: &Path| !home.starts_with(dir) && !is_system(dir);
     let marked = |dir: &&Path| {
         [".git", ".cofferdam"].iter().any(|name| dir.join(name).symlink_metadata().is_ok_and(|m| !is_hold(&m)))
     };
@@ -270,7 +275,6 @@ fn find(path: &Path) -> Option<PathFact> {
     }
 }
 
-/// `None` for a stand-in of another session: the name counts as missing.
 /// What a path that is itself a link leads to; `None` for anything but a link. A name that does not exist yet matters only
 /// to a rule that protects: it could be made, and would then be found under the link's name.
 fn behind_link(path: &Path, access: Access) -> Option<PathFact> {
@@ -279,11 +283,10 @@ fn behind_link(path: &Path, access: Access) -> Option<PathFact> {
         let fd = open_source(&real).ok()?;
         return present(real, fd.as_fd());
     }
-    let target = path.parent()?.join(target);
-    let goes_up = target.components().any(|c| matches!(c, std::path::Component::ParentDir));
-    (access == Access::Protect && !goes_up).then(|| missing(&target))
+    (access == Access::Protect).then(|| path.parent().map(|parent| missing(&parent.join(target)))).flatten()
 }
 
+/// `None` for a stand-in of another session: the name counts as missing.
 fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> Option<PathFact> {
     let stat = rustix::fs::fstat(fd).ok()?;
     if holds::is_stand_in(&stat) {

@@ -201,7 +201,8 @@ impl FileMounts {
                 Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
             },
             // Protecting is about writes: it never uncovers what is hidden.
-            (Access::Protect, Around::Denied | Around::Private) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
+            (Access::Protect, Around::Denied | Around::Private)
+            | (Access::Read | Access::Protect, Around::ReadOnly) => None,
             (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
             (Access::Write, Around::Writable) => None,
             (Access::Write, _) => Some((path.clone(), bind(true))),

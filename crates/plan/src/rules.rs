@@ -118,6 +118,13 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
 
 fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
     if let Some((path, fact)) = facts.project.as_ref().and_then(|p| Some((p, facts.paths.get(p)?))) {
+        // Nobody asked for this path: where the caller stands must not open what the shipped lists close.
+        let closes = |d: &Decision| {
+            d.origin.layer == Layer::BuiltIn && matches!(d.access, Access::Deny | Access::Protect) && d.path != *path
+        };
+        if found.iter().any(|d| closes(d) && path.starts_with(&d.path)) {
+            return;
+        }
         found.push(Decision {
             path: path.clone(),
             access: policy.project.value,
