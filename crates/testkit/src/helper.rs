@@ -29,7 +29,13 @@ pub struct Helper {
 }
 
 /// Runs `program arguments...` in `directory` with the scene's home, until it ends.
-pub fn run_helper(program: &Path, arguments: &[&str], place: &Place, directory: &Path, environment: &[(&str, &str)]) -> io::Result<Launched> {
+pub fn run_helper(
+    program: &Path,
+    arguments: &[&str],
+    place: &Place,
+    directory: &Path,
+    environment: &[(&str, &str)],
+) -> io::Result<Launched> {
     start_helper(program, arguments, place, directory, environment, Stdio::null())?.finish()
 }
 
@@ -75,7 +81,11 @@ impl Helper {
         Ok(Launched {
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
-            report: report.unwrap_or(Report { error: Some("the launch left no report".to_owned()), code: -1, blocked: Vec::new() }),
+            report: report.unwrap_or(Report {
+                error: Some("the launch left no report".to_owned()),
+                code: -1,
+                blocked: Vec::new(),
+            }),
             hung,
         })
     }

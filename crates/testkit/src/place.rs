@@ -59,6 +59,12 @@ impl Place {
         path
     }
 
+    /// Writes lines to a file of the project, for a probe to read.
+    pub fn list(&self, name: &str, lines: impl IntoIterator<Item = String>) {
+        let lines: Vec<String> = lines.into_iter().collect();
+        self.write(self.project().join(name), &lines.join("\n"));
+    }
+
     pub fn directory(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = self.root.join(path);
         let made = fs::create_dir_all(&path);

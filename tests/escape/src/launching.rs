@@ -17,7 +17,9 @@ pub fn launch(arguments: &[String]) -> i32 {
     let place = Place::at(scene);
     let report = match prepare(row, &place, walls) {
         Ok(()) => run(row, &place, walls, check),
-        Err(error) => Report { error: Some(format!("cannot prepare the launch: {error}")), code: 2, ..Report::default() },
+        Err(error) => {
+            Report { error: Some(format!("cannot prepare the launch: {error}")), code: 2, ..Report::default() }
+        }
     };
     let code = report.code;
     match fs::write(place.report(), report.to_json()) {
@@ -27,7 +29,8 @@ pub fn launch(arguments: &[String]) -> i32 {
 }
 
 fn prepare(row: &Row, place: &Place, walls: Walls) -> Result<(), String> {
-    let is_root = fs::metadata("/proc/self").map_err(|e| e.to_string()).map(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)?;
+    let is_root =
+        fs::metadata("/proc/self").map_err(|e| e.to_string()).map(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)?;
     if walls == Walls::Open && row.off_as_root && !is_root {
         enter_namespaces(libc::CLONE_NEWUSER)?;
     }

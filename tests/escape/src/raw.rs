@@ -6,10 +6,10 @@ use std::arch::asm;
 /// Makes system call `number`. The rows pass plain numbers, pointers to live buffers that are large enough for the call,
 /// or addresses that the kernel must reject; each row says which.
 pub fn syscall(number: libc::c_long, arguments: [usize; 6]) -> Result<i64, i32> {
-    let [a, b, c, d, e, f] = arguments;
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the caller upholds the contract above: every pointer among the arguments is to a live buffer of the size that
     // the call writes, or is one that the kernel answers with EFAULT. No row passes memory that Rust still borrows.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
     if result < 0 { Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) } else { Ok(result) }
 }
 

@@ -9,6 +9,8 @@ use crate::raw::{self, Ended};
 use crate::row::Finding;
 
 const REFUSED: &[i32] = &[libc::EPERM];
+/// What a clone tells its parent when it ends.
+const SIGCHLD: usize = 0x11;
 const ABSENT: &[i32] = &[libc::ENOSYS];
 const FAMILY: &[i32] = &[libc::EAFNOSUPPORT];
 
@@ -38,14 +40,16 @@ pub(super) fn b09_user_namespaces() -> Finding {
         child("unshare", |flag| call(libc::SYS_unshare, &[flag]), REFUSED),
         child("unshare all", |flag| call(libc::SYS_unshare, &[flag | 0x6c02_0000]), REFUSED),
         // The new process, if there is one, runs on a copy of this stack and ends with its parent's code.
-        child("clone", |flag| call(libc::SYS_clone, &[flag | 17, 0, 0, 0, 0]), REFUSED),
+        child("clone", |flag| call(libc::SYS_clone, &[flag | SIGCHLD, 0, 0, 0, 0]), REFUSED),
         child("clone3", |_| call(libc::SYS_clone3, &[NOWHERE, 88]), ABSENT),
     ])
 }
 
 pub(super) fn b10_setns() -> Finding {
     let path = c"/proc/self/ns/net";
-    let Ok(fd) = call(libc::SYS_open, &[path.as_ptr() as usize, 0]) else { return Finding::Broken("no /proc/self/ns/net".to_owned()) };
+    let Ok(fd) = call(libc::SYS_open, &[path.as_ptr() as usize, 0]) else {
+        return Finding::Broken("no /proc/self/ns/net".to_owned());
+    };
     judge(&[Attempt::new("setns", call(libc::SYS_setns, &[usize::try_from(fd).unwrap_or(0), 0]), REFUSED)])
 }
 
@@ -80,7 +84,8 @@ pub(super) fn b16_terminal_injection() -> Finding {
         let Ok(slave) = terminal() else { return 255 };
         let pointer = (&raw const byte) as usize;
         let requests = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| usize::try_from(request).unwrap_or(0));
-        let refused = requests.iter().filter(|request| call(libc::SYS_ioctl, &[slave, **request, pointer]) == Err(libc::EPERM));
+        let refused =
+            requests.iter().filter(|request| call(libc::SYS_ioctl, &[slave, **request, pointer]) == Err(libc::EPERM));
         i32::try_from(refused.count()).unwrap_or(254)
     });
     match answer {
@@ -172,7 +177,9 @@ pub(super) fn c06_notifications(place: &Place) -> Finding {
                 return Finding::Open(format!("the call hangs: nobody answers (ended: {})", killed.is_ok()));
             }
             Ok(0) => std::thread::sleep(Duration::from_millis(2)),
-            _ if status == libc::EPERM << 8 => return Finding::Contained("EPERM after 40 callers that died".to_owned()),
+            _ if status == libc::EPERM << 8 => {
+                return Finding::Contained("EPERM after 40 callers that died".to_owned());
+            }
             _ => return Finding::Open(format!("status {status:#x}")),
         }
     }
@@ -227,7 +234,8 @@ pub(super) fn c11_administration() -> Finding {
         ("iopl", libc::SYS_iopl, &[3]),
         ("ioperm", libc::SYS_ioperm, &[0, 1, 1]),
     ];
-    let attempts: Vec<Attempt> = calls.iter().map(|(name, number, arguments)| Attempt::new(*name, call(*number, arguments), REFUSED)).collect();
+    let attempts: Vec<Attempt> =
+        calls.iter().map(|(name, number, arguments)| Attempt::new(*name, call(*number, arguments), REFUSED)).collect();
     judge(&attempts)
 }
 
@@ -269,8 +277,16 @@ pub(super) fn c14_raw_sockets() -> Finding {
 }
 
 pub(super) fn c15_netlink() -> Finding {
-    let protocols =
-        [("NETFILTER", 12), ("XFRM", 6), ("UEVENT", 15), ("AUDIT", 9), ("CONNECTOR", 11), ("GENERIC", 16), ("SOCK_DIAG", 4), ("CRYPTO", 21)];
+    let protocols = [
+        ("NETFILTER", 12),
+        ("XFRM", 6),
+        ("UEVENT", 15),
+        ("AUDIT", 9),
+        ("CONNECTOR", 11),
+        ("GENERIC", 16),
+        ("SOCK_DIAG", 4),
+        ("CRYPTO", 21),
+    ];
     let attempts: Vec<Attempt> = protocols.into_iter().flat_map(|(name, number)| family(name, 16, number)).collect();
     judge(&attempts)
 }
@@ -279,10 +295,14 @@ pub(super) fn c19_personality() -> Finding {
     const LINUX32: usize = 8;
     const READ_IMPLIES_EXEC: usize = 0x0040_0000;
     const ADDR_COMPAT_LAYOUT: usize = 0x0020_0000;
-    let mut attempts: Vec<Attempt> = [("PER_LINUX32", LINUX32), ("READ_IMPLIES_EXEC", READ_IMPLIES_EXEC), ("ADDR_COMPAT_LAYOUT", ADDR_COMPAT_LAYOUT)]
-        .into_iter()
-        .map(|(name, persona)| Attempt::new(name, call(libc::SYS_personality, &[persona]), REFUSED))
-        .collect();
+    let mut attempts: Vec<Attempt> = [
+        ("PER_LINUX32", LINUX32),
+        ("READ_IMPLIES_EXEC", READ_IMPLIES_EXEC),
+        ("ADDR_COMPAT_LAYOUT", ADDR_COMPAT_LAYOUT),
+    ]
+    .into_iter()
+    .map(|(name, persona)| Attempt::new(name, call(libc::SYS_personality, &[persona]), REFUSED))
+    .collect();
     attempts.push(Attempt::new("modify_ldt", call(libc::SYS_modify_ldt, &[99, 0, 0]), REFUSED));
     judge(&attempts)
 }

@@ -12,7 +12,8 @@ use crate::row::Finding;
 
 const CLOSED: &[i32] = &[libc::EROFS, libc::EACCES, libc::EPERM];
 /// What a name that is held or pinned answers to somebody who wants to make or move it.
-const HELD: &[i32] = &[libc::EROFS, libc::EACCES, libc::EPERM, libc::EBUSY, libc::EEXIST, libc::EISDIR, libc::ENOTDIR, libc::EXDEV];
+const HELD: &[i32] =
+    &[libc::EROFS, libc::EACCES, libc::EPERM, libc::EBUSY, libc::EEXIST, libc::EISDIR, libc::ENOTDIR, libc::EXDEV];
 
 pub(super) fn leave_a_mark(place: &Place) -> Finding {
     place.write("home/project/ran", "");
@@ -93,7 +94,11 @@ pub(super) fn a16_renames(place: &Place) -> Finding {
             [
                 // Within one directory, so that nothing but the mount stands in the way.
                 Attempt::io(format!("mv {shown}"), fs::rename(name, name.with_file_name("moved")), &[libc::EBUSY]),
-                Attempt::new(format!("exchange {shown}"), exchange(name, &spare.join("dir")), &[libc::EBUSY, libc::EXDEV]),
+                Attempt::new(
+                    format!("exchange {shown}"),
+                    exchange(name, &spare.join("dir")),
+                    &[libc::EBUSY, libc::EXDEV],
+                ),
             ]
         })
         .collect();
@@ -105,7 +110,11 @@ pub(super) fn a06_planted_links(place: &Place) -> Finding {
     let mut attempts = Vec::new();
     for name in [".vscode", ".claude", ".git"] {
         let path = place.project().join(name).join("planted");
-        attempts.push(Attempt::io(format!("through {name}"), fs::write(path, "x"), &[libc::EROFS, libc::ENOENT, libc::EACCES]));
+        attempts.push(Attempt::io(
+            format!("through {name}"),
+            fs::write(path, "x"),
+            &[libc::EROFS, libc::ENOENT, libc::EACCES],
+        ));
     }
     let made = fs::write(place.outside().join("repository/planted"), "x");
     attempts.push(Attempt::io("target", made, CLOSED));
@@ -145,6 +154,7 @@ pub(super) fn e06_working_directory(place: &Place) -> Finding {
     let places = [
         "/".into(),
         "/..".into(),
+        std::env::current_dir().unwrap_or_default(),
         "/etc".into(),
         "/usr/local".into(),
         "/opt".into(),

@@ -16,7 +16,9 @@ fn switch(path: &str) -> Result<String, String> {
     match (open(path, libc::O_WRONLY), file_system(path)) {
         (Ok(_), _) => Err(format!("{path} opened for writing")),
         (Err(libc::ENOENT), _) => Ok(format!("{path} ENOENT")),
-        (Err(errno), Ok((_, flags))) if flags & READ_ONLY != 0 => Ok(format!("{path} {} read-only", words::errno(errno))),
+        (Err(errno), Ok((_, flags))) if flags & READ_ONLY != 0 => {
+            Ok(format!("{path} {} read-only", words::errno(errno)))
+        }
         (Err(errno), _) => Err(format!("{path} {} by its mode only", words::errno(errno))),
     }
 }
@@ -61,7 +63,8 @@ pub(super) fn cgroups() -> Finding {
         Attempt::new("mount cgroup", mount("cgroup"), &[libc::EPERM]),
         Attempt::new("mount cgroup2", mount("cgroup2"), &[libc::EPERM]),
     ];
-    for path in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/release_agent", "/sys/fs/cgroup/cgroup.subtree_control"] {
+    for path in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/release_agent", "/sys/fs/cgroup/cgroup.subtree_control"]
+    {
         attempts.push(Attempt::new(path, open(path, libc::O_WRONLY), &[libc::EROFS, libc::EACCES, libc::ENOENT]));
     }
     judge(&attempts)
@@ -70,19 +73,36 @@ pub(super) fn cgroups() -> Finding {
 /// Everybody may open it; the write is what counts.
 pub(super) fn last_pid() -> Finding {
     const FILE: &str = "/proc/sys/kernel/ns_last_pid";
-    let Ok(value) = std::fs::read_to_string(FILE) else { return Finding::Skipped("this kernel has no ns_last_pid".to_owned()) };
+    let Ok(value) = std::fs::read_to_string(FILE) else {
+        return Finding::Skipped("this kernel has no ns_last_pid".to_owned());
+    };
     let written = std::fs::write(FILE, value.trim());
     judge(&[Attempt::io("write ns_last_pid", written, &[libc::EPERM, libc::EROFS, libc::EACCES])])
 }
 
 pub(super) fn readable() -> Finding {
     let paths = [
-        "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/sched_debug", "/proc/slabinfo",
-        "/proc/vmallocinfo", "/proc/kpagecount", "/proc/interrupts", "/sys/firmware", "/sys/kernel", "/sys/class", "/sys/fs",
-        "/sys/module", "/sys/devices/virtual",
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/key-users",
+        "/proc/kallsyms",
+        "/proc/timer_list",
+        "/proc/sched_debug",
+        "/proc/slabinfo",
+        "/proc/vmallocinfo",
+        "/proc/kpagecount",
+        "/proc/interrupts",
+        "/sys/firmware",
+        "/sys/kernel",
+        "/sys/class",
+        "/sys/fs",
+        "/sys/module",
+        "/sys/devices/virtual",
     ];
-    let attempts: Vec<Attempt> =
-        paths.iter().map(|path| Attempt::new(*path, open(path, libc::O_RDONLY), &[libc::ENOENT, libc::EACCES])).collect();
+    let attempts: Vec<Attempt> = paths
+        .iter()
+        .map(|path| Attempt::new(*path, open(path, libc::O_RDONLY), &[libc::ENOENT, libc::EACCES]))
+        .collect();
     judge(&attempts)
 }
 

@@ -116,8 +116,11 @@ fn judge(attempts: &[Attempt]) -> Finding {
         Ok(()) => format!("{} worked", a.what),
         Err(errno) => format!("{} {}", a.what, words::errno(errno)),
     };
-    let open: Vec<String> =
-        attempts.iter().filter(|a| a.result.is_ok() || a.result.is_err_and(|e| !a.expected.contains(&e))).map(name).collect();
+    let open: Vec<String> = attempts
+        .iter()
+        .filter(|a| a.result.is_ok() || a.result.is_err_and(|e| !a.expected.contains(&e)))
+        .map(name)
+        .collect();
     if attempts.is_empty() {
         Finding::Broken("nothing was attempted".to_owned())
     } else if open.is_empty() {

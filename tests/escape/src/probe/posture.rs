@@ -32,8 +32,20 @@ pub(super) fn descriptors(place: &Place) -> Finding {
 
 pub(super) fn code_in_environment() -> Finding {
     const CODE: &[&str] = &[
-        "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV", "GIT_DIR", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "NODE_OPTIONS",
-        "PYTHONSTARTUP", "PERL5OPT", "RUBYOPT", "PROMPT_COMMAND", "BASH_FUNC_ls%%",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "LD_AUDIT",
+        "BASH_ENV",
+        "ENV",
+        "GIT_DIR",
+        "GIT_SSH_COMMAND",
+        "GIT_EXTERNAL_DIFF",
+        "NODE_OPTIONS",
+        "PYTHONSTARTUP",
+        "PERL5OPT",
+        "RUBYOPT",
+        "PROMPT_COMMAND",
+        "BASH_FUNC_ls%%",
     ];
     let found: Vec<&&str> = CODE.iter().filter(|name| std::env::var_os(name).is_some()).collect();
     if found.is_empty() {
@@ -55,7 +67,11 @@ pub(super) fn secrets_in_environments() -> Finding {
             return Finding::Open(format!("the canary is in {}", entry.path().display()));
         }
     }
-    if seen == 0 { Finding::Broken("no environment could be read".to_owned()) } else { Finding::Contained(format!("absent in {seen} environments")) }
+    if seen == 0 {
+        Finding::Broken("no environment could be read".to_owned())
+    } else {
+        Finding::Contained(format!("absent in {seen} environments"))
+    }
 }
 
 /// Namespaces differ from those of the launcher, whose links lie in the project, and the filter is on.
@@ -112,10 +128,13 @@ pub(super) fn threads() -> Finding {
     let threads: Vec<_> = stops.into_iter().map(|stop| std::thread::spawn(move || stop.recv().is_ok())).collect();
     let mut seen = 0;
     let mut open = Vec::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|e| {
-        e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())
-    });
-    for task in processes.flat_map(|process| fs::read_dir(process.path().join("task")).into_iter().flatten().flatten()) {
+    let processes = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+    for task in processes.flat_map(|process| fs::read_dir(process.path().join("task")).into_iter().flatten().flatten())
+    {
         let status = task.path().join("status").to_string_lossy().into_owned();
         let posture = ["Seccomp", "NoNewPrivs", "CapEff"].map(|name| status_line(&status, name).unwrap_or_default());
         seen += 1;

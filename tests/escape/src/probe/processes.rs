@@ -18,7 +18,11 @@ pub(super) fn launcher_binary() -> Finding {
     judge(&[
         Attempt::new(format!("{parent} for reading"), open(&parent, libc::O_RDONLY), DENIED),
         Attempt::new(format!("{parent} for writing"), open(&parent, libc::O_WRONLY), DENIED),
-        Attempt::new("/proc/self/exe for writing", open("/proc/self/exe", libc::O_WRONLY), &[libc::ETXTBSY, libc::EROFS, libc::EACCES]),
+        Attempt::new(
+            "/proc/self/exe for writing",
+            open("/proc/self/exe", libc::O_WRONLY),
+            &[libc::ETXTBSY, libc::EROFS, libc::EACCES],
+        ),
     ])
 }
 
@@ -29,10 +33,8 @@ pub(super) fn deputy(pid: i32) -> Finding {
     let local = [(&raw mut word) as usize, 8];
     // Where the probe's own code lies: mapped in a forked child at the same address, and nothing is changed there.
     let remote = [(&raw const local) as usize, 8];
-    let read = call(
-        libc::SYS_process_vm_readv,
-        &[target, (&raw const local) as usize, 1, (&raw const remote) as usize, 1, 0],
-    );
+    let read =
+        call(libc::SYS_process_vm_readv, &[target, (&raw const local) as usize, 1, (&raw const remote) as usize, 1, 0]);
     let pidfd = call(libc::SYS_pidfd_open, &[target, 0]);
     let taken = pidfd.and_then(|fd| call(libc::SYS_pidfd_getfd, &[usize::try_from(fd).unwrap_or(0), 1, 0]));
     let mem = format!("/proc/{pid}/mem");
@@ -82,7 +84,11 @@ pub(super) fn supervisor(place: &Place) -> Finding {
     let vector = (&raw const local) as usize;
     judge(&[
         Attempt::io(format!("/proc/{pid}"), fs::metadata(format!("/proc/{pid}")), &[libc::ENOENT]),
-        Attempt::new("process_vm_readv", call(libc::SYS_process_vm_readv, &[pid, vector, 1, vector, 1, 0]), &[libc::ESRCH]),
+        Attempt::new(
+            "process_vm_readv",
+            call(libc::SYS_process_vm_readv, &[pid, vector, 1, vector, 1, 0]),
+            &[libc::ESRCH],
+        ),
         Attempt::new("pidfd_open", call(libc::SYS_pidfd_open, &[pid, 0]), &[libc::ESRCH, libc::EINVAL]),
         Attempt::new("kill", call(libc::SYS_kill, &[pid, 0]), &[libc::ESRCH]),
     ])
@@ -96,7 +102,9 @@ pub(super) fn kill_everybody() -> Finding {
     if std::os::unix::process::parent_id() != 1 {
         return asked;
     }
-    asked.and_then(|| judge(&[Attempt::new("kill(-1, SIGTERM)", call(libc::SYS_kill, &[EVERYBODY, 15]), &[libc::ESRCH])]))
+    asked.and_then(|| {
+        judge(&[Attempt::new("kill(-1, SIGTERM)", call(libc::SYS_kill, &[EVERYBODY, 15]), &[libc::ESRCH])])
+    })
 }
 
 /// Children that try to outlive everybody, for a bounded time.

@@ -162,7 +162,17 @@ pub(crate) static C10: Row = Row {
 };
 
 const ADMINISTRATION: &[&str] = &[
-    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "iopl",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "kexec_load",
+    "kexec_file_load",
+    "reboot",
+    "swapon",
+    "swapoff",
+    "acct",
+    "quotactl",
+    "iopl",
     "ioperm",
 ];
 

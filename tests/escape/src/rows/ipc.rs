@@ -31,13 +31,16 @@ pub(crate) static B11: Row = Row {
 
 fn abstract_socket(trial: &Trial) -> Finding {
     const SCOPES: i64 = 6;
-    let listener = SocketAddr::from_abstract_name(trial.scene.name()).and_then(|address| UnixListener::bind_addr(&address));
+    let listener =
+        SocketAddr::from_abstract_name(trial.scene.name()).and_then(|address| UnixListener::bind_addr(&address));
     let Ok(_listener) = listener else { return Finding::Broken("cannot listen on the host".to_owned()) };
     let full = trial.probe();
     let landlock = raw::syscall(libc::SYS_landlock_create_ruleset, [0, 0, 1, 0, 0, 0]).unwrap_or(0);
     if landlock < SCOPES {
         // Isolation `process` reports this layer as missing on such a kernel (docs/decisions/0008).
-        return full.and_then(|| Finding::Contained(format!("isolation process not tried: Landlock ABI {landlock} has no scopes")));
+        return full.and_then(|| {
+            Finding::Contained(format!("isolation process not tried: Landlock ABI {landlock} has no scopes"))
+        });
     }
     full.and_then(|| trial.answer(&trial.launch_in("b11", &trial.project(), &[("COFFERDAM_TEST_VARIANT", "process")])))
 }
@@ -69,8 +72,13 @@ fn service_sockets(trial: &Trial) -> Finding {
     let home = trial.scene.home();
     let name = trial.scene.name();
     let mut paths: Vec<PathBuf> = [
-        ".docker/run/docker.sock", ".docker/desktop/docker.sock", ".colima/default/docker.sock", ".rd/docker.sock", ".gnupg/S.gpg-agent",
-        ".ssh/agent.sock", ".local/share/keyrings/control",
+        ".docker/run/docker.sock",
+        ".docker/desktop/docker.sock",
+        ".colima/default/docker.sock",
+        ".rd/docker.sock",
+        ".gnupg/S.gpg-agent",
+        ".ssh/agent.sock",
+        ".local/share/keyrings/control",
     ]
     .iter()
     .map(|path| home.join(path))
@@ -81,8 +89,7 @@ fn service_sockets(trial: &Trial) -> Finding {
     }
     paths.extend(directories.iter().map(|directory| directory.join("socket")));
     let listeners: Vec<std::io::Result<UnixListener>> = paths.iter().map(|path| listen(path)).collect();
-    let list: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
-    trial.scene.write("home/project/sockets", &list);
+    trial.scene.list("sockets", paths.iter().map(|path| path.display().to_string()));
     let finding = trial.probe();
     let broken = listeners.iter().find_map(|listener| listener.as_ref().err().map(ToString::to_string));
     let removed: Result<Vec<()>, _> = directories.iter().map(fs::remove_dir_all).collect();
@@ -126,11 +133,13 @@ fn carrying_channel() -> Result<(Stdio, Option<UnixStream>), String> {
     let byte = *b"x";
     let vector = [(&raw const byte) as usize, 1];
     // struct cmsghdr: length, level and type, then the descriptor.
-    let level_and_type = (usize::try_from(libc::SCM_RIGHTS).unwrap_or(0) << 32) | usize::try_from(libc::SOL_SOCKET).unwrap_or(0);
+    let level_and_type =
+        (usize::try_from(libc::SCM_RIGHTS).unwrap_or(0) << 32) | usize::try_from(libc::SOL_SOCKET).unwrap_or(0);
     let control = [20usize, level_and_type, usize::try_from(passed.as_raw_fd()).unwrap_or(0)];
     let message = [0usize, 0, (&raw const vector) as usize, 1, (&raw const control) as usize, size_of_val(&control), 0];
     let socket = usize::try_from(ours.as_raw_fd()).unwrap_or(0);
-    raw::syscall(libc::SYS_sendmsg, [socket, (&raw const message) as usize, 0, 0, 0, 0]).map_err(|errno| format!("sendmsg: errno {errno}"))?;
+    raw::syscall(libc::SYS_sendmsg, [socket, (&raw const message) as usize, 0, 0, 0, 0])
+        .map_err(|errno| format!("sendmsg: errno {errno}"))?;
     Ok((Stdio::from(OwnedFd::from(theirs)), Some(ours)))
 }
 
@@ -155,7 +164,9 @@ fn shared_memory(trial: &Trial) -> Finding {
     let finding = trial.probe();
     let removed = memory
         .and_then(|id| raw::syscall(libc::SYS_shmctl, [usize::try_from(id).unwrap_or(0), REMOVE, 0, 0, 0, 0]))
-        .and_then(|_| opened.and_then(|fd| raw::syscall(libc::SYS_close, [usize::try_from(fd).unwrap_or(0), 0, 0, 0, 0, 0])))
+        .and_then(|_| {
+            opened.and_then(|fd| raw::syscall(libc::SYS_close, [usize::try_from(fd).unwrap_or(0), 0, 0, 0, 0, 0]))
+        })
         .and_then(|_| raw::syscall(libc::SYS_mq_unlink, [queue.as_ptr() as usize, 0, 0, 0, 0, 0]));
     match (removed, written.and_then(|()| fs::remove_file(file))) {
         (Ok(_), Ok(())) => finding,

@@ -13,12 +13,8 @@ fn uncover(plan: &mut LaunchPlan, _: &Place) {
     edit::drop_mounts(plan, |mount| is_kernel(&mount.target) && mount.kind != MountKind::Proc);
 }
 
-pub(crate) static B01: Row = Row {
-    what: "core_pattern",
-    control: "/proc/sys is read-only",
-    off: Off::Edit(uncover),
-    ..ROW
-};
+pub(crate) static B01: Row =
+    Row { what: "core_pattern", control: "/proc/sys is read-only", off: Off::Edit(uncover), ..ROW };
 
 pub(crate) static B02: Row = Row {
     what: "switches of the machine in /proc and /sys",
@@ -51,12 +47,8 @@ pub(crate) static B04: Row = Row {
     ..ROW
 };
 
-pub(crate) static B05: Row = Row {
-    what: "files that describe the kernel",
-    control: "masked",
-    off: Off::Edit(uncover),
-    ..ROW
-};
+pub(crate) static B05: Row =
+    Row { what: "files that describe the kernel", control: "masked", off: Off::Edit(uncover), ..ROW };
 
 pub(crate) static C18: Row = Row {
     what: "device nodes",

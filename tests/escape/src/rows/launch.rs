@@ -106,8 +106,8 @@ fn note_namespaces(place: &Place, _: Walls) -> Result<(), String> {
         kinds.extend(["net", "uts", "cgroup"]);
     }
     let links = kinds.iter().filter_map(|kind| fs::read_link(format!("/proc/self/ns/{kind}")).ok());
-    let text: String = links.map(|link| format!("{}\n", link.display())).collect();
-    fs::write(place.project().join("host-namespaces"), text).map_err(|error| error.to_string())
+    let links: Vec<String> = links.map(|link| link.display().to_string()).collect();
+    fs::write(place.project().join("host-namespaces"), links.join("\n")).map_err(|error| error.to_string())
 }
 
 pub(crate) fn is_variant(name: &str) -> bool {

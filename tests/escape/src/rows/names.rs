@@ -43,7 +43,11 @@ pub(crate) static A15: Row = Row {
         let bare = [".git", ".claude", ".vscode", ".cursor", ".codex", ".gemini", ".mcp.json", ".cofferdam"];
         missing_names(trial, &bare).and_then(|| {
             repository(&trial.scene, "home/project/.git");
-            missing_names(trial, &[".git/hooks", ".git/config", ".git/commondir"])
+            missing_names(trial, &[".git/hooks", ".git/config", ".git/commondir"]).and_then(|| {
+                // A protected name that leads to one that is missing.
+                trial.scene.link("home/project/.codex", "later");
+                missing_names(trial, &["later"])
+            })
         })
     },
     off: Off::Edit(|plan, _| edit::drop_holds(plan)),
@@ -51,8 +55,7 @@ pub(crate) static A15: Row = Row {
 };
 
 fn missing_names(trial: &Trial, names: &[&str]) -> Finding {
-    let list: String = names.iter().map(|name| format!("home/project/{name}\n")).collect();
-    trial.scene.write("home/project/names", &list);
+    trial.scene.list("names", names.iter().map(|name| format!("home/project/{name}")));
     let finding = trial.probe();
     let left: Vec<&&str> = names.iter().filter(|name| trial.project().join(name).symlink_metadata().is_ok()).collect();
     match finding {
@@ -71,8 +74,7 @@ pub(crate) static A16: Row = Row {
         trial.scene.directory("home/project/.git/hooks");
         trial.scene.write("home/project/sub/deep/keep", "");
         let names = [".git", ".git/hooks", ".git/config", "sub", "sub/deep", "sub/deep/keep"];
-        let list: String = names.iter().map(|name| format!("home/project/{name}\n")).collect();
-        trial.scene.write("home/project/names", &list);
+        trial.scene.list("names", names.iter().map(|name| format!("home/project/{name}")));
         trial.probe()
     },
     off: Off::Edit(|plan, place| {
@@ -100,13 +102,23 @@ pub(crate) static E06: Row = Row {
     control: "system directories, the home and what lies above it are never a project",
     run: |trial| {
         let from = |directory: &std::path::Path| {
-            let finding = trial.answer(&trial.launch_in("e06", directory, &[]));
-            match finding {
+            let launched = trial.launch_in("e06", directory, &[]);
+            let gone =
+                launched.report.error.as_ref().filter(|error| error.contains("cannot enter the working directory"));
+            match gone.map_or_else(|| trial.answer(&launched), |error| Finding::Contained(error.clone())) {
                 Finding::Contained(how) => Finding::Contained(format!("from {}: {how}", directory.display())),
                 other => other,
             }
         };
-        from("/".as_ref()).and_then(|| from("/etc".as_ref())).and_then(|| from(&trial.scene.home())).and_then(|| from(trial.scene.root()))
+        let denied = trial.scene.directory("home/.aws/deep");
+        let protected = trial.scene.directory("home/.config/fish/functions");
+        from("/".as_ref())
+            .and_then(|| from("/etc".as_ref()))
+            .and_then(|| from("/usr/bin".as_ref()))
+            .and_then(|| from(&trial.scene.home()))
+            .and_then(|| from(trial.scene.root()))
+            .and_then(|| from(&denied))
+            .and_then(|| from(&protected))
     },
     off: Off::Edit(|plan, place| edit::grant(plan, &place.home())),
     ..ROW
@@ -120,12 +132,19 @@ pub(crate) static E18: Row = Row {
         rule(policy, &place.home().join(".local"), Access::Write);
     },
     run: |trial| {
-        let names = [".config/autostart/x", ".config/fish/config.fish", ".local/bin/tool", ".bashrc", ".profile", ".config/autostart", ".local/bin"];
+        let names = [
+            ".config/autostart/x",
+            ".config/fish/config.fish",
+            ".local/bin/tool",
+            ".bashrc",
+            ".profile",
+            ".config/autostart",
+            ".local/bin",
+        ];
         for name in names.iter().take(5) {
             trial.scene.write(format!("home/{name}"), "");
         }
-        let list: String = names.iter().map(|name| format!("home/{name}\n")).collect();
-        trial.scene.write("home/project/names", &list);
+        trial.scene.list("names", names.iter().map(|name| format!("home/{name}")));
         let finding = trial.probe();
         let planted = trial.scene.home().join(".config/autostart/planted");
         if matches!(finding, Finding::Contained(_)) && fs::metadata(planted).is_ok() {

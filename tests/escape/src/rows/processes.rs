@@ -28,7 +28,9 @@ pub(crate) static B08: Row = Row {
     what: "reliance on Yama",
     control: "none: the same as B06, where Yama is off or absent",
     run: |trial| match fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope") {
-        Ok(scope) if scope.trim() != "0" => Finding::Skipped(format!("Yama is on here (ptrace_scope {})", scope.trim())),
+        Ok(scope) if scope.trim() != "0" => {
+            Finding::Skipped(format!("Yama is on here (ptrace_scope {})", scope.trim()))
+        }
         _ => deputy(trial),
     },
     off: Off::Edit(|_, _| {}),
@@ -49,7 +51,8 @@ pub(crate) static B19: Row = Row {
     what: "kill(-1)",
     control: "pid namespace",
     run: |trial| {
-        let Ok(mut neighbour) = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn() else {
+        let Ok(mut neighbour) = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+        else {
             return Finding::Broken("no neighbour".to_owned());
         };
         let launched = trial.launch("b19");

@@ -84,7 +84,9 @@ pub(crate) static A08: Row = Row {
         trial.scene.directory("data");
         let launched = trial.launch("a08");
         match &launched.report.error {
-            Some(error) if error.contains("replaced") && launched.stdout.is_empty() => Finding::Contained(error.clone()),
+            Some(error) if error.contains("replaced") && launched.stdout.is_empty() => {
+                Finding::Contained(error.clone())
+            }
             _ => trial.answer(&launched),
         }
     },
@@ -106,7 +108,9 @@ fn set_user_id_copy(trial: &Trial) -> Finding {
     if !fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
         return Finding::Skipped("only root can make a set-user-ID copy that another user runs".to_owned());
     }
-    let Some(command) = program("sandbox") else { return Finding::Skipped("the command `sandbox` was not built".to_owned()) };
+    let Some(command) = program("sandbox") else {
+        return Finding::Skipped("the command `sandbox` was not built".to_owned());
+    };
     let directory = PathBuf::from("/var/tmp").join(trial.scene.name());
     let copy = directory.join("sandbox");
     let mode = if trial.walls == Walls::Standing { 0o4755 } else { 0o755 };
@@ -131,7 +135,9 @@ fn set_user_id_copy(trial: &Trial) -> Finding {
         (Ok(output), Ok(())) => {
             let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
             match output.status.code() {
-                _ if String::from_utf8_lossy(&output.stdout).contains("ran") => Finding::Open("the command ran".to_owned()),
+                _ if String::from_utf8_lossy(&output.stdout).contains("ran") => {
+                    Finding::Open("the command ran".to_owned())
+                }
                 Some(125 | 126) => Finding::Contained(said),
                 other => Finding::Broken(format!("{other:?} {said}")),
             }

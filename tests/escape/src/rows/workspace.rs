@@ -21,8 +21,7 @@ fn unprotect(plan: &mut LaunchPlan, place: &Place) {
 
 /// Names below the scene's home that the probe tries to change.
 fn attempt(trial: &Trial, names: &[&str], directory: &Path) -> Finding {
-    let list: String = names.iter().map(|name| format!("home/{name}\n")).collect();
-    trial.scene.write("home/project/names", &list);
+    trial.scene.list("names", names.iter().map(|name| format!("home/{name}")));
     trial.answer(&trial.launch_in(trial.check(), directory, &[]))
 }
 
@@ -39,7 +38,8 @@ pub(crate) static E12: Row = Row {
     run: |trial| {
         let project = trial.project();
         armed(&trial.scene, "home/project/.git");
-        let names = ["project/.git/hooks", "project/.git/hooks/post-commit", "project/.git/config", "project/.git/commondir"];
+        let names =
+            ["project/.git/hooks", "project/.git/hooks/post-commit", "project/.git/config", "project/.git/commondir"];
         attempt(trial, &names, &project).and_then(|| {
             // The same behind a link: a repository kept under another name.
             if let Err(error) = std::fs::rename(project.join(".git"), project.join("real")) {
@@ -96,7 +96,8 @@ fn commits_in_linked_worktree(trial: &Trial) -> Finding {
         return Finding::Skipped("git is not there, or cannot make a linked worktree".to_owned());
     }
     let launched = trial.launch_in("commit", &linked, &[]);
-    let log = git(&["log", "--format=%s", "-1"], &linked).map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let log =
+        git(&["log", "--format=%s", "-1"], &linked).map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     if log.as_deref().map(str::trim) == Some("inside") {
         Finding::Contained("a linked worktree commits".to_owned())
     } else {
@@ -129,8 +130,14 @@ pub(crate) static E16: Row = Row {
     control: "read-only mounts, also where the name is a link",
     run: |trial| {
         let files = [
-            ".claude/settings.json", ".mcp.json", ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".vscode/tasks.json",
-            ".envrc", ".husky/pre-commit",
+            ".claude/settings.json",
+            ".mcp.json",
+            ".cursor/mcp.json",
+            ".codex/config.toml",
+            ".gemini/settings.json",
+            ".vscode/tasks.json",
+            ".envrc",
+            ".husky/pre-commit",
         ];
         let mut names = vec!["project/.claude".to_owned(), "project/.vscode".to_owned()];
         for file in files {
@@ -185,5 +192,7 @@ fn ignore_case(directory: &Path) -> Result<(), String> {
     let file = std::fs::File::open(directory).map_err(|error| error.to_string())?;
     let flags = CASEFOLD;
     let fd = usize::try_from(file.as_raw_fd()).unwrap_or(0);
-    raw::syscall(libc::SYS_ioctl, [fd, SET_FLAGS, (&raw const flags) as usize, 0, 0, 0]).map(drop).map_err(|errno| format!("casefold: errno {errno}"))
+    raw::syscall(libc::SYS_ioctl, [fd, SET_FLAGS, (&raw const flags) as usize, 0, 0, 0])
+        .map(drop)
+        .map_err(|errno| format!("casefold: errno {errno}"))
 }
