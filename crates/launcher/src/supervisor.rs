@@ -53,6 +53,8 @@ pub(crate) struct Running<'a> {
     pub(crate) listener: Option<Listener>,
     pub(crate) outer: Option<Outer>,
     pub(crate) master: Option<OwnedFd>,
+    /// Keeps the pty alive while no process inside has it open: somebody may open it again.
+    terminal_keeper: Option<OwnedFd>,
     pub(crate) session: String,
     pub(crate) state: Option<&'a Path>,
     pub(crate) record: Record,
@@ -76,12 +78,14 @@ struct Ready {
     stops: bool,
     signal: bool,
     notification: bool,
+    /// Everybody under the filter is gone.
+    unfiltered: bool,
     output: bool,
     input: bool,
 }
 
 /// Notes which descriptor is ready.
-type Mark = fn(&mut Ready);
+type Mark = fn(&mut Ready, PollFlags);
 
 pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
@@ -102,6 +106,7 @@ impl<'a> Running<'a> {
             listener: None,
             outer: ends.outer,
             master: None,
+            terminal_keeper: None,
             session,
             state,
             record: Record::default(),
@@ -134,6 +139,8 @@ impl<'a> Running<'a> {
             }
             if ready.notification {
                 self.answer()?;
+            } else if ready.unfiltered {
+                self.listener = None;
             }
             if ready.output {
                 self.copy_output()?;
@@ -158,13 +165,16 @@ impl<'a> Running<'a> {
         let input = rustix::stdio::stdin();
         let reads_input = self.master.is_some() && self.raw && self.input_open;
         let watched: [(Option<BorrowedFd<'_>>, Mark); 7] = [
-            (Some(self.pidfd.as_fd()), |r| r.ended = true),
-            (Some(self.signals.as_fd()), |r| r.signal = true),
-            (self.socket.as_ref().map(AsFd::as_fd), |r| r.socket = true),
-            (self.stops.as_ref().map(AsFd::as_fd), |r| r.stops = true),
-            (self.listener.as_ref().map(AsFd::as_fd), |r| r.notification = true),
-            (self.master.as_ref().map(AsFd::as_fd), |r| r.output = true),
-            (reads_input.then_some(input), |r| r.input = true),
+            (Some(self.pidfd.as_fd()), |r, _| r.ended = true),
+            (Some(self.signals.as_fd()), |r, _| r.signal = true),
+            (self.socket.as_ref().map(AsFd::as_fd), |r, _| r.socket = true),
+            (self.stops.as_ref().map(AsFd::as_fd), |r, _| r.stops = true),
+            (self.listener.as_ref().map(AsFd::as_fd), |r, events| {
+                r.notification = events.contains(PollFlags::IN);
+                r.unfiltered = events.contains(PollFlags::HUP);
+            }),
+            (self.master.as_ref().map(AsFd::as_fd), |r, _| r.output = true),
+            (reads_input.then_some(input), |r, _| r.input = true),
         ];
         let open: Vec<_> = watched.into_iter().filter_map(|(fd, mark)| Some((fd?, mark))).collect();
         let mut fds: Vec<PollFd<'_>> =
@@ -183,7 +193,7 @@ impl<'a> Running<'a> {
         let mut ready = Ready::default();
         for (fd, (_, mark)) in fds.iter().zip(&open) {
             if !fd.revents().is_empty() {
-                mark(&mut ready);
+                mark(&mut ready, fd.revents());
             }
         }
         Ok(ready)
@@ -229,6 +239,7 @@ impl<'a> Running<'a> {
                 self.listener = Some(Listener::from_fd(fd));
             }
             (Some(Message::Terminal), Some(fd)) => {
+                self.terminal_keeper = Some(crate::terminal::open_other_side(&fd)?);
                 self.master = Some(fd);
                 self.enter_raw_mode()?;
             }
@@ -273,8 +284,6 @@ impl<'a> Running<'a> {
         let mut buffer = [0u8; 16384];
         match rustix::io::read(master, &mut buffer) {
             Ok(0) => self.master = None,
-            // EIO is how a pty says that nobody has the other side open; somebody may open it again (pid 1 waits).
-            Err(Errno::IO) => self.master = None,
             Ok(count) => write_all(output(self.plan.terminal), &buffer[..count])?,
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),

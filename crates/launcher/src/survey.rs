@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::landlock;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
-use cofferdam_policy::path::{Base, name_matches};
+use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
 use cofferdam_policy::{Access, Isolation, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -149,27 +149,30 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         for path in rule.path.expand(&places) {
             if rule.path.is_glob() {
                 for path in list_matching(&path) {
-                    facts.answers.extend(behind_link(&path, rule.access).map(|fact| (index, fact)));
-                    facts.answers.push((index, look(&path)));
+                    let (fact, link) = find_with_link(&path);
+                    facts.answers.extend(closing(rule.access, link).map(|link| (index, link)));
+                    facts.answers.push((index, fact.unwrap_or_else(|| missing(&path))));
                 }
                 continue;
             }
-            match find(&path) {
-                Some(fact @ PathFact::Present { kind: Kind::Other, .. }) => {
-                    let target = behind_link(&path, rule.access);
-                    // Who is given a link is given what it leads to; who is refused it is refused both.
-                    let link_counts = target.is_none() || matches!(rule.access, Access::Deny | Access::Protect);
-                    facts.answers.extend(target.map(|target| (index, target)));
-                    if link_counts {
-                        facts.answers.push((index, fact));
-                    }
+            let (fact, link) = find_with_link(&path);
+            if let Some(link) = closing(rule.access, link) {
+                facts.answers.push((index, link));
+                if fact.is_none() {
+                    facts.answers.extend(behind_link(&path).map(|target| (index, target)));
+                    continue;
                 }
+            }
+            match fact {
                 Some(fact) => facts.answers.push((index, fact)),
                 // A missing name matters where it could be created, and to a rule that demands it.
-                None if path.parent().is_some_and(|parent| real.iter().any(|known| known == parent)) => {
+                None if path
+                    .parent()
+                    .is_some_and(|parent| real.iter().any(|known| known.as_os_str() == parent.as_os_str())) =>
+                {
                     facts.answers.push((index, PathFact::Missing { first: path.clone(), canonical: path }));
                 }
-                None if !rule.optional || writable.iter().any(|root| path.starts_with(root)) => {
+                None if !rule.optional || writable.iter().any(|root| is_at_or_below(&path, root)) => {
                     facts.answers.push((index, missing(&path)));
                 }
                 None => {}
@@ -177,11 +180,16 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         }
     }
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
-    more.extend(facts.project.iter().map(|p| p.join(".git")));
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
     }
     facts.paths = more.into_iter().map(|path| (path.clone(), look(&path))).collect();
+    // `.git` is a name to keep, also where it is a link.
+    if let Some(dot_git) = facts.project.as_ref().map(|project| project.join(".git")) {
+        let (fact, link) = find_with_link(&dot_git);
+        let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git));
+        facts.paths.insert(dot_git, fact);
+    }
 }
 
 /// The shipped lists name hundreds of places in the home directory, of which few exist: reading a directory once is
@@ -201,23 +209,25 @@ impl<'a> Listings<'a> {
     /// False only if nothing in the home directory has this name, or nothing in the directory that comes first in it,
     /// and it could not be created either.
     fn may_exist(&mut self, rest: &Path, writable: &[PathBuf]) -> bool {
-        let mut parts = rest.components();
+        // `rest` is normalised, so bytes between slashes are its names; this runs for every shipped rule.
+        let mut parts = rest.as_os_str().as_encoded_bytes().split(|byte| *byte == b'/');
         let (Some(first), second) = (parts.next(), parts.next()) else { return true };
         let Some(names) = &self.names else { return true };
-        if !has_name(names, first.as_os_str()) {
+        if !has_name(names, first) {
             // A grant to write exists, so what it covers starts with a name that exists.
             return false;
         }
         let Some(second) = second else { return true };
-        let known = self.below.iter().position(|(name, _)| name == first.as_os_str());
+        let known = self.below.iter().position(|(name, _)| name.as_encoded_bytes() == first);
         let at = known.unwrap_or_else(|| {
-            self.below.push((first.as_os_str().to_owned(), list(&self.home.join(first))));
+            let first = OsStr::from_bytes(first);
+            self.below.push((first.to_owned(), list(&self.home.join(first))));
             self.below.len() - 1
         });
         match &self.below[at].1 {
-            Some(names) if !has_name(names, second.as_os_str()) => {
+            Some(names) if !has_name(names, second) => {
                 let path = self.home.join(rest);
-                writable.iter().any(|root| path.starts_with(root))
+                writable.iter().any(|root| is_at_or_below(&path, root))
             }
             _ => true,
         }
@@ -238,8 +248,8 @@ fn list(path: &Path) -> Option<Vec<OsString>> {
 }
 
 /// Where names are compared without case the kernel decides, so only absence in any spelling counts as absence.
-fn has_name(names: &[OsString], name: &OsStr) -> bool {
-    let wanted = || name.as_encoded_bytes().iter().map(u8::to_ascii_lowercase);
+fn has_name(names: &[OsString], name: &[u8]) -> bool {
+    let wanted = || name.iter().map(u8::to_ascii_lowercase);
     !name.is_ascii() || names.binary_search_by(|have| have.as_encoded_bytes().iter().copied().cmp(wanted())).is_ok()
 }
 
@@ -263,33 +273,46 @@ fn look(path: &Path) -> PathFact {
 }
 
 fn find(path: &Path) -> Option<PathFact> {
+    find_with_link(path).0
+}
+
+/// What a path leads to, and the link itself if its last part is one.
+fn find_with_link(path: &Path) -> (Option<PathFact>, Option<PathFact>) {
     match open_source(path) {
-        Ok(fd) => present(path.to_path_buf(), fd.as_fd()),
-        // A link somewhere on the way: resolve it once, then look at the result without following anything.
-        Err(Errno::LOOP) => {
-            let real = path.canonicalize().ok()?;
-            let fd = open_source(&real).ok()?;
-            present(real, fd.as_fd())
-        }
-        Err(_) => None,
+        Ok(fd) => match rustix::fs::fstat(&fd) {
+            Ok(stat) if is_link(&stat) => (find_target(path), present(path.to_path_buf(), &stat)),
+            Ok(stat) => (present(path.to_path_buf(), &stat), None),
+            Err(_) => (None, None),
+        },
+        Err(Errno::LOOP) => (find_target(path), None),
+        Err(_) => (None, None),
     }
 }
 
-/// What a path that is itself a link leads to; `None` for anything but a link. A name that does not exist yet matters only
-/// to a rule that protects: it could be made, and would then be found under the link's name.
-fn behind_link(path: &Path, access: Access) -> Option<PathFact> {
+/// A rule that closes a name closes a link of that name too, or the link could be replaced; one that gives gives what the
+/// link leads to.
+fn closing(access: Access, link: Option<PathFact>) -> Option<PathFact> {
+    link.filter(|_| matches!(access, Access::Deny | Access::Protect))
+}
+
+/// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.
+fn behind_link(path: &Path) -> Option<PathFact> {
     let target = std::fs::read_link(path).ok()?;
-    if let Ok(real) = path.canonicalize() {
-        let fd = open_source(&real).ok()?;
-        return present(real, fd.as_fd());
-    }
-    (access == Access::Protect).then(|| path.parent().map(|parent| missing(&parent.join(target)))).flatten()
+    Some(missing(&path.parent()?.join(target)))
+}
+
+/// A link at the end or on the way: what it leads to is what the rule is about (dotfile managers make such links).
+/// Resolved once; the result is then looked at without following anything.
+fn find_target(path: &Path) -> Option<PathFact> {
+    let real = path.canonicalize().ok()?;
+    let fd = open_source(&real).ok()?;
+    let stat = rustix::fs::fstat(&fd).ok()?;
+    present(real, &stat)
 }
 
 /// `None` for a stand-in of another session: the name counts as missing.
-fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> Option<PathFact> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    if holds::is_stand_in(&stat) {
+fn present(canonical: PathBuf, stat: &rustix::fs::Stat) -> Option<PathFact> {
+    if holds::is_stand_in(stat) {
         return None;
     }
     let kind = match FileType::from_raw_mode(stat.st_mode) {
