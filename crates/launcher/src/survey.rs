@@ -150,13 +150,13 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
             if rule.path.is_glob() {
                 for path in list_matching(&path) {
                     let (fact, link) = find_with_link(&path);
-                    facts.answers.extend(closing(rule.access, link).map(|link| (index, link)));
+                    facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
                     facts.answers.push((index, fact.unwrap_or_else(|| missing(&path))));
                 }
                 continue;
             }
             let (fact, link) = find_with_link(&path);
-            if let Some(link) = closing(rule.access, link) {
+            if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
                 if fact.is_none() {
                     facts.answers.extend(behind_link(&path).map(|target| (index, target)));
@@ -289,10 +289,10 @@ fn find_with_link(path: &Path) -> (Option<PathFact>, Option<PathFact>) {
     }
 }
 
-/// A rule that closes a name closes a link of that name too, or the link could be replaced; one that gives gives what the
-/// link leads to.
-fn closing(access: Access, link: Option<PathFact>) -> Option<PathFact> {
-    link.filter(|_| matches!(access, Access::Deny | Access::Protect))
+/// A protected name is kept as the link it is, or the link could be replaced. To hide or to give is about what the link
+/// leads to.
+fn kept(access: Access, link: Option<PathFact>) -> Option<PathFact> {
+    link.filter(|_| access == Access::Protect)
 }
 
 /// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.

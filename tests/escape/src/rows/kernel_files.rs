@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam_plan::{LaunchPlan, MountKind};
+use cofferdam_plan::{LaunchPlan, MountKind, Step};
 use cofferdam_testkit::{Place, edit};
 
 use crate::row::{Off, ROW, Row};
@@ -63,6 +63,12 @@ pub(crate) static C20: Row = Row {
     off: Off::Edit(|plan, place| {
         uncover(plan, place);
         edit::let_through(plan, &["syslog"]);
+        // The host's /dev, which has the node.
+        edit::drop_steps(plan, |step| match step {
+            Step::Mount(mount) => mount.target.starts_with("/dev"),
+            Step::Link { at, .. } => at.starts_with("/dev"),
+            _ => false,
+        });
     }),
     ..ROW
 };
