@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use cofferdam_launcher::{End, Options, Outcome, Surroundings, survey};
+use cofferdam_kernel::timing::now;
+use cofferdam_launcher::{End, Options, Outcome, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
 use cofferdam_policy::Policy;
 
@@ -16,6 +17,8 @@ pub(crate) struct Prepared {
     pub(crate) around: Surroundings,
     pub(crate) policy: Policy,
     pub(crate) plan: LaunchPlan,
+    /// What came before the launch, for `--timing`.
+    pub(crate) timing: Vec<TimingLine>,
 }
 
 pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Failure> {
@@ -23,12 +26,22 @@ pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Fa
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    let mut timing = Vec::new();
+    let mut before = now();
+    let mut done = |step: &str| {
+        let after = now();
+        timing.push(TimingLine { step: step.to_owned(), nanoseconds: after - before });
+        before = after;
+    };
     let around = Surroundings::look(&environment)?;
     let policy = policy_files::load(args, &around, &environment)?;
+    done("policy");
     let request = Request { argv: argv.to_vec(), environment };
     let facts = survey(&policy, &around, &request);
+    done("survey");
     let plan = plan(&policy, &facts, &request)?;
-    Ok(Prepared { around, policy, plan })
+    done("plan");
+    Ok(Prepared { around, policy, plan, timing })
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -37,7 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     let code = exit_code(outcome.end);
     tell(args, &prepared, &outcome, code);
-    Ok(ExitCode::from(code))
+    // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
+    std::process::exit(i32::from(code))
 }
 
 fn exit_code(end: End) -> u8 {
@@ -64,7 +78,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         }
     }
     if args.timing {
-        for line in &outcome.timing {
+        for line in prepared.timing.iter().chain(&outcome.timing) {
             #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a launch fit a float")]
             let microseconds = line.nanoseconds as f64 / 1000.0;
             eprintln!("{microseconds:>9.1} us  {}", line.step);

@@ -103,6 +103,13 @@ pub fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno>
     )
 }
 
+/// Attaches a detached tree at a path below `root`. Only for paths whose every component the caller made itself:
+/// links on the way would be followed.
+pub fn attach_at(tree: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    rustix::mount::move_mount(tree, c"", root, relative, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 /// A new file system of a type with options, detached.
 pub fn new_filesystem(kind: &str, options: &[(&str, &str)], attributes: Attributes) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;

@@ -31,6 +31,8 @@ struct Builder<'a> {
     root: Option<OwnedFd>,
     scratch: Option<Scratch>,
     listener: Option<seccomp::Listener>,
+    /// Mounted by now, and holding nothing but what this launch puts there.
+    own: Vec<PathBuf>,
 }
 
 /// A file system that exists only during set-up: stand-ins for masked paths are cloned out of it.
@@ -46,7 +48,8 @@ pub(crate) fn apply(
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Applied, (usize, StepError)> {
-    let mut builder = Builder { plan, parent, overlay_dir, proc: None, root: None, scratch: None, listener: None };
+    let mut builder =
+        Builder { plan, parent, overlay_dir, proc: None, root: None, scratch: None, listener: None, own: Vec::new() };
     for (index, step) in plan.steps.iter().enumerate() {
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
@@ -125,8 +128,21 @@ impl Builder<'_> {
         }
         let tree = self.tree_for(step)?;
         let about = || step.target.display().to_string();
+        if self.is_own(&step.target) {
+            return mount::attach_at(tree.as_fd(), self.root()?, &step.target).about(about);
+        }
         let target = mount::open_in_root(self.root()?, &step.target).about(about)?;
-        mount::attach(tree.as_fd(), target.as_fd()).about(about)
+        mount::attach(tree.as_fd(), target.as_fd()).about(about)?;
+        // Policy can put nothing of the host into these two, so every name in them is ours.
+        if step.target == Path::new("/proc") || step.target == Path::new("/dev") {
+            self.own.push(step.target.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether the way to a mount point leads through a file system that this launch has made, and nothing else.
+    fn is_own(&self, target: &Path) -> bool {
+        self.own.iter().any(|area| target != area && target.starts_with(area))
     }
 
     /// The detached tree that a mount step wants.

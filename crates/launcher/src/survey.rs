@@ -1,6 +1,7 @@
 //! Gathers the facts that a plan needs about this host, cheaply: one look per path that a rule names.
 //! Owns resolution of paths (links followed once, identity recorded); decides nothing. Called by `cli` before `plan`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +11,7 @@ use cofferdam_kernel::landlock;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
 use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
-use cofferdam_policy::{Access, Isolation, Policy};
+use cofferdam_policy::{Access, Isolation, PathExpr, Places, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -143,7 +144,9 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
     for (index, rule) in policy.files.iter().enumerate() {
-        if rule.path.base == Base::Home && !listings.may_exist(&rule.path.rest, &writable) {
+        if let Some(rest) = below_home(&rule.path, &places)
+            && !listings.may_exist(&rest, &writable)
+        {
             continue;
         }
         for path in rule.path.expand(&places) {
@@ -189,6 +192,18 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         let (fact, link) = find_with_link(&dot_git);
         let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git));
         facts.paths.insert(dot_git, fact);
+    }
+}
+
+/// The part of an expression below the home directory, if that is where it leads here.
+fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> {
+    match &path.base {
+        Base::Home => Some(Cow::Borrowed(&path.rest)),
+        Base::Variable { name, default } if default.base == Base::Home => {
+            let is_set = places.variables.iter().any(|(variable, _)| variable == name);
+            (!is_set).then(|| Cow::Owned(default.rest.join(&path.rest)))
+        }
+        _ => None,
     }
 }
 
