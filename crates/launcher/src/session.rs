@@ -63,14 +63,28 @@ impl OverlayDirs {
     }
 }
 
-/// overlayfs leaves `work/work` with mode 000.
+/// overlayfs leaves directories with mode 000 in `work`, and the command may have made others in `upper`.
 fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let work = if path.ends_with("work") { path.join("work") } else { path.join("work/work") };
-    if work.exists() {
-        std::fs::set_permissions(&work, std::fs::Permissions::from_mode(0o700))?;
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            std::fs::remove_dir_all(path)
+        }
+        other => other,
     }
-    std::fs::remove_dir_all(path)
+}
+
+/// Makes every directory of a tree removable. Nobody changes the tree any more: the session has ended.
+fn open_up(path: &Path) -> Result<(), std::io::Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = path.symlink_metadata()?;
+    if !metadata.is_dir() {
+        return Ok(());
+    }
+    if metadata.permissions().mode() & 0o700 != 0o700 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    }
+    std::fs::read_dir(path)?.try_for_each(|entry| open_up(&entry?.path()))
 }
 
 fn make_all(path: &Path) -> Result<(), Errno> {
