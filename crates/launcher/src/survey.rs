@@ -201,7 +201,8 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
         Base::Home => Some(Cow::Borrowed(&path.rest)),
         Base::Variable { name, default } if default.base == Base::Home => {
             let is_set = places.variables.iter().any(|(variable, _)| variable == name);
-            (!is_set).then(|| Cow::Owned(default.rest.join(&path.rest)))
+            // By components: joining an empty rest would leave a slash at the end.
+            (!is_set).then(|| Cow::Owned(default.rest.components().chain(path.rest.components()).collect()))
         }
         _ => None,
     }
