@@ -114,13 +114,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
-    let mut running = Running::new(plan, ends, session.clone(), options.state.as_deref());
+    let mut running = Running::new(plan, ends, holds, session.clone(), options.state.as_deref());
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
     let set_up = running.set_up;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    drop(holds);
     let kept = finish_overlays(plan, overlays)?;
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);

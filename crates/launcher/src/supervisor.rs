@@ -21,6 +21,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
 use crate::events::Record;
+use crate::holds::Holds;
 use crate::message::Message;
 use crate::terminal::{Outer, output};
 
@@ -58,6 +59,8 @@ pub(crate) struct Running<'a> {
     pub(crate) session: String,
     pub(crate) state: Option<&'a Path>,
     pub(crate) record: Record,
+    /// Names that must not appear while somebody inside could make them.
+    holds: Holds,
     /// The child's reports other than descriptors, in order.
     pub(crate) reports: Vec<Message>,
     /// The child said that its walls stand.
@@ -96,7 +99,13 @@ pub(crate) struct Ends {
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, session: String, state: Option<&'a Path>) -> Self {
+    pub(crate) fn new(
+        plan: &'a LaunchPlan,
+        ends: Ends,
+        holds: Holds,
+        session: String,
+        state: Option<&'a Path>,
+    ) -> Self {
         Running {
             plan,
             pidfd: ends.pidfd,
@@ -110,6 +119,7 @@ impl<'a> Running<'a> {
             session,
             state,
             record: Record::default(),
+            holds,
             reports: Vec::new(),
             set_up: false,
             raw: false,
@@ -140,7 +150,9 @@ impl<'a> Running<'a> {
             if ready.notification {
                 self.answer()?;
             } else if ready.unfiltered {
+                // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                 self.listener = None;
+                self.holds = Holds::default();
             }
             if ready.output {
                 self.copy_output()?;
