@@ -19,6 +19,9 @@ const SPEED: Limit = Limit::AtLeast(0.95);
 /// Time inside over bare time, for tools.
 const WALL: Limit = Limit::AtMost(1.05);
 
+/// The cheapest call shows best what a filter costs.
+const FLOOR: Workload = Workload::Getpid;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
@@ -78,6 +81,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     eprintln!("bench inside: making files");
     worker.ask::<()>(&Request::Prepare)?;
     let mut taken: BTreeMap<(Workload, Candidate), Samples> = BTreeMap::new();
+    let mut floor = Samples::default();
     for round in 0..=rounds {
         eprintln!("bench inside: round {round} of {rounds}");
         let order =
@@ -91,8 +95,10 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
                 }
             }
         }
+        floor.push(worker.ask(&Request::TimeUnderFilter { workload: FLOOR })?);
     }
     report_ratios(&mut report, &taken);
+    report_floor(&mut report, &taken[&(FLOOR, Candidate::Bare)], &floor);
     Ok(report)
 }
 
@@ -119,6 +125,15 @@ fn report_ratios(report: &mut Report, taken: &BTreeMap<(Workload, Candidate), Sa
             report.samples(&name, &label, samples(workload, candidate), unit, scale);
         }
     }
+}
+
+/// The kernel's own price of having any filter, so that a miss can be told from a slow filter.
+fn report_floor(report: &mut Report, bare: &Samples, floor: &Samples) {
+    let speed = ratio(bare.median(), floor.median());
+    report.figure(&format!("{}_one_instruction_filter_speed", FLOOR.name()), speed);
+    let label = format!("{}: speed under a 1-instruction filter", FLOOR.label());
+    report.section("the price of any filter, paid once per call");
+    report.row(&label, &format!("{speed:>9.3}"));
 }
 
 #[cfg(test)]

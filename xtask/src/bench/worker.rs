@@ -19,6 +19,8 @@ use crate::bench::inside::{Workload, tasks};
 use crate::bench::statistics::Samples;
 use crate::problems::Problems;
 
+/// One classic BPF instruction: return `SECCOMP_RET_ALLOW`.
+const ALLOW_ALL: [u8; 8] = [0x06, 0, 0, 0, 0, 0, 0xff, 0x7f];
 const TRUE: &[&str] = &["/bin/true"];
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +59,8 @@ pub(crate) enum Request {
     Prepare,
     /// A workload under one candidate: nanoseconds per operation.
     Time { candidate: Candidate, workload: Workload },
+    /// A workload under the shortest filter there is, which allows everything: what no sandbox with a filter can beat.
+    TimeUnderFilter { workload: Workload },
 }
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
@@ -132,6 +136,7 @@ impl Bench {
             Request::Breakdown { runs } => self.breakdown(*runs).map(|r| json!(r)),
             Request::Prepare => tasks::prepare(Path::new(".")).map(|()| Value::Null),
             Request::Time { candidate, workload } => self.time(*candidate, *workload).map(|r| json!(r)),
+            Request::TimeUnderFilter { workload } => self.time_under_filter(*workload).map(|r| json!(r)),
         }
     }
 
@@ -195,17 +200,25 @@ impl Bench {
     fn time(&self, candidate: Candidate, workload: Workload) -> Result<f64, String> {
         let own = self.dir.join("xtask");
         let own = own.to_str().ok_or("the directory's name is not UTF-8")?;
-        let output = candidate
-            .command(&self.sandbox, &[own, "bench-worker", "time", workload.name()])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| format!("{}: {e}", candidate.name()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        text.trim().parse().map_err(|_| {
-            let error = String::from_utf8_lossy(&output.stderr);
-            format!("{} {}: {} {}", candidate.name(), workload.name(), output.status, error.trim())
-        })
+        let mut command = candidate.command(&self.sandbox, &[own, "bench-worker", "time", workload.name()]);
+        printed_number(command.stdin(Stdio::null()), candidate.name())
     }
+
+    fn time_under_filter(&self, workload: Workload) -> Result<f64, String> {
+        let file = self.dir.join("allow-all.bpf");
+        let filter = fs::write(&file, ALLOW_ALL).and_then(|()| fs::File::open(&file)).map_err(|e| e.to_string())?;
+        let mut command = Command::new("/usr/bin/bwrap");
+        command.args(["--dev-bind", "/", "/", "--seccomp", "0", "--"]);
+        command.arg(self.dir.join("xtask")).args(["bench-worker", "time", workload.name()]);
+        printed_number(command.stdin(filter), "bwrap --seccomp")
+    }
+}
+
+fn printed_number(command: &mut Command, name: &str) -> Result<f64, String> {
+    let output = command.output().map_err(|e| format!("{name}: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    text.trim().parse().map_err(|_| format!("{name}: {}: {}", output.status, error.trim()))
 }
 
 /// `   851.5 us  clone3`, as `sandbox run --timing` prints it.
