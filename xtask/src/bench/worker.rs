@@ -183,16 +183,17 @@ impl Bench {
         }
     }
 
+    /// One list per run; the last row, `wall`, is the whole from spawn to reaped.
     fn breakdown(&self, runs: usize) -> Result<Vec<Vec<(String, f64)>>, String> {
         (0..runs)
             .map(|_| {
-                let output = Command::new(&self.sandbox)
-                    .args(["run", "--mode", "static", "--timing", "--"])
-                    .args(TRUE)
-                    .stdin(Stdio::null())
-                    .output()
-                    .map_err(|e| format!("sandbox run --timing: {e}"))?;
-                Ok(String::from_utf8_lossy(&output.stderr).lines().filter_map(timing_line).collect())
+                let mut command = Command::new(&self.sandbox);
+                command.args(["run", "--mode", "static", "--timing", "--"]).args(TRUE).stdin(Stdio::null());
+                let before = Instant::now();
+                let output = command.output().map_err(|e| format!("sandbox run --timing: {e}"))?;
+                let wall = before.elapsed().as_secs_f64() * 1e6;
+                let steps = String::from_utf8_lossy(&output.stderr);
+                Ok(steps.lines().filter_map(timing_line).chain([("wall".to_owned(), wall)]).collect())
             })
             .collect()
     }
