@@ -63,7 +63,7 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
 }
 
-/// Words of the command line that are paths which exist on the host.
+/// Words of the command line that are paths which exist on the host, or could be made there: their directory exists.
 fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
     let separators = |c: char| c.is_whitespace() || ";|&<>()'\"=,`".contains(c);
     let mut found: Vec<PathBuf> = Vec::new();
@@ -73,12 +73,20 @@ fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
             None if word.contains('/') || word.starts_with('.') => cwd.join(word),
             None => continue,
         };
-        let Ok(real) = path.canonicalize() else { continue };
+        let Some(real) = resolved(&path) else { continue };
         if !found.contains(&real) {
             found.push(real);
         }
     }
     found
+}
+
+/// Where a path really is; of a file that is not there yet, where it would be.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let (parent, name) = (path.parent()?.canonicalize().ok()?, path.file_name()?);
+        parent.is_dir().then(|| parent.join(name))
+    })
 }
 
 fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
@@ -97,7 +105,7 @@ fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
             cite(rule),
             rule.path.display()
         )),
-        (Access::Read, rule) if writable_on_host(path) => {
+        (Access::Read, rule) if !is_program(path) && writable_on_host(path) => {
             let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
             let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
             Some(format!("{shown} is read-only [{why}]; make it writable with --rw {}", place.display()))
@@ -110,7 +118,13 @@ fn cite(rule: &Decision) -> String {
     if rule.reason.is_empty() { rule.origin.to_string() } else { format!("{}: {}", rule.origin, rule.reason) }
 }
 
+/// A program that the command line names is there to be run; nobody asks to write it.
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
 /// What the user could not write outside either is not ours to explain.
 fn writable_on_host(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+    let place = if path.symlink_metadata().is_ok() { path } else { path.parent().unwrap_or(path) };
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok()
 }
