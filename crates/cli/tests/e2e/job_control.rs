@@ -71,6 +71,7 @@ fn a_suspended_session_goes_on_in_the_background() {
     screen.wait_until("the loop to run", |_| runs("bash\u{0}-c\u{0}for i", &screen));
     screen.keys(&["C-z"]);
     screen.wait_for("Stopped");
+    screen.prompt();
     screen.line("bg");
     wait_for("the end in the background", || screen.place.exists("done").then_some(()));
     screen.ask("wait; echo typed-$((1 + 1))", "typed-2");

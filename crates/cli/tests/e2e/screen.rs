@@ -73,9 +73,16 @@ impl Screen {
         }
     }
 
-    /// Types `command` and waits for a line that starts with `answer`, which the typed line must not.
+    /// Waits until a shell asks for a command. What is typed sooner may go to the program that is about to end.
+    #[track_caller]
+    pub(crate) fn prompt(&self) {
+        self.wait_until("a prompt", |screen| screen.trim_end().ends_with('$'));
+    }
+
+    /// At the next prompt, types `command` and waits for a line that starts with `answer`, which the typed line must not.
     #[track_caller]
     pub(crate) fn ask(&self, command: &str, answer: &str) {
+        self.prompt();
         self.line(command);
         self.wait_until(&format!("the answer `{answer}`"), |screen| {
             screen.lines().any(|line| line.starts_with(answer))
@@ -94,8 +101,6 @@ impl Drop for Screen {
         let mut command = self.place.command("tmux");
         command.env("TMUX_TMPDIR", &self.place.home).args(["-L", "e2e", "kill-server"]);
         let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if ended.is_err() && !std::thread::panicking() {
-            panic!("tmux cannot be ended");
-        }
+        assert!(ended.is_ok() || std::thread::panicking(), "tmux cannot be ended");
     }
 }

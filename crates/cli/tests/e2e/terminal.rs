@@ -19,10 +19,13 @@ fn the_terminal_inside_is_the_sandboxs_own_and_the_exit_code_passes() {
 fn a_resize_is_seen_inside() {
     let Some(screen) = Screen::open_inside(&[]) else { return };
     screen.ask("stty size", "24 80");
-    screen.line("trap 'echo changed-to $(stty size)' WINCH");
+    screen.line(
+        "trap 'echo changed-to $(stty size)' WINCH; echo loop-$((1+1)); while :; do read -t 0.1 -n 1 && break; done",
+    );
+    screen.wait_for("loop-2");
     screen.tmux(&["resize-window", "-x", "100", "-y", "30"]);
-    screen.line("");
     screen.wait_for("changed-to 30 100");
+    screen.keys(&["q"]);
     screen.ask("stty size", "30 100");
 }
 
@@ -48,7 +51,7 @@ fn less_draws_scrolls_and_leaves_the_terminal_as_it_was() {
     screen.keys(&["G"]);
     screen.wait_for("\n1000\n");
     screen.keys(&["q"]);
-    screen.wait_until("the prompt", |text| text.trim_end().ends_with("outer$"));
+    screen.prompt();
     assert_eq!(screen.settings("after"), before);
 }
 
@@ -63,7 +66,7 @@ fn vim_edits_and_leaves_the_terminal_as_it_was() {
     screen.line(&format!("sandbox run -- {vim} -u NONE -n text"));
     screen.wait_for("\n~\n");
     screen.keys(&["i", "hello from vim", "Escape", ":wq", "Enter"]);
-    screen.wait_until("the prompt", |text| text.trim_end().ends_with("outer$"));
+    screen.prompt();
     wait_for("the file", || screen.place.read("text").filter(|text| text == "hello from vim\n"));
     assert_eq!(screen.settings("after"), before);
 }
@@ -71,11 +74,48 @@ fn vim_edits_and_leaves_the_terminal_as_it_was() {
 #[test]
 fn a_megabyte_of_output_arrives_complete() {
     let Some(place) = Place::with(&["script"]) else { return };
-    let run = format!("script -qec \"'{}' run -- seq 150000\" /dev/null", binary().display());
-    let out = place.host(&run).ok();
+    let out = typed(&place, "true", "run -- seq 150000", "cat").ok();
     assert!(out.len() > 1 << 20);
     let numbers = out.lines().map(|line| line.trim_end().parse::<u32>().expect("a number"));
     assert!(numbers.eq(1..=150_000));
+}
+
+/// A terminal without a person: `script` gives the command one, with `input` as what is typed.
+fn typed(place: &Place, input: &str, command: &str, reader: &str) -> crate::support::Ran {
+    let sandbox = binary().display().to_string();
+    place.host(&format!(
+        "set -o pipefail; {input} | timeout 15 script -qec \"'{sandbox}' {command}\" /dev/null | {reader}"
+    ))
+}
+
+#[test]
+fn end_of_input_that_comes_before_the_command_is_up_is_not_lost() {
+    let Some(place) = Place::with(&["script"]) else { return };
+    typed(&place, "true", "run -- cat", "cat").code(0);
+}
+
+#[test]
+fn the_timeout_holds_while_the_command_does_not_read_what_is_typed() {
+    let Some(place) = Place::with(&["script"]) else { return };
+    typed(&place, "yes 0123456789 | head -c 300000", "run --timeout 1s -- sleep 100", "tail -c 1").code(124);
+}
+
+#[test]
+fn the_timeout_holds_while_the_terminal_takes_no_output() {
+    let Some(place) = Place::with(&["script"]) else { return };
+    // The heartbeat stops when the session was ended, although nobody has read a byte for two seconds.
+    let beat = "run --timeout 1s -- bash -c '(while :; do touch beat; sleep 0.1; done) & yes'";
+    let ran = typed(&place, "true", beat, "(sleep 3; stat -c %Y beat; date +%s; cat >/dev/null)");
+    let times: Vec<u64> = ran.out.lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(matches!(times[..], [beat, now] if now > beat), "{times:?}");
+}
+
+#[test]
+fn a_moment_in_which_nobody_holds_the_terminal_is_no_hang_up() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    screen.line("sandbox run -- bash -c 'exec </dev/null >/dev/null 2>&1; sleep 0.3; echo still-$((1+1)) >/dev/tty'; echo code-$?");
+    screen.wait_for("\nstill-2\n");
+    screen.wait_for("code-0");
 }
 
 #[test]
