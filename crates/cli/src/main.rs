@@ -19,6 +19,10 @@ use clap::Parser as _;
 use crate::args::{Cli, Command};
 use crate::render::{Failure, OUR_FAILURE};
 
+/// musl's allocator takes longer than everything else before the launch.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     if cofferdam_kernel::process::has_raised_privilege() {
         // A set-user-ID copy would hand its owner's rights to whoever calls it.

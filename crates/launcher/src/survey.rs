@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::landlock;
 use cofferdam_kernel::mount::open_source;
-use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, queries, system_candidates};
-use cofferdam_policy::path::name_matches;
-use cofferdam_policy::{Isolation, Policy};
+use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
+use cofferdam_policy::path::{Base, name_matches};
+use cofferdam_policy::{Access, Isolation, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -130,19 +130,33 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
 }
 
 fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
-    let mut listings = Listings::default();
-    for query in queries(policy, &facts.places()) {
-        if query.glob {
-            let matches = list_matching(&query.path);
-            for path in &matches {
-                facts.paths.entry(path.clone()).or_insert_with(|| look(path));
+    let places = facts.places();
+    let mut listings = Listings::new(&places.home);
+    let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
+    let writable: Vec<PathBuf> =
+        grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
+    // Directories that are known to be real: names missing in them need no further look.
+    let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
+    for (index, rule) in policy.files.iter().enumerate() {
+        if rule.path.base == Base::Home && !listings.may_exist(&rule.path.rest, &writable) {
+            continue;
+        }
+        for path in rule.path.expand(&places) {
+            if rule.path.is_glob() {
+                facts.answers.extend(list_matching(&path).iter().map(|path| (index, look(path))));
+                continue;
             }
-            facts.globs.insert(query.path, matches);
-        } else if listings.may_exist(&query.path, &facts.home) {
-            facts.paths.entry(query.path).or_insert_with_key(|path| look(path));
-        } else if facts.project.as_ref().is_some_and(|project| query.path.starts_with(project)) {
-            // Only there does it matter which part of a missing name is missing.
-            facts.paths.entry(query.path).or_insert_with_key(|path| missing(path));
+            match find(&path) {
+                Some(fact) => facts.answers.push((index, fact)),
+                // A missing name matters where it could be created, and to a rule that demands it.
+                None if path.parent().is_some_and(|parent| real.iter().any(|known| known == parent)) => {
+                    facts.answers.push((index, PathFact::Missing { first: path.clone(), canonical: path }));
+                }
+                None if !rule.optional || writable.iter().any(|root| path.starts_with(root)) => {
+                    facts.answers.push((index, missing(&path)));
+                }
+                None => {}
+            }
         }
     }
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
@@ -150,52 +164,66 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
     }
-    for path in more {
-        facts.paths.entry(path.clone()).or_insert_with(|| look(&path));
-    }
+    facts.paths = more.into_iter().map(|path| (path.clone(), look(&path))).collect();
 }
 
 /// The shipped lists name hundreds of places in the home directory, of which few exist: reading a directory once is
 /// cheaper than asking for every name in it.
-#[derive(Default)]
-struct Listings(BTreeMap<PathBuf, Option<Vec<OsString>>>);
+struct Listings<'a> {
+    home: &'a Path,
+    names: Option<Vec<OsString>>,
+    /// Names in directories of the home directory, read when first asked for.
+    below: Vec<(OsString, Option<Vec<OsString>>)>,
+}
 
-impl Listings {
-    /// False only if a directory on the way to `path` was listed and does not have the next name.
-    fn may_exist(&mut self, path: &Path, home: &Path) -> bool {
-        let Ok(rest) = path.strip_prefix(home) else { return true };
-        let mut at = home.to_path_buf();
-        for name in rest.components() {
-            let listing = self.0.entry(at.clone()).or_insert_with(|| list(&at));
-            match listing {
-                // Sorted by `list`. Where names are compared without case the kernel decides, so only absence of a
-                // name in any spelling counts as absence.
-                Some(names) if !has_name(names, name.as_os_str()) => return false,
-                Some(_) => {}
-                None => return true,
-            }
-            at.push(name);
-            if at.components().count() > home.components().count() + 2 {
-                return true;
-            }
+impl<'a> Listings<'a> {
+    fn new(home: &'a Path) -> Self {
+        Listings { home, names: list(home), below: Vec::new() }
+    }
+
+    /// False only if nothing in the home directory has this name, or nothing in the directory that comes first in it,
+    /// and it could not be created either.
+    fn may_exist(&mut self, rest: &Path, writable: &[PathBuf]) -> bool {
+        let mut parts = rest.components();
+        let (Some(first), second) = (parts.next(), parts.next()) else { return true };
+        let Some(names) = &self.names else { return true };
+        if !has_name(names, first.as_os_str()) {
+            // A grant to write exists, so what it covers starts with a name that exists.
+            return false;
         }
-        true
+        let Some(second) = second else { return true };
+        let known = self.below.iter().position(|(name, _)| name == first.as_os_str());
+        let at = known.unwrap_or_else(|| {
+            self.below.push((first.as_os_str().to_owned(), list(&self.home.join(first))));
+            self.below.len() - 1
+        });
+        match &self.below[at].1 {
+            Some(names) if !has_name(names, second.as_os_str()) => {
+                let path = self.home.join(rest);
+                writable.iter().any(|root| path.starts_with(root))
+            }
+            _ => true,
+        }
     }
 }
 
 /// Names in lower case, sorted; `None` where the directory cannot be listed or is not one.
 fn list(path: &Path) -> Option<Vec<OsString>> {
-    let mut names: Vec<OsString> = std::fs::read_dir(path)
-        .ok()?
-        .map(|entry| entry.map(|e| e.file_name().to_ascii_lowercase()))
-        .collect::<Result<_, _>>()
-        .ok()?;
+    let entries = std::fs::read_dir(path).ok()?;
+    let names = entries.map(|entry| {
+        let mut name = entry?.file_name();
+        name.make_ascii_lowercase();
+        Ok(name)
+    });
+    let mut names: Vec<OsString> = names.collect::<Result<_, std::io::Error>>().ok()?;
     names.sort_unstable();
     Some(names)
 }
 
+/// Where names are compared without case the kernel decides, so only absence in any spelling counts as absence.
 fn has_name(names: &[OsString], name: &OsStr) -> bool {
-    !name.is_ascii() || names.binary_search(&name.to_ascii_lowercase()).is_ok()
+    let wanted = || name.as_encoded_bytes().iter().map(u8::to_ascii_lowercase);
+    !name.is_ascii() || names.binary_search_by(|have| have.as_encoded_bytes().iter().copied().cmp(wanted())).is_ok()
 }
 
 /// Names in the pattern's directory that match its last component.
@@ -214,31 +242,43 @@ fn list_matching(pattern: &Path) -> Vec<PathBuf> {
 
 /// One path: what it is and where it really is.
 fn look(path: &Path) -> PathFact {
+    find(path).unwrap_or_else(|| missing(path))
+}
+
+fn find(path: &Path) -> Option<PathFact> {
     match open_source(path) {
         Ok(fd) => present(path.to_path_buf(), fd.as_fd()),
         // A link somewhere on the way: resolve it once, then look at the result without following anything.
-        Err(Errno::LOOP) => match path.canonicalize() {
-            Ok(real) => open_source(&real).map_or_else(|_| missing(&real), |fd| present(real.clone(), fd.as_fd())),
-            Err(_) => missing(path),
-        },
-        Err(_) => missing(path),
+        Err(Errno::LOOP) => {
+            let real = path.canonicalize().ok()?;
+            let fd = open_source(&real).ok()?;
+            present(real, fd.as_fd())
+        }
+        Err(_) => None,
     }
 }
 
-fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> PathFact {
-    let Ok(stat) = rustix::fs::fstat(fd) else { return missing(&canonical) };
+/// `None` for a stand-in of another session: the name counts as missing.
+fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> Option<PathFact> {
+    let stat = rustix::fs::fstat(fd).ok()?;
     if holds::is_stand_in(&stat) {
-        return missing(&canonical);
+        return None;
     }
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Kind::Directory,
         FileType::RegularFile => Kind::File,
         _ => Kind::Other,
     };
-    PathFact::Present { canonical, kind, id: FileId { device: stat.st_dev, inode: stat.st_ino } }
+    Some(PathFact::Present { canonical, kind, id: FileId { device: stat.st_dev, inode: stat.st_ino } })
 }
 
+/// Looks for the first part of the name that is missing; its parent is where it would be created.
 fn missing(path: &Path) -> PathFact {
+    let parent_is_real =
+        path.parent().and_then(|parent| open_source(parent).ok()).and_then(|fd| rustix::fs::fstat(fd).ok());
+    if parent_is_real.is_some_and(|stat| !holds::is_stand_in(&stat)) {
+        return PathFact::Missing { canonical: path.to_path_buf(), first: path.to_path_buf() };
+    }
     let mut first = path.to_path_buf();
     while let Some(parent) = first.parent() {
         match rustix::fs::lstat(parent) {

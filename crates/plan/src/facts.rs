@@ -92,9 +92,11 @@ pub struct HostFacts {
     pub git: Vec<GitDir>,
     /// Variables that path expressions name.
     pub variables: Vec<(String, PathBuf)>,
-    /// Answers to `queries`, by the path asked for. A glob's answer lists the paths that match.
+    /// What was found for the rules of the policy: the rule's index in `Policy::files` and one path it stands for.
+    /// A missing path is listed only where it matters: for a rule that demands it, and where it could be created.
+    pub answers: Vec<(usize, PathFact)>,
+    /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
-    pub globs: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// System directories that exist: mount points of private file systems.
     pub system: Vec<PathBuf>,
     /// Programs of `process.executables` and the command itself, by the name asked for.

@@ -20,5 +20,5 @@ pub use facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
 pub use mounts::system_candidates;
 pub use posture::{LayerState, Posture, PostureLine};
-pub use rules::{Decision, Query, decide, queries};
+pub use rules::{Decision, decide};
 pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step};

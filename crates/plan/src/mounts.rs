@@ -2,6 +2,7 @@
 //! Owns the order (parents before children) and the pinning of parents; knows nothing of how a mount is made.
 //! Called by `plan()`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{Access, Hold as HoldRule, Stand};
@@ -133,35 +134,118 @@ pub(crate) struct FileMounts {
     pub(crate) steps: Vec<Step>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) overlays: usize,
+    mounted: BTreeSet<PathBuf>,
+    exec: bool,
 }
 
+/// `decisions` are sorted, so what encloses one has come before it and what lies below follows it directly.
 pub(crate) fn files(decisions: &[Decision], exec: bool) -> Result<FileMounts, PlanError> {
-    let mut out = FileMounts { steps: Vec::new(), holds: Vec::new(), overlays: 0 };
-    let mut mounted: Vec<PathBuf> = Vec::new();
-    for decision in decisions {
+    let mut out = FileMounts { steps: Vec::new(), holds: Vec::new(), overlays: 0, mounted: BTreeSet::new(), exec };
+    let mut enclosing: Vec<&Decision> = Vec::new();
+    for (index, decision) in decisions.iter().enumerate() {
         refuse_own_area(decision)?;
-        let around = around(decisions, &decision.path);
-        let why = format!(
-            "{}{}",
-            decision.origin,
-            if decision.reason.is_empty() { String::new() } else { format!(" ({})", decision.reason) }
-        );
-        let Some((target, kind)) = mount_for(decision, decisions, around, exec, &mut out) else { continue };
-        if decision.access == Access::Protect && around == Around::Writable {
-            pin_parents(&target, decisions, &mut mounted, &mut out.steps, exec);
+        while enclosing.last().is_some_and(|outer| !decision.path.starts_with(&outer.path)) {
+            enclosing.pop();
         }
-        if mounted.contains(&target) {
-            // Two missing names below one missing directory are held by one stand-in.
-            continue;
+        let around = around(enclosing.last().copied(), &decision.path);
+        out.add(decision, &decisions[index + 1..], around, &enclosing);
+        if matches!(decision.fact, PathFact::Present { .. }) {
+            enclosing.push(decision);
+        }
+    }
+    Ok(out)
+}
+
+impl FileMounts {
+    fn add(&mut self, decision: &Decision, following: &[Decision], around: Around, enclosing: &[&Decision]) {
+        let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
+        if decision.access == Access::Protect && around == Around::Writable {
+            self.pin_parents(&target, enclosing);
+        }
+        // Two missing names below one missing directory are held by one stand-in.
+        if !self.mounted.insert(target.clone()) {
+            return;
         }
         let create = (around == Around::Private).then_some(match decision.fact {
             PathFact::Present { kind, .. } => kind,
             PathFact::Missing { .. } => Kind::Directory,
         });
-        mounted.push(target.clone());
-        out.steps.push(Step::Mount(Mount { target, kind, create, why }));
+        let why = match decision.reason.as_str() {
+            "" => decision.origin.to_string(),
+            reason => format!("{} ({reason})", decision.origin),
+        };
+        self.steps.push(Step::Mount(Mount { target, kind, create, why }));
     }
-    Ok(out)
+
+    /// The mount that a decision needs where it stands, or none where its surroundings already give the answer.
+    fn mount_for(
+        &mut self,
+        decision: &Decision,
+        following: &[Decision],
+        around: Around,
+    ) -> Option<(PathBuf, MountKind)> {
+        let path = decision.path.clone();
+        let (kind, id) = match &decision.fact {
+            PathFact::Missing { first, .. } => return self.hold(decision, first, around),
+            PathFact::Present { kind, id, .. } => (*kind, *id),
+        };
+        let exec = self.exec;
+        let bind = |write| MountKind::Bind { source: path.clone(), id: Some(id), write, exec };
+        match (decision.access, around) {
+            (Access::Deny, Around::Denied | Around::Private) => None,
+            (Access::Deny, _) if kind == Kind::Directory => {
+                Some((path.clone(), MountKind::Empty { inside: grants_below(&path, following) }))
+            }
+            (Access::Deny, _) => match &decision.stand {
+                Stand::Refuse => Some((path, MountKind::Refused)),
+                Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
+            },
+            // Protecting is about writes: it never uncovers what is hidden.
+            (Access::Protect, Around::Denied) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
+            (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
+            (Access::Write, Around::Writable) => None,
+            (Access::Write, _) => Some((path.clone(), bind(true))),
+            (Access::Overlay, _) => {
+                let slot = self.overlays;
+                self.overlays += 1;
+                Some((path.clone(), MountKind::Overlay { lower: path, id, slot }))
+            }
+        }
+    }
+
+    /// A missing protected name inside a writable directory: the supervisor makes a stand-in, and an empty read-only mount
+    /// covers it.
+    fn hold(&mut self, decision: &Decision, first: &Path, around: Around) -> Option<(PathBuf, MountKind)> {
+        if around != Around::Writable {
+            return None;
+        }
+        // A file can stand in only for the name itself, not for a directory on the way to it.
+        let (kind, mount) = match &decision.hold {
+            HoldRule::Nothing => return None,
+            HoldRule::File(text) if first == decision.path => {
+                (HoldKind::File(text.to_string()), MountKind::Text(text.to_string()))
+            }
+            HoldRule::Directory | HoldRule::File(_) => (HoldKind::Directory, MountKind::Empty { inside: Vec::new() }),
+        };
+        if !self.holds.iter().any(|h| h.path == first) {
+            self.holds.push(Hold { path: first.to_path_buf(), kind });
+        }
+        Some((first.to_path_buf(), mount))
+    }
+
+    /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself.
+    fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision]) {
+        let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
+        let inside = |p: &&Path| *p != root.path && p.starts_with(&root.path);
+        let mut parents: Vec<&Path> = target.ancestors().skip(1).take_while(inside).collect();
+        parents.reverse();
+        for parent in parents {
+            if self.mounted.insert(parent.to_path_buf()) {
+                let bind = MountKind::Bind { source: parent.to_path_buf(), id: None, write: true, exec: self.exec };
+                self.steps.push(mount(parent, bind, "cannot be renamed: something protected lies below"));
+            }
+        }
+    }
 }
 
 fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
@@ -176,11 +260,7 @@ fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
     }
 }
 
-fn around(decisions: &[Decision], path: &Path) -> Around {
-    let enclosing = decisions
-        .iter()
-        .filter(|d| d.path != path && path.starts_with(&d.path) && matches!(d.fact, PathFact::Present { .. }))
-        .max_by_key(|d| d.path.as_os_str().len());
+fn around(enclosing: Option<&Decision>, path: &Path) -> Around {
     match enclosing.map(|d| d.access) {
         Some(Access::Deny) => Around::Denied,
         Some(Access::Protect | Access::Read) => Around::ReadOnly,
@@ -191,95 +271,19 @@ fn around(decisions: &[Decision], path: &Path) -> Around {
     }
 }
 
-/// The mount that a decision needs where it stands, or none where its surroundings already give the answer.
-fn mount_for(
-    decision: &Decision,
-    decisions: &[Decision],
-    around: Around,
-    exec: bool,
-    out: &mut FileMounts,
-) -> Option<(PathBuf, MountKind)> {
-    let path = decision.path.clone();
-    let (kind, id) = match &decision.fact {
-        PathFact::Missing { first, .. } => return hold(decision, first, around, out),
-        PathFact::Present { kind, id, .. } => (*kind, *id),
-    };
-    let bind = |write| MountKind::Bind { source: path.clone(), id: Some(id), write, exec };
-    match (decision.access, around) {
-        (Access::Deny, Around::Denied | Around::Private) => None,
-        (Access::Deny, _) if kind == Kind::Directory => {
-            Some((path.clone(), MountKind::Empty { inside: grants_below(decisions, &path) }))
-        }
-        (Access::Deny, _) => match &decision.stand {
-            Stand::Refuse => Some((path, MountKind::Refused)),
-            Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
-        },
-        // Protecting is about writes: it never uncovers what is hidden.
-        (Access::Protect, Around::Denied) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
-        (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
-        (Access::Write, Around::Writable) => None,
-        (Access::Write, _) => Some((path.clone(), bind(true))),
-        (Access::Overlay, _) => {
-            let slot = out.overlays;
-            out.overlays += 1;
-            Some((path.clone(), MountKind::Overlay { lower: path, id, slot }))
+/// Mount points that a denied directory must offer, relative to it: for grants with nothing else in between.
+fn grants_below(denied: &Path, following: &[Decision]) -> Vec<(PathBuf, Kind)> {
+    let mut inside: Vec<(PathBuf, Kind)> = Vec::new();
+    let mut covered: Option<&Path> = None;
+    for decision in following.iter().take_while(|d| d.path.starts_with(denied)) {
+        let PathFact::Present { kind, .. } = decision.fact else { continue };
+        let is_grant = !matches!(decision.access, Access::Deny | Access::Protect);
+        if is_grant && !covered.is_some_and(|outer| decision.path.starts_with(outer)) {
+            covered = Some(&decision.path);
+            if let Ok(relative) = decision.path.strip_prefix(denied) {
+                inside.push((relative.to_path_buf(), kind));
+            }
         }
     }
-}
-
-/// A missing protected name inside a writable directory: the supervisor makes a stand-in, and an empty read-only mount covers it.
-fn hold(decision: &Decision, first: &Path, around: Around, out: &mut FileMounts) -> Option<(PathBuf, MountKind)> {
-    if around != Around::Writable {
-        return None;
-    }
-    // A file can stand in only for the name itself, not for a directory on the way to it.
-    let (kind, mount) = match &decision.hold {
-        HoldRule::Nothing => return None,
-        HoldRule::File(text) if first == decision.path => {
-            (HoldKind::File(text.to_string()), MountKind::Text(text.to_string()))
-        }
-        HoldRule::Directory | HoldRule::File(_) => (HoldKind::Directory, MountKind::Empty { inside: Vec::new() }),
-    };
-    if !out.holds.iter().any(|h| h.path == first) {
-        out.holds.push(Hold { path: first.to_path_buf(), kind });
-    }
-    Some((first.to_path_buf(), mount))
-}
-
-/// Mount points that a denied directory must offer, relative to it.
-fn grants_below(decisions: &[Decision], denied: &Path) -> Vec<(PathBuf, Kind)> {
-    decisions
-        .iter()
-        .filter(|d| !matches!(d.access, Access::Deny | Access::Protect) && d.path != denied)
-        .filter(|d| {
-            decisions
-                .iter()
-                .filter(|a| a.path != d.path && d.path.starts_with(&a.path))
-                .max_by_key(|a| a.path.as_os_str().len())
-                .is_some_and(|a| a.path == denied)
-        })
-        .filter_map(|d| match d.fact {
-            PathFact::Present { kind, .. } => Some((d.path.strip_prefix(denied).ok()?.to_path_buf(), kind)),
-            PathFact::Missing { .. } => None,
-        })
-        .collect()
-}
-
-/// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself.
-fn pin_parents(target: &Path, decisions: &[Decision], mounted: &mut Vec<PathBuf>, steps: &mut Vec<Step>, exec: bool) {
-    let root = decisions
-        .iter()
-        .filter(|d| d.access == Access::Write && d.path != target && target.starts_with(&d.path))
-        .max_by_key(|d| d.path.as_os_str().len());
-    let Some(root) = root else { return };
-    let mut parents: Vec<&Path> =
-        target.ancestors().skip(1).take_while(|p| *p != root.path && p.starts_with(&root.path)).collect();
-    parents.reverse();
-    for parent in parents {
-        if !mounted.iter().any(|m| m == parent) {
-            mounted.push(parent.to_path_buf());
-            let bind = MountKind::Bind { source: parent.to_path_buf(), id: None, write: true, exec };
-            steps.push(mount(parent, bind, "cannot be renamed: something protected lies below"));
-        }
-    }
+    inside
 }

@@ -1,22 +1,14 @@
 //! Which rule decides about which real path: policy paths expanded, resolved by the survey's facts, and reduced to one rule per path.
 //! Owns the question "what is the access of this path and why"; `mounts` turns the answer into mounts.
-//! Called by `plan()`, by the survey (`queries`) and by whoever explains a denial (`decide`).
+//! Called by `plan()` and by whoever explains a denial (`decide`).
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, Places, Policy, Stand};
+use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, Policy, Stand};
 use serde::Serialize;
 
 use crate::PlanError;
 use crate::facts::{GitRole, HostFacts, Kind, PathFact};
-
-/// A path the survey has to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
-    pub path: PathBuf,
-    /// The last component is a pattern: list the names that match it.
-    pub glob: bool,
-}
 
 /// The rule in force at one real path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,18 +28,6 @@ pub struct Decision {
     pub(crate) fact: PathFact,
 }
 
-/// Every path that rules of this policy name on this host.
-pub fn queries(policy: &Policy, places: &Places) -> Vec<Query> {
-    policy
-        .files
-        .iter()
-        .flat_map(|rule| {
-            let glob = rule.path.is_glob();
-            rule.path.expand(places).into_iter().map(move |path| Query { path, glob })
-        })
-        .collect()
-}
-
 /// The decision about `path`: the rule with the longest path at or above it.
 pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
     decisions.iter().filter(|d| path.starts_with(&d.path)).max_by_key(|d| d.path.as_os_str().len())
@@ -56,18 +36,12 @@ pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision
 /// One decision per real path, sorted so that parents come before what lies below them.
 pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decision>, PlanError> {
     let mut found = Vec::new();
-    let places = facts.places();
-    for rule in &policy.files {
-        for path in rule.path.expand(&places) {
-            if rule.path.is_glob() {
-                for path in facts.globs.get(&path).into_iter().flatten() {
-                    consider(rule, path, facts, &mut found)?;
-                }
-            } else {
-                consider(rule, &path, facts, &mut found)?;
-            }
+    for (index, fact) in &facts.answers {
+        if let Some(rule) = policy.files.get(*index) {
+            consider(rule, fact, &mut found)?;
         }
     }
+    refuse_unanswered(policy, facts)?;
     add_project(policy, facts, &mut found);
     add_git(facts, &mut found);
     // Parents first; on one path the strongest rule last, so that it is the one kept.
@@ -89,19 +63,33 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     let finals: Vec<PathBuf> = kept.iter().filter(|d| d.is_final).map(|d| d.path.clone()).collect();
     kept.retain(|d| !finals.iter().any(|f| d.path != *f && d.path.starts_with(f)));
     refuse_too_wide(&kept, facts)?;
-    refuse_outside(policy, &places, &kept)?;
+    refuse_outside(policy, facts, &kept)?;
     Ok(kept)
 }
 
-fn consider(rule: &FileRule, path: &Path, facts: &HostFacts, found: &mut Vec<Decision>) -> Result<(), PlanError> {
-    let missing = PathFact::Missing { canonical: path.to_path_buf(), first: path.to_path_buf() };
-    let fact = facts.paths.get(path).unwrap_or(&missing);
+/// Whether the rule is in vain without its path.
+fn demands_its_path(rule: &FileRule) -> bool {
+    !rule.optional && !matches!(rule.access, Access::Deny | Access::Protect) && !rule.path.is_glob()
+}
+
+/// A survey that says nothing about a path that was asked for has not found it.
+fn refuse_unanswered(policy: &Policy, facts: &HostFacts) -> Result<(), PlanError> {
+    for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| demands_its_path(rule)) {
+        if !facts.answers.iter().any(|(answered, _)| *answered == index) {
+            return Err(PlanError::MissingPath { path: rule.path.as_str().into(), origin: rule.origin.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Result<(), PlanError> {
+    let path = fact.canonical();
     match fact {
         PathFact::Missing { .. } if rule.access == Access::Protect => {}
-        PathFact::Missing { .. } if rule.optional || rule.access == Access::Deny => return Ok(()),
-        PathFact::Missing { .. } => {
+        PathFact::Missing { .. } if demands_its_path(rule) => {
             return Err(PlanError::MissingPath { path: path.to_path_buf(), origin: rule.origin.clone() });
         }
+        PathFact::Missing { .. } => return Ok(()),
         PathFact::Present { .. } if rule.only_missing => return Ok(()),
         PathFact::Present { kind: Kind::Other, .. } if rule.access != Access::Deny => {
             if rule.optional || rule.access == Access::Protect {
@@ -184,9 +172,9 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
 }
 
 /// The organisation may say where grants to write must lie; the project itself is such a grant.
-fn refuse_outside(policy: &Policy, places: &Places, decisions: &[Decision]) -> Result<(), PlanError> {
+fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> Result<(), PlanError> {
     let Some(first) = policy.write_within.first() else { return Ok(()) };
-    let roots: Vec<PathBuf> = policy.write_within.iter().flat_map(|root| root.value.expand(places)).collect();
+    let roots: Vec<PathBuf> = policy.write_within.iter().flat_map(|root| root.value.expand(&facts.places())).collect();
     // The shipped overlays of caches reach nothing on the host and need no permission.
     let asked = |d: &&Decision| d.access == Access::Overlay && d.origin.layer != Layer::BuiltIn;
     let mut grants = decisions.iter().filter(|d| d.access == Access::Write || asked(d));

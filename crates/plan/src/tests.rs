@@ -6,7 +6,7 @@ mod properties;
 use cofferdam_policy::{Access, Isolation, Origin, Policy, Ruled};
 use fixtures::{Laptop, rule};
 
-use crate::facts::{GitDir, GitRole, Kind};
+use crate::facts::{GitRole, Kind};
 use crate::posture::LayerState;
 use crate::step::{HoldKind, MountKind, Resource, Step};
 use crate::{LaunchPlan, PlanError, Request, plan};
@@ -332,8 +332,9 @@ fn every_git_directory_of_a_submodule_is_protected() {
         "/home/dev/app/.git/modules/lib/",
         "/home/dev/app/.git/modules/lib/config",
     ]);
-    let mut facts = laptop.facts(&Policy::built_in());
-    facts.git.push(GitDir { path: "/home/dev/app/.git/modules/lib".into(), role: GitRole::Submodule });
+    let laptop =
+        laptop.git("/home/dev/app/.git", GitRole::Main).git("/home/dev/app/.git/modules/lib", GitRole::Submodule);
+    let facts = laptop.facts(&Policy::built_in());
     let plan = plan(&Policy::built_in(), &facts, &request()).expect("planned");
     assert!(matches!(
         mount_at(&plan, "/home/dev/app/.git/modules/lib/config"),

@@ -142,6 +142,6 @@ impl Policy {
     }
 }
 
-fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<String>> {
-    list.iter().map(|(name, source, line)| Ruled::new((*name).to_owned(), Origin::built_in(source, *line))).collect()
+fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<Cow<'static, str>>> {
+    list.iter().map(|(name, source, line)| Ruled::new(Cow::Borrowed(*name), Origin::built_in(source, *line))).collect()
 }

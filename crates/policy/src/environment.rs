@@ -13,7 +13,10 @@ impl Env {
         }
         let wanted = match self.mode.value {
             EnvMode::Inherit => true,
-            EnvMode::Clean => self.clean.iter().chain(&self.pass).any(|glob| name_matches(&glob.value, name)),
+            EnvMode::Clean => {
+                self.clean.iter().any(|glob| name_matches(&glob.value, name))
+                    || self.pass.iter().any(|glob| name_matches(&glob.value, name))
+            }
             EnvMode::Explicit => self.pass.iter().any(|glob| name_matches(&glob.value, name)),
         };
         wanted && self.blocked_by(name).is_none()

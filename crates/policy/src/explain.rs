@@ -1,6 +1,8 @@
 //! The effective policy as text, every line with the rule that set it. Owns wording and grouping; colours, paging and
 //! JSON are the edge's. Called by `sandbox policy show` and by the dry run.
 
+use std::borrow::Cow;
+
 use crate::origin::{Layer, Origin, Ruled};
 use crate::types::{Access, FileRule, Policy};
 
@@ -109,7 +111,7 @@ fn environment(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
     // Values stay out: they may be secrets.
     lines.extend(policy.env.set.iter().map(|set| line(&format!("set {}", set.value.0), &set.origin)));
     for (title, globs) in [("block", &policy.env.block), ("clean", &policy.env.clean)] {
-        let shown = |glob: &&Ruled<String>| verbose || glob.origin.layer != Layer::BuiltIn;
+        let shown = |glob: &&Ruled<Cow<'static, str>>| verbose || glob.origin.layer != Layer::BuiltIn;
         lines.extend(globs.iter().filter(shown).map(|glob| value(title, glob)));
         let shipped = globs.iter().filter(|glob| !shown(glob)).count();
         if shipped > 0 {

@@ -65,7 +65,7 @@ impl Policy {
             Setting::MaxViolations(count) => self.syscalls.max_violations = Ruled::new(count, origin),
             Setting::EnvMode(mode) => self.env.mode = Ruled::new(mode, origin),
             Setting::EnvPass(name) => self.env.pass.push(Ruled::new(name, origin)),
-            Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name, origin)),
+            Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name.into(), origin)),
             Setting::EnvSet(name, value) => {
                 self.env.set.retain(|entry| entry.value.0 != name);
                 self.env.set.push(Ruled::new((name, value), origin));

@@ -254,6 +254,15 @@ pub fn name_matches_ignoring_case(pattern: &str, name: &str) -> bool {
 
 /// Greedy matching that on a mismatch lets the last `*` swallow one byte more; no recursion, no allocation.
 fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+    // Most patterns of a long list fail at their first or last byte: that is all a launch pays for them.
+    let differ = |pattern: Option<&u8>, name: Option<&u8>| match (pattern, name) {
+        (Some(b'*') | None, _) => false,
+        (Some(pattern), Some(name)) => !same(*pattern, *name),
+        (Some(_), None) => true,
+    };
+    if differ(pattern.first(), name.first()) || differ(pattern.last(), name.last()) {
+        return false;
+    }
     let (mut at_pattern, mut at_name) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
     while let Some(&byte) = name.get(at_name) {

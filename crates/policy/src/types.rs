@@ -203,9 +203,9 @@ pub struct Env {
     pub pass: Vec<Ruled<String>>,
     pub set: Vec<Ruled<(String, String)>>,
     /// Globs that never come along unless `pass` names the variable exactly.
-    pub block: Vec<Ruled<String>>,
+    pub block: Vec<Ruled<Cow<'static, str>>>,
     /// Globs that `clean` lets through.
-    pub clean: Vec<Ruled<String>>,
+    pub clean: Vec<Ruled<Cow<'static, str>>>,
 }
 
 /// A rule of an unapproved project policy that would widen access, and so does not count yet.

@@ -78,7 +78,9 @@ pub(super) fn compile(verdicts: &[Verdict], beyond: Verdict) -> Vec<Instruction>
         branch(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
         ret(RET_KILL_PROCESS),
     ];
-    program.extend(tree(&ranges(verdicts, beyond)));
+    let mut reversed = Vec::with_capacity(512);
+    push_tree(&ranges(verdicts, beyond), &mut reversed);
+    program.extend(reversed.into_iter().rev());
     program
 }
 
@@ -93,67 +95,69 @@ fn ranges(verdicts: &[Verdict], beyond: Verdict) -> Vec<(u32, Verdict)> {
     ranges
 }
 
-fn tree(ranges: &[(u32, Verdict)]) -> Vec<Instruction> {
+/// Appends the tree backwards, last instruction first: a jump's distance is known once what it skips is there.
+fn push_tree(ranges: &[(u32, Verdict)], reversed: &mut Vec<Instruction>) {
     if let [(_, verdict)] = ranges {
-        return leaf(*verdict);
+        push_leaf(*verdict, reversed);
+        return;
     }
     let (left, right) = ranges.split_at(ranges.len() / 2);
-    let Some((pivot, _)) = right.first() else { return vec![ret(RET_KILL_PROCESS)] };
-    let (left, right) = (tree(left), tree(right));
-    let mut program = Vec::with_capacity(left.len() + right.len() + 2);
-    if let Ok(distance) = u8::try_from(left.len()) {
-        program.push(branch(JUMP_GREATER_EQUAL, *pivot, distance, 0));
+    let Some((pivot, _)) = right.first() else { return };
+    push_tree(right, reversed);
+    let before = reversed.len();
+    push_tree(left, reversed);
+    let distance = reversed.len() - before;
+    if let Ok(near) = u8::try_from(distance) {
+        reversed.push(branch(JUMP_GREATER_EQUAL, *pivot, near, 0));
     } else {
         // Conditional jumps reach 255 instructions; farther goes through an unconditional one.
-        program.push(branch(JUMP_GREATER_EQUAL, *pivot, 0, 1));
-        program.push(op(JUMP, u32::try_from(left.len()).unwrap_or(u32::MAX)));
+        reversed.push(op(JUMP, u32::try_from(distance).unwrap_or(u32::MAX)));
+        reversed.push(branch(JUMP_GREATER_EQUAL, *pivot, 0, 1));
     }
-    program.extend(left);
-    program.extend(right);
-    program
 }
 
-fn leaf(verdict: Verdict) -> Vec<Instruction> {
+fn push_leaf(verdict: Verdict, reversed: &mut Vec<Instruction>) {
     let errno = |value: u16| ret(RET_ERRNO | u32::from(value));
+    let mut push = |instructions: &[Instruction]| reversed.extend(instructions.iter().rev());
     match verdict {
-        Verdict::Allow => vec![ret(RET_ALLOW)],
-        Verdict::Errno(value) => vec![errno(value)],
-        Verdict::Notify => vec![ret(RET_USER_NOTIF)],
-        Verdict::Clone => vec![
+        Verdict::Allow => push(&[ret(RET_ALLOW)]),
+        Verdict::Errno(value) => push(&[errno(value)]),
+        Verdict::Notify => push(&[ret(RET_USER_NOTIF)]),
+        Verdict::Clone => push(&[
             op(LOAD_WORD, offset_low(0)),
             branch(JUMP_SET, CLONE_NAMESPACES, 0, 1),
             ret(RET_USER_NOTIF),
             ret(RET_ALLOW),
-        ],
-        Verdict::CloneThreadOnly => vec![
+        ]),
+        Verdict::CloneThreadOnly => push(&[
             op(LOAD_WORD, offset_low(0)),
             branch(JUMP_SET, CLONE_THREAD, 1, 0),
             errno(errno::EPERM),
             ret(RET_ALLOW),
-        ],
-        Verdict::Ioctl => vec![
+        ]),
+        Verdict::Ioctl => push(&[
             op(LOAD_WORD, offset_low(1)),
             branch(JUMP_EQUAL, TIOCSTI, 3, 0),
             branch(JUMP_EQUAL, TIOCLINUX, 2, 0),
             branch(JUMP_EQUAL, TIOCSETD, 1, 0),
             ret(RET_ALLOW),
             ret(RET_USER_NOTIF),
-        ],
-        Verdict::Socket { internet } => socket_leaf(internet),
-        Verdict::SocketPair => vec![
+        ]),
+        Verdict::Socket { internet } => push(&socket_leaf(internet)),
+        Verdict::SocketPair => push(&[
             op(LOAD_WORD, offset_low(0)),
             branch(JUMP_EQUAL, AF_UNIX, 0, 1),
             ret(RET_ALLOW),
             errno(errno::EAFNOSUPPORT),
-        ],
-        Verdict::Personality { debug } => personality_leaf(debug),
+        ]),
+        Verdict::Personality { debug } => push(&personality_leaf(debug)),
     }
 }
 
-fn socket_leaf(internet: bool) -> Vec<Instruction> {
+fn socket_leaf(internet: bool) -> [Instruction; 10] {
     let refused = ret(RET_ERRNO | u32::from(errno::EAFNOSUPPORT));
     let inet = if internet { ret(RET_ALLOW) } else { refused };
-    vec![
+    [
         op(LOAD_WORD, offset_low(0)),
         branch(JUMP_EQUAL, AF_UNIX, 7, 0),
         branch(JUMP_EQUAL, AF_INET, 5, 0),
@@ -167,10 +171,10 @@ fn socket_leaf(internet: bool) -> Vec<Instruction> {
     ]
 }
 
-fn personality_leaf(debug: bool) -> Vec<Instruction> {
+fn personality_leaf(debug: bool) -> [Instruction; 6] {
     // A debugger turns address randomisation off; nothing else has a use for execution domains.
     let mask = if debug { !ADDR_NO_RANDOMIZE } else { !0 };
-    vec![
+    [
         op(LOAD_WORD, offset_low(0)),
         branch(JUMP_EQUAL, PERSONALITY_QUERY, 2, 0),
         op(AND, mask),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
 
 use crate::facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
-use crate::{queries, system_candidates};
+use crate::system_candidates;
 
 pub(super) struct Laptop {
     existing: Vec<String>,
@@ -76,12 +76,12 @@ impl Laptop {
             session_dir: Some("/home/dev/.local/state/cofferdam/sessions".into()),
             ..HostFacts::default()
         };
-        for query in queries(policy, &facts.places()) {
-            let fact = self.look(&query.path);
-            facts.paths.insert(query.path, fact);
+        let places = facts.places();
+        for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_glob()) {
+            facts.answers.extend(rule.path.expand(&places).iter().map(|path| (index, self.look(path))));
         }
         let git = self.git.iter().flat_map(|g| [g.path.clone(), g.path.join("commondir"), g.path.join("gitdir")]);
-        let project = self.project.iter().flat_map(|p| [p.clone(), p.join(".git"), p.join(".git/modules/lib/config")]);
+        let project = self.project.iter().flat_map(|p| [p.clone(), p.join(".git")]);
         for path in git.chain(project).collect::<Vec<_>>() {
             facts.paths.insert(path.clone(), self.look(&path));
         }

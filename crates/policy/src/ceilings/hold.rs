@@ -71,7 +71,7 @@ impl Ceilings {
                 return beyond(&request, &pass.origin, format!("never `{}`", ceiling.value), &ceiling.origin);
             }
             // A wider glob in `pass` may still match: a block beats it.
-            policy.env.block.push(ceiling.clone());
+            policy.env.block.push(Ruled::new(ceiling.value.clone().into(), ceiling.origin.clone()));
         }
         Ok(())
     }
