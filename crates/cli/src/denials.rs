@@ -35,7 +35,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     lines.extend(
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
             .iter()
-            .filter_map(|path| about(plan, path)),
+            .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
     if prepared.around.project.is_none() {
         lines.push(format!(
@@ -89,7 +89,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
     })
 }
 
-fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
+fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
     let decision = decide(&plan.decisions, path);
     if decision.is_none() && PRIVATE.iter().any(|area| path.starts_with(area)) {
         return None;
@@ -107,10 +107,25 @@ fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
         )),
         (Access::Read, rule) if !is_program(path) && writable_on_host(path) => {
             let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
-            let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-            Some(format!("{shown} is read-only [{why}]; make it writable with --rw {}", place.display()))
+            let remedy = writable_place(path, home)?;
+            Some(format!("{shown} is read-only [{why}]; {remedy}"))
         }
         _ => None,
+    }
+}
+
+/// What would make a path writable. Nothing opens `/` or the whole home directory, so no flag is named that would be refused.
+fn writable_place(path: &Path, home: &Path) -> Option<String> {
+    let too_wide = |place: &Path| home.starts_with(place);
+    let place = if path.is_dir() { path } else { path.parent()? };
+    if !too_wide(place) {
+        Some(format!("make it writable with --rw {}", place.display()))
+    } else if path.is_dir() {
+        None
+    } else if path.exists() {
+        Some(format!("make it writable with --rw {}", path.display()))
+    } else {
+        Some("write in the project, or below a directory that you pass with --rw".to_owned())
     }
 }
 
