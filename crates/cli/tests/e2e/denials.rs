@@ -49,6 +49,21 @@ fn a_new_file_in_a_read_only_directory_is_explained_too() {
 }
 
 #[test]
+fn a_flag_that_would_be_refused_is_not_proposed() {
+    let place = Place::new();
+    place.write("home:file", "old");
+    let (file, new) = (place.path("home:file").display().to_string(), place.path("home:new").display().to_string());
+    // All of the home directory cannot be opened, the file can.
+    let ran = place.run(&[], &["tee", &file]).code(1).says(&[&format!("--rw {file}")]);
+    assert!(!ran.err.contains(&format!("--rw {}\n", place.home.display())));
+    place.run(&["--rw", &file], &["tee", &file]).ok();
+    let ran = place.run(&[], &["touch", &new]).code(1).says(&["below a directory that you pass with --rw"]);
+    assert!(!ran.err.contains("--rw /"), "{}", ran.err);
+    let ran = place.run(&[], &["bash", "-c", "ls / ~/ >/dev/null; exit 3"]).code(3);
+    assert_eq!(ran.err, "");
+}
+
+#[test]
 fn a_new_file_in_a_protected_directory_is_explained_too() {
     let Some(place) = Place::with_repository() else { return };
     place.run(&[], &["touch", ".git/hooks/pre-commit"]).code(1).says(&["hooks", "protected", "profiles/protect.toml"]);

@@ -89,6 +89,18 @@ fn overlay_leaves_the_host_unchanged_and_says_where_the_changes_are() {
 }
 
 #[test]
+fn nothing_of_a_cache_overlay_is_left_whatever_the_command_did_to_it() {
+    let place = Place::new();
+    place.write("home:.npm/dir/file", "old");
+    let script = "mkdir -p ~/.npm/a/b; touch ~/.npm/a/b/c; chmod 000 ~/.npm/a/b ~/.npm/a ~/.npm/dir; ln -s / ~/.npm/link; chmod 000 ~/.npm; exit 5";
+    let ran = place.inside(script).code(5);
+    assert_eq!(ran.err, "");
+    assert_eq!(place.read("home:.npm/dir/file").as_deref(), Some("old"));
+    let sessions = place.path("home:.local/state/cofferdam/sessions");
+    assert_eq!(sessions.read_dir().expect("it was made").count(), 0);
+}
+
+#[test]
 fn an_overlay_of_the_project_lets_a_command_play_without_consequence() {
     let Some(place) = Place::with_repository() else { return };
     let script = "rm -rf * .git/refs; echo x > new; ls -A | wc -l";

@@ -26,7 +26,7 @@ fn ctrl_c_ends_a_command_without_a_shell_and_the_code_says_so() {
 #[test]
 fn ctrl_z_stops_a_job_of_the_inner_shell_and_fg_resumes_it() {
     let Some(screen) = Screen::open_inside(&[]) else { return };
-    screen.line("cat");
+    screen.ask("echo go-$((1 + 1)); cat", "go-2");
     screen.line("first");
     screen.wait_for("first\nfirst");
     screen.keys(&["C-z"]);

@@ -139,7 +139,7 @@ fn ten_kilobytes_pasted_arrive_complete() {
 #[test]
 fn end_of_input_ends_the_reader_and_then_the_shell() {
     let Some(screen) = Screen::open_inside(&[]) else { return };
-    screen.line("cat; echo after-$((1 + 1))");
+    screen.ask("echo go-$((1 + 1)); cat; echo after-$((1 + 1))", "go-2");
     screen.line("echoed");
     screen.wait_for("echoed\nechoed");
     screen.keys(&["C-d"]);
