@@ -10,9 +10,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::Signal;
-use rustix::pty::OpenptFlags;
 
-use crate::terminal::{Outer, output, reopen};
+use crate::terminal::{Outer, open_other_side, output, reopen};
 
 /// What `poll` has to say about the relay's descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +61,7 @@ impl Relay {
     pub(crate) fn open(&mut self, master: OwnedFd) -> Result<(), Errno> {
         let flags = rustix::fs::fcntl_getfl(&master)?;
         rustix::fs::fcntl_setfl(&master, flags | OFlags::NONBLOCK)?;
-        let peer = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let slave = rustix::pty::ioctl_tiocgptpeer(&master, peer)?;
+        let slave = open_other_side(&master)?;
         self.inner = Some(Inner { master, _slave: slave });
         self.enter_raw_mode()
     }

@@ -70,6 +70,8 @@ pub(crate) struct Running<'a> {
 enum Ready {
     Socket,
     Notification,
+    /// Everybody under the filter is gone.
+    Unfiltered,
     Terminal(relay::Ready),
     Stops,
     Signal,
@@ -120,6 +122,7 @@ impl<'a> Running<'a> {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
+                    Ready::Unfiltered => self.listener = None,
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
@@ -157,7 +160,12 @@ impl<'a> Running<'a> {
             Err(errno) => return Err(errno),
         }
         let ready = fds.iter().zip(&watched).filter(|(fd, _)| !fd.revents().is_empty());
-        Ok(ready.map(|(_, (_, _, ready))| *ready).collect())
+        Ok(ready
+            .map(|(fd, (_, _, ready))| match ready {
+                Ready::Notification if !fd.revents().contains(PollFlags::IN) => Ready::Unfiltered,
+                other => *other,
+            })
+            .collect())
     }
 
     fn next_deadline(&self) -> Option<Instant> {

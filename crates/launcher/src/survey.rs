@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::landlock;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
-use cofferdam_policy::path::{Base, name_matches};
+use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
 use cofferdam_policy::{Access, Isolation, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -149,10 +149,13 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
             match find(&path) {
                 Some(fact) => facts.answers.push((index, fact)),
                 // A missing name matters where it could be created, and to a rule that demands it.
-                None if path.parent().is_some_and(|parent| real.iter().any(|known| known == parent)) => {
+                None if path
+                    .parent()
+                    .is_some_and(|parent| real.iter().any(|known| known.as_os_str() == parent.as_os_str())) =>
+                {
                     facts.answers.push((index, PathFact::Missing { first: path.clone(), canonical: path }));
                 }
-                None if !rule.optional || writable.iter().any(|root| path.starts_with(root)) => {
+                None if !rule.optional || writable.iter().any(|root| is_at_or_below(&path, root)) => {
                     facts.answers.push((index, missing(&path)));
                 }
                 None => {}
@@ -184,23 +187,25 @@ impl<'a> Listings<'a> {
     /// False only if nothing in the home directory has this name, or nothing in the directory that comes first in it,
     /// and it could not be created either.
     fn may_exist(&mut self, rest: &Path, writable: &[PathBuf]) -> bool {
-        let mut parts = rest.components();
+        // `rest` is normalised, so bytes between slashes are its names; this runs for every shipped rule.
+        let mut parts = rest.as_os_str().as_encoded_bytes().split(|byte| *byte == b'/');
         let (Some(first), second) = (parts.next(), parts.next()) else { return true };
         let Some(names) = &self.names else { return true };
-        if !has_name(names, first.as_os_str()) {
+        if !has_name(names, first) {
             // A grant to write exists, so what it covers starts with a name that exists.
             return false;
         }
         let Some(second) = second else { return true };
-        let known = self.below.iter().position(|(name, _)| name == first.as_os_str());
+        let known = self.below.iter().position(|(name, _)| name.as_encoded_bytes() == first);
         let at = known.unwrap_or_else(|| {
-            self.below.push((first.as_os_str().to_owned(), list(&self.home.join(first))));
+            let first = OsStr::from_bytes(first);
+            self.below.push((first.to_owned(), list(&self.home.join(first))));
             self.below.len() - 1
         });
         match &self.below[at].1 {
-            Some(names) if !has_name(names, second.as_os_str()) => {
+            Some(names) if !has_name(names, second) => {
                 let path = self.home.join(rest);
-                writable.iter().any(|root| path.starts_with(root))
+                writable.iter().any(|root| is_at_or_below(&path, root))
             }
             _ => true,
         }
@@ -221,8 +226,8 @@ fn list(path: &Path) -> Option<Vec<OsString>> {
 }
 
 /// Where names are compared without case the kernel decides, so only absence in any spelling counts as absence.
-fn has_name(names: &[OsString], name: &OsStr) -> bool {
-    let wanted = || name.as_encoded_bytes().iter().map(u8::to_ascii_lowercase);
+fn has_name(names: &[OsString], name: &[u8]) -> bool {
+    let wanted = || name.iter().map(u8::to_ascii_lowercase);
     !name.is_ascii() || names.binary_search_by(|have| have.as_encoded_bytes().iter().copied().cmp(wanted())).is_ok()
 }
 
@@ -247,21 +252,27 @@ fn look(path: &Path) -> PathFact {
 
 fn find(path: &Path) -> Option<PathFact> {
     match open_source(path) {
-        Ok(fd) => present(path.to_path_buf(), fd.as_fd()),
-        // A link somewhere on the way: resolve it once, then look at the result without following anything.
-        Err(Errno::LOOP) => {
-            let real = path.canonicalize().ok()?;
-            let fd = open_source(&real).ok()?;
-            present(real, fd.as_fd())
+        Ok(fd) => {
+            let stat = rustix::fs::fstat(&fd).ok()?;
+            if is_link(&stat) { find_target(path) } else { present(path.to_path_buf(), &stat) }
         }
+        Err(Errno::LOOP) => find_target(path),
         Err(_) => None,
     }
 }
 
+/// A link at the end or on the way: what it leads to is what the rule is about (dotfile managers make such links).
+/// Resolved once; the result is then looked at without following anything.
+fn find_target(path: &Path) -> Option<PathFact> {
+    let real = path.canonicalize().ok()?;
+    let fd = open_source(&real).ok()?;
+    let stat = rustix::fs::fstat(&fd).ok()?;
+    present(real, &stat)
+}
+
 /// `None` for a stand-in of another session: the name counts as missing.
-fn present(canonical: PathBuf, fd: std::os::fd::BorrowedFd<'_>) -> Option<PathFact> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    if holds::is_stand_in(&stat) {
+fn present(canonical: PathBuf, stat: &rustix::fs::Stat) -> Option<PathFact> {
+    if holds::is_stand_in(stat) {
         return None;
     }
     let kind = match FileType::from_raw_mode(stat.st_mode) {

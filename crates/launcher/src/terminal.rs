@@ -99,13 +99,17 @@ pub(crate) fn reopen(terminal: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
+/// The side of a pty that programs use, without making it anybody's controlling terminal.
+pub(crate) fn open_other_side(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::pty::ioctl_tiocgptpeer(master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+}
+
 /// Inside, before the command starts: a pty of the sandbox's own devpts, as controlling terminal of pid 1's session.
 pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
-    let slave =
-        rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let slave = open_other_side(&master)?;
     let mut termios = outer.termios.clone();
     if !outer.is_input {
         // The host's terminal stays in its normal mode and adds the carriage returns itself.

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::path::is_at_or_below;
 use cofferdam_policy::{Access, Hold as HoldRule, Stand};
 
 use crate::PlanError;
@@ -16,29 +17,38 @@ use crate::step::{Hold, HoldKind, Mount, MountKind, Step};
 const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/run"];
 const OWN: &[&str] = &["/proc", "/sys", "/dev"];
 
-/// Files of /proc that say too much about the host or change it.
-pub(crate) const PROC_MASKED: &[(&str, Kind)] = &[
-    ("/proc/acpi", Kind::Directory),
-    ("/proc/scsi", Kind::Directory),
-    ("/proc/kcore", Kind::File),
-    ("/proc/keys", Kind::File),
-    ("/proc/key-users", Kind::File),
-    ("/proc/kallsyms", Kind::File),
-    ("/proc/kmsg", Kind::File),
-    ("/proc/latency_stats", Kind::File),
-    ("/proc/sched_debug", Kind::File),
-    ("/proc/sysrq-trigger", Kind::File),
-    ("/proc/timer_list", Kind::File),
-    ("/proc/interrupts", Kind::File),
-    ("/proc/kpagecgroup", Kind::File),
-    ("/proc/kpagecount", Kind::File),
-    ("/proc/kpageflags", Kind::File),
-    ("/proc/slabinfo", Kind::File),
-    ("/proc/vmallocinfo", Kind::File),
+/// Entries of /proc that say too much about the host or change it. Those marked for root belong to root and nobody else
+/// can open them; without capabilities that holds inside too.
+pub(crate) const PROC_MASKED: &[(&str, Kind, For)] = &[
+    ("/proc/acpi", Kind::Directory, For::All),
+    ("/proc/scsi", Kind::Directory, For::All),
+    ("/proc/keys", Kind::File, For::All),
+    ("/proc/key-users", Kind::File, For::All),
+    ("/proc/kallsyms", Kind::File, For::All),
+    ("/proc/latency_stats", Kind::File, For::All),
+    ("/proc/sched_debug", Kind::File, For::All),
+    ("/proc/interrupts", Kind::File, For::All),
+    ("/proc/timer_list", Kind::File, For::Root),
+    ("/proc/kcore", Kind::File, For::Root),
+    ("/proc/kmsg", Kind::File, For::Root),
+    ("/proc/sysrq-trigger", Kind::File, For::Root),
+    ("/proc/kpagecgroup", Kind::File, For::Root),
+    ("/proc/kpagecount", Kind::File, For::Root),
+    ("/proc/kpageflags", Kind::File, For::Root),
+    ("/proc/slabinfo", Kind::File, For::Root),
+    ("/proc/vmallocinfo", Kind::File, For::Root),
 ];
 
 /// Directories of /proc whose files are switches of the whole machine.
-pub(crate) const PROC_SEALED: &[&str] = &["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
+pub(crate) const PROC_SEALED: &[(&str, For)] =
+    &[("/proc/sys", For::All), ("/proc/bus", For::Root), ("/proc/fs", For::Root), ("/proc/irq", For::Root)];
+
+/// For whom an entry has to be covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    All,
+    Root,
+}
 
 /// What programs read in /sys to size themselves; the rest of it describes the host.
 pub(crate) const SYS_SHOWN: &[&str] = &["/sys/devices/system/cpu", "/sys/devices/system/node"];
@@ -52,8 +62,8 @@ pub fn system_candidates() -> impl Iterator<Item = &'static str> {
         .iter()
         .chain(OWN)
         .copied()
-        .chain(PROC_MASKED.iter().map(|(path, _)| *path))
-        .chain(PROC_SEALED.iter().copied())
+        .chain(PROC_MASKED.iter().map(|(path, _, _)| *path))
+        .chain(PROC_SEALED.iter().map(|(path, _)| *path))
         .chain(SYS_SHOWN.iter().copied())
 }
 
@@ -67,12 +77,13 @@ fn make(target: impl Into<PathBuf>, kind: MountKind, create: Kind, why: &str) ->
 
 /// /proc, /sys, /dev and the temporary directories of the sandbox.
 pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> {
-    let exists = |path: &str| facts.system.iter().any(|p| p == Path::new(path));
+    let exists = |path: &str| facts.system.iter().any(|p| p.as_os_str() == path);
     let mut steps = vec![mount("/proc", MountKind::Proc, "the sandbox's processes only")];
-    for path in PROC_SEALED.iter().filter(|p| exists(p)) {
+    let covers = |who: For| who == For::All || facts.uid == 0;
+    for (path, _) in PROC_SEALED.iter().filter(|(path, who)| covers(*who) && exists(path)) {
         steps.push(mount(*path, MountKind::Seal, "switches of the whole machine"));
     }
-    for (path, kind) in PROC_MASKED.iter().filter(|(p, _)| exists(p)) {
+    for (path, kind, _) in PROC_MASKED.iter().filter(|(path, _, who)| covers(*who) && exists(path)) {
         let mask = if *kind == Kind::Directory { MountKind::Empty { inside: Vec::new() } } else { MountKind::Refused };
         steps.push(mount(*path, mask, "describes or changes the host's kernel"));
     }
@@ -144,7 +155,7 @@ pub(crate) fn files(decisions: &[Decision], exec: bool) -> Result<FileMounts, Pl
     let mut enclosing: Vec<&Decision> = Vec::new();
     for (index, decision) in decisions.iter().enumerate() {
         refuse_own_area(decision)?;
-        while enclosing.last().is_some_and(|outer| !decision.path.starts_with(&outer.path)) {
+        while enclosing.last().is_some_and(|outer| !is_at_or_below(&decision.path, &outer.path)) {
             enclosing.pop();
         }
         let around = around(enclosing.last().copied(), &decision.path);
@@ -236,7 +247,7 @@ impl FileMounts {
     /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself.
     fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision]) {
         let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
-        let inside = |p: &&Path| *p != root.path && p.starts_with(&root.path);
+        let inside = |p: &&Path| *p != root.path && is_at_or_below(p, &root.path);
         let mut parents: Vec<&Path> = target.ancestors().skip(1).take_while(inside).collect();
         parents.reverse();
         for parent in parents {
@@ -249,7 +260,7 @@ impl FileMounts {
 }
 
 fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
-    let own = OWN.iter().find(|area| decision.path.starts_with(area));
+    let own = OWN.iter().find(|area| is_at_or_below(&decision.path, Path::new(area)));
     match own {
         Some(area) if decision.access != Access::Deny => Err(PlanError::OwnArea {
             path: decision.path.clone(),
@@ -266,7 +277,7 @@ fn around(enclosing: Option<&Decision>, path: &Path) -> Around {
         Some(Access::Protect | Access::Read) => Around::ReadOnly,
         Some(Access::Overlay) => Around::Overlaid,
         Some(Access::Write) => Around::Writable,
-        None if PRIVATE.iter().chain(OWN).any(|area| path.starts_with(area)) => Around::Private,
+        None if PRIVATE.iter().chain(OWN).any(|area| is_at_or_below(path, Path::new(area))) => Around::Private,
         None => Around::ReadOnly,
     }
 }
@@ -275,10 +286,10 @@ fn around(enclosing: Option<&Decision>, path: &Path) -> Around {
 fn grants_below(denied: &Path, following: &[Decision]) -> Vec<(PathBuf, Kind)> {
     let mut inside: Vec<(PathBuf, Kind)> = Vec::new();
     let mut covered: Option<&Path> = None;
-    for decision in following.iter().take_while(|d| d.path.starts_with(denied)) {
+    for decision in following.iter().take_while(|d| is_at_or_below(&d.path, denied)) {
         let PathFact::Present { kind, .. } = decision.fact else { continue };
         let is_grant = !matches!(decision.access, Access::Deny | Access::Protect);
-        if is_grant && !covered.is_some_and(|outer| decision.path.starts_with(outer)) {
+        if is_grant && !covered.is_some_and(|outer| is_at_or_below(&decision.path, outer)) {
             covered = Some(&decision.path);
             if let Ok(relative) = decision.path.strip_prefix(denied) {
                 inside.push((relative.to_path_buf(), kind));

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::path::{is_at_or_below, tree_order};
 use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, Policy, Stand};
 use serde::Serialize;
 
@@ -30,7 +31,7 @@ pub struct Decision {
 
 /// The decision about `path`: the rule with the longest path at or above it.
 pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
-    decisions.iter().filter(|d| path.starts_with(&d.path)).max_by_key(|d| d.path.as_os_str().len())
+    decisions.iter().filter(|d| is_at_or_below(path, &d.path)).max_by_key(|d| d.path.as_os_str().len())
 }
 
 /// One decision per real path, sorted so that parents come before what lies below them.
@@ -46,12 +47,8 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     add_git(facts, &mut found);
     // Parents first; on one path the strongest rule last, so that it is the one kept.
     found.sort_by(|a, b| {
-        (a.path.as_path(), a.is_final, a.origin.layer, std::cmp::Reverse(a.access)).cmp(&(
-            b.path.as_path(),
-            b.is_final,
-            b.origin.layer,
-            std::cmp::Reverse(b.access),
-        ))
+        let strength = |d: &Decision| (d.is_final, d.origin.layer, std::cmp::Reverse(d.access));
+        tree_order(&a.path, &b.path).then_with(|| strength(a).cmp(&strength(b)))
     });
     let mut kept: Vec<Decision> = Vec::with_capacity(found.len());
     for decision in found {
@@ -61,7 +58,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
         }
     }
     let finals: Vec<PathBuf> = kept.iter().filter(|d| d.is_final).map(|d| d.path.clone()).collect();
-    kept.retain(|d| !finals.iter().any(|f| d.path != *f && d.path.starts_with(f)));
+    kept.retain(|d| !finals.iter().any(|f| d.path != *f && is_at_or_below(&d.path, f)));
     refuse_too_wide(&kept, facts)?;
     refuse_outside(policy, facts, &kept)?;
     Ok(kept)
@@ -178,7 +175,7 @@ fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
     // The shipped overlays of caches reach nothing on the host and need no permission.
     let asked = |d: &&Decision| d.access == Access::Overlay && d.origin.layer != Layer::BuiltIn;
     let mut grants = decisions.iter().filter(|d| d.access == Access::Write || asked(d));
-    match grants.find(|d| !roots.iter().any(|root| d.path.starts_with(root))) {
+    match grants.find(|d| !roots.iter().any(|root| is_at_or_below(&d.path, root))) {
         Some(d) => Err(PlanError::OutsideCeiling {
             path: d.path.clone(),
             origin: d.origin.clone(),
@@ -191,7 +188,7 @@ fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
 fn refuse_too_wide(decisions: &[Decision], facts: &HostFacts) -> Result<(), PlanError> {
     let wide = |d: &&Decision| {
         matches!(d.access, Access::Write | Access::Overlay)
-            && (d.path == Path::new("/") || facts.home.starts_with(&d.path))
+            && (d.path == Path::new("/") || is_at_or_below(&facts.home, &d.path))
     };
     match decisions.iter().find(wide) {
         Some(d) => Err(PlanError::TooWide { path: d.path.clone(), origin: d.origin.clone() }),

@@ -237,9 +237,22 @@ impl Serialize for PathExpr {
     }
 }
 
-/// Whether `path` is `ancestor` or lies below it, compared by component (`/ws-evil` is not below `/ws`).
+/// Whether `path` is `ancestor` or lies below it, compared by component (`/ws-evil` is not below `/ws`). Both absolute
+/// and normalised, as everything that `PathExpr::expand` or the kernel returns: `Path::starts_with` parses both each
+/// time, and a launch compares thousands.
 pub fn is_at_or_below(path: &Path, ancestor: &Path) -> bool {
-    path.starts_with(ancestor)
+    let (path, ancestor) = (path.as_os_str().as_encoded_bytes(), ancestor.as_os_str().as_encoded_bytes());
+    match path.strip_prefix(ancestor) {
+        Some(rest) => rest.is_empty() || rest[0] == b'/' || ancestor.is_empty() || ancestor == b"/",
+        None => false,
+    }
+}
+
+/// Order in which a directory comes directly before everything below it: `/a`, `/a/b`, `/a-b`.
+pub fn tree_order(a: &Path, b: &Path) -> std::cmp::Ordering {
+    let rank = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+    let (a, b) = (a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes());
+    a.iter().map(rank).cmp(b.iter().map(rank))
 }
 
 /// `*` matches any run of bytes within one file name.
@@ -255,12 +268,10 @@ pub fn name_matches_ignoring_case(pattern: &str, name: &str) -> bool {
 /// Greedy matching that on a mismatch lets the last `*` swallow one byte more; no recursion, no allocation.
 fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     // Most patterns of a long list fail at their first or last byte: that is all a launch pays for them.
-    let differ = |pattern: Option<&u8>, name: Option<&u8>| match (pattern, name) {
-        (Some(b'*') | None, _) => false,
-        (Some(pattern), Some(name)) => !same(*pattern, *name),
-        (Some(_), None) => true,
-    };
-    if differ(pattern.first(), name.first()) || differ(pattern.last(), name.last()) {
+    if let (Some(&first), Some(&last), Some(&head), Some(&tail)) =
+        (pattern.first(), pattern.last(), name.first(), name.last())
+        && ((first != b'*' && !same(first, head)) || (last != b'*' && !same(last, tail)))
+    {
         return false;
     }
     let (mut at_pattern, mut at_name) = (0, 0);
