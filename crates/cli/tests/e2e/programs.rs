@@ -83,6 +83,31 @@ fn only_the_listed_executables_run_whichever_way_is_tried() {
 }
 
 #[test]
+fn the_loader_does_not_start_programs_that_packages_keep_beside_libraries() {
+    let Some(place) = Place::with(&["gcc"]) else { return };
+    let compiler = place.host("gcc -print-prog-name=cc1").ok();
+    let run = format!("/lib64/ld-linux-x86-64.so.2 {} --help </dev/null", compiler.trim());
+    // The control: without a rule the loader starts it.
+    assert_ne!(place.inside(&run).ok(), "");
+    place.write(".cofferdam/policy.toml", "[process]\nexecutables = [\"bash\"]\n");
+    let ran = place.inside(&run);
+    assert_eq!((ran.out.as_str(), ran.code), ("", 127), "{}", ran.err);
+}
+
+#[test]
+fn a_listed_program_outside_of_the_system_finds_its_libraries() {
+    let Some(place) = Place::with(&["gcc"]) else { return };
+    place.write("home:tool/answer.c", "int answer(void) { return 42; }");
+    place.write("home:tool/main.c", "int answer(void); int main(void) { return answer(); }");
+    let build = "cd ~/tool && mkdir bin lib && gcc -shared -fPIC -o lib/libanswer.so answer.c
+        gcc -o bin/tool main.c -Llib -lanswer '-Wl,-rpath,$ORIGIN/../lib'";
+    place.host(build).ok();
+    let tool = place.path("home:tool/bin/tool").display().to_string();
+    place.write(".cofferdam/policy.toml", &format!("[process]\nexecutables = [\"{tool}\"]\n"));
+    place.run(&[], &[&tool]).code(42);
+}
+
+#[test]
 fn a_listed_interpreter_cannot_execute_from_memory() {
     let place = Place::new();
     let Some(python) = system_python() else { return };
