@@ -58,9 +58,17 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     let why = match rule {
         Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
         None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.policy.debug.origin),
+        None if blocked.name == "memfd_create" => format!("{}; drop that rule to allow it", programs(prepared)),
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
+}
+
+/// The rule that limits which programs run: what it rules out includes programs in anonymous memory.
+fn programs(prepared: &Prepared) -> String {
+    let process = &prepared.policy.process;
+    let list = process.executables.first().filter(|_| process.allow_exec.value);
+    list.map_or(&process.allow_exec.origin, |entry| &entry.origin).to_string()
 }
 
 /// Words of the command line that are paths which exist on the host, or could be made there: their directory exists.

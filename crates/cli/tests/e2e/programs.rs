@@ -9,7 +9,7 @@ try:
     fd = os.memfd_create('x')
     os.write(fd, open(sys.argv[1], 'rb').read())
     os.execve(fd, ['x', 'ran from memory'], {})
-except OSError as error: print('refused', error.errno)
+except OSError as error: print('refused', error.errno); sys.exit(1)
 ";
 
 /// The distribution's: libraries of a program that is on the list are mapped from the system's directories only.
@@ -115,6 +115,7 @@ fn a_listed_interpreter_cannot_execute_from_memory() {
     place.write("memory.py", FROM_MEMORY);
     let ran = place.run(&[], &[python, "memory.py", "/bin/echo"]);
     assert!(ran.out.starts_with("refused"), "{}{}", ran.out, ran.err);
+    ran.code(1).says(&["memfd_create", ".cofferdam/policy.toml:2"]);
     // The control: without the rule it runs.
     place.write(".cofferdam/policy.toml", "");
     assert_eq!(place.run(&[], &[python, "memory.py", "/bin/echo"]).ok(), "ran from memory\n");
