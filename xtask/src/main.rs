@@ -2,6 +2,7 @@
 //! Owns no product code and is never shipped. Called by people and by `.ci/run`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod conformance;
 mod elf;
 mod escape;
@@ -38,6 +39,10 @@ enum Task {
     Ran(junit::Args),
     /// Build the shipped binary; check that it is static; print its size and how many crates it holds
     Size,
+    /// Measure the cold start, or the speed inside, beside bare and bubblewrap
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchWorker(bench::worker::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,5 +68,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Escape(args) => escape::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
+        Task::Bench(args) => bench::run(args),
+        Task::BenchWorker(args) => bench::worker::run(args),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     lines.extend(
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
             .iter()
-            .filter_map(|path| about(plan, path)),
+            .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
     if prepared.around.project.is_none() {
         lines.push(format!(
@@ -58,12 +58,20 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     let why = match rule {
         Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
         None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.policy.debug.origin),
+        None if blocked.name == "memfd_create" => format!("{}; drop that rule to allow it", programs(prepared)),
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
 }
 
-/// Words of the command line that are paths which exist on the host.
+/// The rule that limits which programs run: what it rules out includes programs in anonymous memory.
+fn programs(prepared: &Prepared) -> String {
+    let process = &prepared.policy.process;
+    let list = process.executables.first().filter(|_| process.allow_exec.value);
+    list.map_or(&process.allow_exec.origin, |entry| &entry.origin).to_string()
+}
+
+/// Words of the command line that are paths which exist on the host, or could be made there: their directory exists.
 fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
     let separators = |c: char| c.is_whitespace() || ";|&<>()'\"=,`".contains(c);
     let mut found: Vec<PathBuf> = Vec::new();
@@ -73,7 +81,7 @@ fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
             None if word.contains('/') || word.starts_with('.') => cwd.join(word),
             None => continue,
         };
-        let Ok(real) = path.canonicalize() else { continue };
+        let Some(real) = resolved(&path) else { continue };
         if !found.contains(&real) {
             found.push(real);
         }
@@ -81,7 +89,15 @@ fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
+/// Where a path really is; of a file that is not there yet, where it would be.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let (parent, name) = (path.parent()?.canonicalize().ok()?, path.file_name()?);
+        parent.is_dir().then(|| parent.join(name))
+    })
+}
+
+fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
     let decision = decide(&plan.decisions, path);
     if decision.is_none() && PRIVATE.iter().any(|area| path.starts_with(area)) {
         return None;
@@ -97,12 +113,27 @@ fn about(plan: &LaunchPlan, path: &Path) -> Option<String> {
             cite(rule),
             rule.path.display()
         )),
-        (Access::Read, rule) if writable_on_host(path) => {
+        (Access::Read, rule) if !is_program(path) && writable_on_host(path) => {
             let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
-            let place = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-            Some(format!("{shown} is read-only [{why}]; make it writable with --rw {}", place.display()))
+            let remedy = writable_place(path, home)?;
+            Some(format!("{shown} is read-only [{why}]; {remedy}"))
         }
         _ => None,
+    }
+}
+
+/// What would make a path writable. Nothing opens `/` or the whole home directory, so no flag is named that would be refused.
+fn writable_place(path: &Path, home: &Path) -> Option<String> {
+    let too_wide = |place: &Path| home.starts_with(place);
+    let place = if path.is_dir() { path } else { path.parent()? };
+    if !too_wide(place) {
+        Some(format!("make it writable with --rw {}", place.display()))
+    } else if path.is_dir() {
+        None
+    } else if path.exists() {
+        Some(format!("make it writable with --rw {}", path.display()))
+    } else {
+        Some("write in the project, or below a directory that you pass with --rw".to_owned())
     }
 }
 
@@ -110,7 +141,13 @@ fn cite(rule: &Decision) -> String {
     if rule.reason.is_empty() { rule.origin.to_string() } else { format!("{}: {}", rule.origin, rule.reason) }
 }
 
+/// A program that the command line names is there to be run; nobody asks to write it.
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
 /// What the user could not write outside either is not ours to explain.
 fn writable_on_host(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+    let place = if path.symlink_metadata().is_ok() { path } else { path.parent().unwrap_or(path) };
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok()
 }

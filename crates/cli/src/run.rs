@@ -69,6 +69,9 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     for (path, changes) in &outcome.kept {
         eprintln!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
     }
+    if let Some(path) = &outcome.left_behind {
+        eprintln!("sandbox: {} could not be removed", path.display());
+    }
     if outcome.log_failed {
         eprintln!("sandbox: the log in {} could not be written", prepared.around.state.display());
     }
@@ -87,7 +90,8 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     if args.json {
         let report = serde_json::json!({
             "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
-            "violations": outcome.violations, "kept": outcome.kept, "posture": prepared.plan.posture, "timing": outcome.timing,
+            "violations": outcome.violations, "kept": outcome.kept,
+            "left_behind": outcome.left_behind, "posture": prepared.plan.posture, "timing": outcome.timing,
         });
         eprintln!("{report}");
     }

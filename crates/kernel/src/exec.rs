@@ -9,7 +9,8 @@ use crate::raw;
 
 /// Runs `argv[0]`, looked up in `path` unless it contains a slash. Returns only on failure.
 pub fn execute(argv: &[CString], environment: &[CString], path: &str) -> Errno {
-    let Some(program) = argv.first() else { return Errno::NOENT };
+    // An empty name would become the directories of `path` themselves.
+    let Some(program) = argv.first().filter(|program| !program.is_empty()) else { return Errno::NOENT };
     if program.as_bytes().contains(&b'/') {
         return raw::execve(program, argv, environment);
     }

@@ -1,9 +1,10 @@
 //! Time stamps that parent and child both write, for `sandbox run --timing`. Costs nothing unless switched on.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Marks in one shared page; index by the order of steps.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +37,10 @@ fn raw_page() -> Result<&'static [AtomicU64], Errno> {
     crate::raw::shared_page()
 }
 
-/// The monotonic clock in nanoseconds.
+/// Nanoseconds since this program (or the parent it was forked from) first asked.
 pub fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = START.get_or_init(Instant::now);
+    // One more than nothing: a mark of 0 means that nothing was recorded.
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }

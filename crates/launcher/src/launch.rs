@@ -97,6 +97,8 @@ pub struct Outcome {
     pub log_failed: bool,
     /// Host path of each overlay that was written to and kept, with where its changes are.
     pub kept: Vec<(PathBuf, PathBuf)>,
+    /// The session's directory, where it could not be removed.
+    pub left_behind: Option<PathBuf>,
     pub timing: Vec<TimingLine>,
 }
 
@@ -114,14 +116,13 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
-    let mut running = Running::new(plan, ends, session.clone(), options.state.as_deref());
+    let mut running = Running::new(plan, ends, holds, session.clone(), options.state.as_deref());
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
     let set_up = running.set_up;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    drop(holds);
-    let kept = finish_overlays(plan, overlays)?;
+    let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);
     }
@@ -135,6 +136,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         log_failed: record.log_failed(),
         blocked: record.blocked,
         kept,
+        left_behind,
         timing: timing(plan, marks),
     })
 }
@@ -244,20 +246,15 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     }
 }
 
-fn finish_overlays(plan: &LaunchPlan, overlays: Option<OverlayDirs>) -> Result<Vec<(PathBuf, PathBuf)>, LaunchError> {
-    let Some(overlays) = overlays else { return Ok(Vec::new()) };
+/// The overlays that are kept, and the directory that could not be removed.
+fn finish_overlays(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
+    let Some(overlays) = overlays else { return (Vec::new(), None) };
     let slots = overlay_slots(plan);
     let asked: Vec<usize> = slots.iter().filter(|(_, _, asked)| *asked).map(|(slot, _, _)| *slot).collect();
-    let kept = overlays.finish(&asked).map_err(|error| LaunchError::SessionDirectory {
-        path: overlays.path.clone(),
-        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })?;
-    Ok(kept
-        .into_iter()
-        .filter_map(|(slot, upper)| {
-            slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| (lower.clone(), upper))
-        })
-        .collect())
+    let finished = overlays.finish(&asked);
+    let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
+    let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
+    (kept.collect(), finished.left_behind)
 }
 
 /// What each step took. Steps are measured in the child, the rest in the parent; they overlap after the clone.

@@ -10,6 +10,7 @@ mod holds;
 mod init;
 mod launch;
 mod message;
+mod relay;
 mod session;
 mod supervisor;
 mod survey;

@@ -42,49 +42,46 @@ impl OverlayDirs {
         self.path.join(slot.to_string()).join("upper")
     }
 
-    /// Removes everything but the uppers in `keep` that are not empty; returns those.
-    pub(crate) fn finish(&self, keep: &[usize]) -> Result<Vec<(usize, PathBuf)>, std::io::Error> {
-        let mut kept = Vec::new();
-        for slot in keep {
-            let upper = self.upper(*slot);
-            if std::fs::read_dir(&upper)?.next().is_some() {
-                kept.push((*slot, upper));
-            }
-        }
+    /// Removes everything but the uppers in `keep` that are not empty. The command has run, so whatever cannot be
+    /// removed is told and changes nothing else.
+    pub(crate) fn finish(&self, keep: &[usize]) -> Finished {
+        // An upper that the command made unreadable is not known to be empty.
+        let is_changed = |upper: &Path| std::fs::read_dir(upper).map_or(true, |mut entries| entries.next().is_some());
+        let uppers = keep.iter().map(|slot| (*slot, self.upper(*slot)));
+        let kept: Vec<(usize, PathBuf)> = uppers.filter(|(_, upper)| is_changed(upper)).collect();
+        let removed = self.remove_but(&kept);
+        Finished { kept, left_behind: removed.is_err().then(|| self.path.clone()) }
+    }
+
+    fn remove_but(&self, kept: &[(usize, PathBuf)]) -> Result<(), std::io::Error> {
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?.path();
             let slot_is_kept = kept.iter().any(|(_, upper)| upper.starts_with(&entry));
             remove_tree(&if slot_is_kept { entry.join("work") } else { entry })?;
         }
-        if kept.is_empty() {
-            std::fs::remove_dir(&self.path)?;
-        }
-        Ok(kept)
+        if kept.is_empty() { std::fs::remove_dir(&self.path) } else { Ok(()) }
     }
 }
 
-/// overlayfs leaves directories with mode 000 in `work`, and the command may have made others in `upper`.
+/// What is left of a session's directory.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    pub(crate) kept: Vec<(usize, PathBuf)>,
+    pub(crate) left_behind: Option<PathBuf>,
+}
+
+/// overlayfs leaves directories of mode 000, and so may the command: each is opened up before it is emptied. Nobody
+/// inside is alive any more, so a directory that was looked at cannot become a link before it is changed.
 fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            open_up(path)?;
-            std::fs::remove_dir_all(path)
-        }
-        other => other,
-    }
-}
-
-/// Makes every directory of a tree removable. Nobody changes the tree any more: the session has ended.
-fn open_up(path: &Path) -> Result<(), std::io::Error> {
     use std::os::unix::fs::PermissionsExt as _;
-    let metadata = path.symlink_metadata()?;
-    if !metadata.is_dir() {
-        return Ok(());
+    if !path.symlink_metadata()?.is_dir() {
+        return std::fs::remove_file(path);
     }
-    if metadata.permissions().mode() & 0o700 != 0o700 {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(path)? {
+        remove_tree(&entry?.path())?;
     }
-    std::fs::read_dir(path)?.try_for_each(|entry| open_up(&entry?.path()))
+    std::fs::remove_dir(path)
 }
 
 fn make_all(path: &Path) -> Result<(), Errno> {

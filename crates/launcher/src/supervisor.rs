@@ -21,8 +21,10 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
 use crate::events::Record;
+use crate::holds::Holds;
 use crate::message::Message;
-use crate::terminal::{Outer, output};
+use crate::relay::{self, Relay};
+use crate::terminal::Outer;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -51,41 +53,33 @@ pub(crate) struct Running<'a> {
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
     pub(crate) listener: Option<Listener>,
-    pub(crate) outer: Option<Outer>,
-    pub(crate) master: Option<OwnedFd>,
-    /// Keeps the pty alive while no process inside has it open: somebody may open it again.
-    terminal_keeper: Option<OwnedFd>,
+    pub(crate) relay: Option<Relay>,
     pub(crate) session: String,
     pub(crate) state: Option<&'a Path>,
     pub(crate) record: Record,
+    /// Names that must not appear while somebody inside could make them.
+    holds: Holds,
     /// The child's reports other than descriptors, in order.
     pub(crate) reports: Vec<Message>,
     /// The child said that its walls stand.
     pub(crate) set_up: bool,
-    raw: bool,
-    input_open: bool,
     deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
 }
 
 /// What woke the loop up.
-#[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one flag per descriptor that poll looked at")]
-struct Ready {
-    ended: bool,
-    socket: bool,
-    stops: bool,
-    signal: bool,
-    notification: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Socket,
+    Notification,
     /// Everybody under the filter is gone.
-    unfiltered: bool,
-    output: bool,
-    input: bool,
+    Unfiltered,
+    Terminal(relay::Ready),
+    Stops,
+    Signal,
+    Ended,
 }
-
-/// Notes which descriptor is ready.
-type Mark = fn(&mut Ready, PollFlags);
 
 pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
@@ -96,7 +90,13 @@ pub(crate) struct Ends {
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, session: String, state: Option<&'a Path>) -> Self {
+    pub(crate) fn new(
+        plan: &'a LaunchPlan,
+        ends: Ends,
+        holds: Holds,
+        session: String,
+        state: Option<&'a Path>,
+    ) -> Self {
         Running {
             plan,
             pidfd: ends.pidfd,
@@ -104,16 +104,13 @@ impl<'a> Running<'a> {
             stops: ends.stops,
             signals: ends.signals,
             listener: None,
-            outer: ends.outer,
-            master: None,
-            terminal_keeper: None,
+            relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal)),
             session,
             state,
             record: Record::default(),
+            holds,
             reports: Vec::new(),
             set_up: false,
-            raw: false,
-            input_open: true,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
             kill_at: None,
             reason: None,
@@ -123,62 +120,48 @@ impl<'a> Running<'a> {
     /// Runs until pid 1 is gone.
     pub(crate) fn until_end(&mut self) -> Result<End, Errno> {
         let result = self.turn_until_end();
-        if self.raw
-            && let Some(outer) = &self.outer
-        {
-            outer.restore()?;
+        if let Some(relay) = &mut self.relay {
+            relay.leave_raw_mode()?;
         }
         result
     }
 
     fn turn_until_end(&mut self) -> Result<End, Errno> {
         loop {
-            let ready = self.wait()?;
-            if ready.socket {
-                self.take_report()?;
-            }
-            if ready.notification {
-                self.answer()?;
-            } else if ready.unfiltered {
-                self.listener = None;
-            }
-            if ready.output {
-                self.copy_output()?;
-            }
-            if ready.input {
-                self.copy_input()?;
-            }
-            if ready.stops {
-                self.suspend()?;
-            }
-            if ready.signal {
-                self.pass_signals()?;
-            }
-            if ready.ended {
-                return self.finish();
+            for ready in self.wait()? {
+                match ready {
+                    Ready::Socket => self.take_report()?,
+                    Ready::Notification => self.answer()?,
+                    Ready::Unfiltered => {
+                        // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
+                        self.listener = None;
+                        self.holds = Holds::default();
+                    }
+                    Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
+                    Ready::Stops => self.suspend()?,
+                    Ready::Signal => self.pass_signals()?,
+                    Ready::Ended => return self.finish(),
+                }
             }
             self.check_clock()?;
         }
     }
 
-    fn wait(&self) -> Result<Ready, Errno> {
-        let input = rustix::stdio::stdin();
-        let reads_input = self.master.is_some() && self.raw && self.input_open;
-        let watched: [(Option<BorrowedFd<'_>>, Mark); 7] = [
-            (Some(self.pidfd.as_fd()), |r, _| r.ended = true),
-            (Some(self.signals.as_fd()), |r, _| r.signal = true),
-            (self.socket.as_ref().map(AsFd::as_fd), |r, _| r.socket = true),
-            (self.stops.as_ref().map(AsFd::as_fd), |r, _| r.stops = true),
-            (self.listener.as_ref().map(AsFd::as_fd), |r, events| {
-                r.notification = events.contains(PollFlags::IN);
-                r.unfiltered = events.contains(PollFlags::HUP);
-            }),
-            (self.master.as_ref().map(AsFd::as_fd), |r, _| r.output = true),
-            (reads_input.then_some(input), |r, _| r.input = true),
+    /// In the order in which they are to be handled; the end comes last.
+    fn wait(&self) -> Result<Vec<Ready>, Errno> {
+        let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Ready)> = Vec::with_capacity(8);
+        let own = [
+            (self.socket.as_ref().map(AsFd::as_fd), Ready::Socket),
+            (self.listener.as_ref().map(AsFd::as_fd), Ready::Notification),
+            (self.stops.as_ref().map(AsFd::as_fd), Ready::Stops),
+            (Some(self.signals.as_fd()), Ready::Signal),
+            (Some(self.pidfd.as_fd()), Ready::Ended),
         ];
-        let open: Vec<_> = watched.into_iter().filter_map(|(fd, mark)| Some((fd?, mark))).collect();
+        let relayed = self.relay.iter().flat_map(Relay::wanted);
+        watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
+        watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
-            open.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let timeout = self.next_deadline().map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec {
@@ -190,13 +173,13 @@ impl<'a> Running<'a> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
-        let mut ready = Ready::default();
-        for (fd, (_, mark)) in fds.iter().zip(&open) {
-            if !fd.revents().is_empty() {
-                mark(&mut ready, fd.revents());
-            }
-        }
-        Ok(ready)
+        let ready = fds.iter().zip(&watched).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready
+            .map(|(fd, (_, _, ready))| match ready {
+                Ready::Notification if !fd.revents().contains(PollFlags::IN) => Ready::Unfiltered,
+                other => *other,
+            })
+            .collect())
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -239,22 +222,11 @@ impl<'a> Running<'a> {
                 self.listener = Some(Listener::from_fd(fd));
             }
             (Some(Message::Terminal), Some(fd)) => {
-                self.terminal_keeper = Some(crate::terminal::open_other_side(&fd)?);
-                self.master = Some(fd);
-                self.enter_raw_mode()?;
+                if let Some(relay) = &mut self.relay {
+                    relay.open(fd)?;
+                }
             }
             (Some(message), _) => self.reports.push(message),
-        }
-        Ok(())
-    }
-
-    fn enter_raw_mode(&mut self) -> Result<(), Errno> {
-        if let Some(outer) = &self.outer
-            && outer.is_input()
-            && outer.in_foreground()
-        {
-            outer.make_raw()?;
-            self.raw = true;
         }
         Ok(())
     }
@@ -279,30 +251,6 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn copy_output(&mut self) -> Result<(), Errno> {
-        let Some(master) = &self.master else { return Ok(()) };
-        let mut buffer = [0u8; 16384];
-        match rustix::io::read(master, &mut buffer) {
-            Ok(0) => self.master = None,
-            Ok(count) => write_all(output(self.plan.terminal), &buffer[..count])?,
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) => return Err(errno),
-        }
-        Ok(())
-    }
-
-    fn copy_input(&mut self) -> Result<(), Errno> {
-        let Some(master) = &self.master else { return Ok(()) };
-        let mut buffer = [0u8; 4096];
-        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
-            Ok(0) | Err(Errno::IO) => self.input_open = false,
-            Ok(count) => write_all(master.as_fd(), &buffer[..count])?,
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) => return Err(errno),
-        }
-        Ok(())
-    }
-
     /// The command was stopped: so are we, and whoever continues us continues it.
     fn suspend(&mut self) -> Result<(), Errno> {
         let Some(stops) = &self.stops else { return Ok(()) };
@@ -316,11 +264,8 @@ impl<'a> Running<'a> {
             Err(errno) => return Err(errno),
             Ok(_) => {}
         }
-        if self.raw
-            && let Some(outer) = &self.outer
-        {
-            outer.restore()?;
-            self.raw = false;
+        if let Some(relay) = &mut self.relay {
+            relay.leave_raw_mode()?;
         }
         // Returns after SIGCONT.
         rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
@@ -328,9 +273,8 @@ impl<'a> Running<'a> {
     }
 
     fn resume(&mut self) -> Result<(), Errno> {
-        self.enter_raw_mode()?;
-        if let (Some(outer), Some(master)) = (&self.outer, &self.master) {
-            outer.resize(master.as_fd())?;
+        if let Some(relay) = &mut self.relay {
+            relay.resume()?;
         }
         self.signal(Signal::CONT)
     }
@@ -341,13 +285,13 @@ impl<'a> Running<'a> {
             match signal {
                 Signal::CHILD => {}
                 Signal::WINCH => {
-                    if let (Some(outer), Some(master)) = (&self.outer, &self.master) {
-                        outer.resize(master.as_fd())?;
+                    if let Some(relay) = &self.relay {
+                        relay.resize()?;
                     }
                 }
                 Signal::CONT => self.resume()?,
                 // The terminal's stop key when it is not in raw mode: stop the command, whose stop then stops us.
-                Signal::TSTP if self.outer.is_none() => {
+                Signal::TSTP if self.relay.is_none() => {
                     self.signal(Signal::TSTP)?;
                     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
                 }
@@ -362,8 +306,8 @@ impl<'a> Running<'a> {
         while self.socket.is_some() && readable(self.socket.as_ref())? {
             self.take_report()?;
         }
-        while self.master.is_some() && readable(self.master.as_ref())? {
-            self.copy_output()?;
+        if let Some(relay) = &mut self.relay {
+            relay.drain(&self.signals)?;
         }
         let status = loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
@@ -385,20 +329,4 @@ fn readable(fd: Option<&OwnedFd>) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
     Ok(!fds[0].revents().is_empty())
-}
-
-fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(fd, bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None)?;
-            }
-            // Nobody reads any more: the command's output goes nowhere, as with any closed terminal.
-            Err(Errno::PIPE | Errno::IO) => return Ok(()),
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

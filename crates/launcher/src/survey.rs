@@ -375,9 +375,8 @@ fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts) {
             executables.insert(name.clone(), look(&found));
         }
     }
-    facts.executables = executables;
-    for library in ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib"] {
-        if let Some(PathFact::Present { canonical, id, .. }) = Path::new(library).canonicalize().ok().map(|p| look(&p))
+    for library in library_directories(&executables) {
+        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| look(&p))
             && !facts.libraries.iter().any(|(known, _)| canonical.starts_with(known))
         {
             facts.libraries.push((canonical, id));
@@ -385,4 +384,29 @@ fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts) {
     }
     let loaders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
     facts.loaders = loaders.iter().filter_map(|l| Path::new(l).canonicalize().ok()).collect();
+    facts.executables = executables;
+}
+
+/// Where the libraries of programs lie. The loader starts whatever it can map, so a directory that also holds programs
+/// (compilers, git's own, java) is taken only where libraries are not kept apart from them.
+fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for parent in ["/usr/lib", "/lib"].map(Path::new) {
+        let apart = parent.join("x86_64-linux-gnu");
+        if apart.is_dir() {
+            directories.push(apart);
+            directories.extend(list_matching(&parent.join("python3*")));
+        } else {
+            directories.push(parent.to_path_buf());
+        }
+    }
+    directories.extend(["/usr/lib64", "/lib64", "/usr/local/lib"].map(PathBuf::from));
+    // A program installed apart from the system brings its libraries along: PREFIX/bin/program, PREFIX/lib.
+    let prefixes = executables.values().filter_map(|fact| match fact {
+        PathFact::Present { canonical, .. } => canonical.parent().filter(|dir| dir.ends_with("bin"))?.parent(),
+        PathFact::Missing { .. } => None,
+    });
+    let own = prefixes.filter(|prefix| !["/", "/usr", "/usr/local"].iter().any(|system| *prefix == Path::new(system)));
+    directories.extend(own.map(|prefix| prefix.join("lib")));
+    directories
 }

@@ -1,5 +1,5 @@
 //! The terminal of an interactive session: an own pty inside, raw mode outside, bytes copied in between.
-//! Owns termios and window size on both sides; the copying loop is the supervisor's. Called by `launch`, `init`, `supervisor`.
+//! Owns termios and window size on both sides; the copying is `relay`'s. Called by `launch`, `init`, `relay`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use cofferdam_plan::Terminal;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
+use rustix::termios::{OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize};
 
 /// The host's terminal as it was at start.
 #[derive(Debug, Clone)]
@@ -58,10 +58,18 @@ impl Outer {
         rustix::termios::tcgetpgrp(self.stream.fd()).is_ok_and(|group| group == rustix::process::getpgrp())
     }
 
-    pub(crate) fn make_raw(&self) -> Result<(), Errno> {
+    /// Returns how many bytes were typed before.
+    pub(crate) fn make_raw(&self) -> Result<usize, Errno> {
         let mut raw = self.termios.clone();
         raw.make_raw();
-        rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Now, &raw)
+        rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Now, &raw)?;
+        let waiting = rustix::io::ioctl_fionread(self.stream.fd())?;
+        Ok(usize::try_from(waiting).unwrap_or(usize::MAX))
+    }
+
+    /// The key that ends input.
+    pub(crate) fn end_of_input(&self) -> u8 {
+        self.termios.special_codes[SpecialCodeIndex::VEOF]
     }
 
     pub(crate) fn restore(&self) -> Result<(), Errno> {
@@ -82,6 +90,13 @@ pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
         Terminal { stderr: true, .. } => rustix::stdio::stderr(),
         _ => rustix::stdio::stdin(),
     }
+}
+
+/// The same terminal on a descriptor of its own, non-blocking. O_NONBLOCK on the inherited one would hit the shell too.
+pub(crate) fn reopen(terminal: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&terminal));
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
 }
 
 /// The side of a pty that programs use, without making it anybody's controlling terminal.

@@ -1,0 +1,120 @@
+//! When a command fails on something that was blocked, the last lines say what, by which rule, and what would allow it.
+
+use crate::support::Place;
+
+#[test]
+fn a_refused_system_call_is_named_with_its_arguments_and_rule() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    place
+        .run(&[], &["unshare", "-U", "true"])
+        .code(1)
+        .says(&["refused system call unshare (0x10000000", "profiles/seccomp.toml"]);
+}
+
+#[test]
+fn a_system_call_that_a_policy_denies_is_cited_by_file_and_line() {
+    let place = Place::new();
+    place.write(".cofferdam/policy.toml", "\n[syscalls]\ndeny = [\"symlinkat\", \"symlink\"]\n");
+    let ran = place.run(&[], &["ln", "-s", "a", "b"]).code(1);
+    ran.says(&["refused system call symlinkat", ".cofferdam/policy.toml:3"]);
+}
+
+#[test]
+fn a_hidden_path_is_named_with_the_flag_that_shows_it() {
+    let place = Place::new();
+    place.write("home:.aws/credentials", "hunter2");
+    let path = place.path("home:.aws/credentials").display().to_string();
+    let ran = place.run(&[], &["cat", &path]).code(1).says(&["is hidden", "profiles/secrets.toml", "--ro"]);
+    // What it proposes is enough.
+    let flag = ran.err.split("--ro ").nth(1).expect("a flag").trim().to_owned();
+    assert_eq!(place.run(&["--ro", &flag], &["cat", &path]).ok(), "hunter2");
+}
+
+#[test]
+fn a_read_only_path_is_named_with_the_flag_that_opens_it() {
+    let place = Place::new();
+    place.write("home:notes/file", "old");
+    let path = place.path("home:notes/file").display().to_string();
+    let ran = place.run(&[], &["tee", &path]).code(1).says(&["is read-only", "--rw"]);
+    let flag = ran.err.split("--rw ").nth(1).expect("a flag").trim().to_owned();
+    place.run(&["--rw", &flag], &["tee", &path]).ok();
+}
+
+#[test]
+fn a_new_file_in_a_read_only_directory_is_explained_too() {
+    let place = Place::new();
+    let path = place.path("home:new-file").display().to_string();
+    place.run(&[], &["touch", &path]).code(1).says(&["new-file", "read-only", "--rw"]);
+    place.inside("echo x > ~/new-file").code(1).says(&["new-file", "read-only", "--rw"]);
+}
+
+#[test]
+fn a_flag_that_would_be_refused_is_not_proposed() {
+    let place = Place::new();
+    place.write("home:file", "old");
+    let (file, new) = (place.path("home:file").display().to_string(), place.path("home:new").display().to_string());
+    // All of the home directory cannot be opened, the file can.
+    let ran = place.run(&[], &["tee", &file]).code(1).says(&[&format!("--rw {file}")]);
+    assert!(!ran.err.contains(&format!("--rw {}\n", place.home.display())));
+    place.run(&["--rw", &file], &["tee", &file]).ok();
+    let ran = place.run(&[], &["touch", &new]).code(1).says(&["below a directory that you pass with --rw"]);
+    assert!(!ran.err.contains("--rw /"), "{}", ran.err);
+    let ran = place.run(&[], &["bash", "-c", "ls / ~/ >/dev/null; exit 3"]).code(3);
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn a_new_file_in_a_protected_directory_is_explained_too() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&[], &["touch", ".git/hooks/pre-commit"]).code(1).says(&["hooks", "protected", "profiles/protect.toml"]);
+}
+
+#[test]
+fn a_command_that_succeeds_or_fails_by_itself_is_not_commented_on() {
+    let place = Place::new();
+    for script in ["true", "exit 3", "cat nonexistent", "unshare -U true; true"] {
+        let ran = place.inside(script);
+        assert!(!ran.err.contains("sandbox:"), "`{script}`: {}", ran.err);
+    }
+}
+
+#[test]
+fn too_many_refused_calls_end_the_session() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    place.write(".cofferdam/policy.toml", "[syscalls]\nmax_violations = 3\n");
+    place
+        .inside("for i in 1 2 3 4 5 6 7 8; do unshare -U true; done; touch survived")
+        .code(126)
+        .says(&["more than 3 refused system calls"]);
+    assert!(!place.exists("survived"));
+}
+
+#[test]
+fn refused_calls_are_kept_in_a_log() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    place.inside("unshare -U true; true").ok();
+    let log = place.read("home:.local/state/cofferdam/events.ndjson").expect("a log");
+    let event: serde_json::Value = serde_json::from_str(log.lines().next().expect("a line")).expect("JSON");
+    assert_eq!((event["event"].as_str(), event["syscall"].as_str()), (Some("SYSCALL_BLOCKED"), Some("unshare")));
+}
+
+#[test]
+fn control_characters_in_what_is_named_do_not_reach_the_terminal() {
+    let place = Place::new();
+    let name = "home:note\u{1b}]0;owned\u{7}s";
+    place.write(name, "x");
+    let path = place.path(name).display().to_string();
+    let ran = place.run(&[], &["rm", &path]).code(1).says(&["\\u{1b}"]);
+    let ours = ran.err.lines().filter(|line| line.starts_with("sandbox:"));
+    assert!(ours.clone().count() > 0 && ours.clone().all(|line| !line.contains('\u{1b}')));
+}
+
+#[test]
+fn json_at_the_end_tells_programs_what_happened() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    let ran = place.run(&["--json"], &["bash", "-c", "unshare -U true; exit 5"]).code(5);
+    let report: serde_json::Value = serde_json::from_str(ran.err.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(report["exit_code"], 5);
+    assert_eq!(report["blocked"][0]["name"], "unshare");
+    assert!(report["posture"].as_array().is_some_and(|layers| layers.len() > 5), "{report}");
+}

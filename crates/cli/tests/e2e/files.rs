@@ -1,0 +1,231 @@
+//! Which files can be read and written, by default and with each flag.
+
+use crate::support::{Place, is_root};
+
+#[test]
+fn only_the_project_is_writable() {
+    let place = Place::new();
+    place.write("home:other/file", "mine");
+    place.inside("echo x > inside && mkdir -p deep/er && echo y > deep/er/file").ok();
+    assert_eq!(place.read("deep/er/file").as_deref(), Some("y\n"));
+    for attempt in [
+        "echo x > ~/new",
+        "echo x > ~/other/file",
+        "rm ~/other/file",
+        "mv ~/other ~/moved",
+        "echo x > /etc/new",
+        "chmod 777 ~/other",
+    ] {
+        assert_ne!(place.inside(attempt).code, 0, "`{attempt}` succeeded");
+    }
+    assert_eq!(place.read("home:other/file").as_deref(), Some("mine"));
+}
+
+#[test]
+fn rw_makes_a_directory_and_a_single_file_writable() {
+    let place = Place::new();
+    place.write("home:data/file", "old");
+    place.write("home:single", "old");
+    let (dir, file) = (place.path("home:data").display().to_string(), place.path("home:single").display().to_string());
+    place
+        .run(
+            &["--rw", &dir, "--rw", &file],
+            &["bash", "-c", "echo new > ~/data/file; echo more > ~/data/more; echo new > ~/single"],
+        )
+        .ok();
+    assert_eq!(place.read("home:data/file").as_deref(), Some("new\n"));
+    assert_eq!(place.read("home:data/more").as_deref(), Some("more\n"));
+    assert_eq!(place.read("home:single").as_deref(), Some("new\n"));
+}
+
+#[test]
+fn rw_of_a_path_that_does_not_exist_is_an_error_with_a_remedy() {
+    let place = Place::new();
+    place.run(&["--rw", "nowhere/at/all"], &["true"]).code(125).says(&["nowhere/at/all", "hint:", "mkdir -p"]);
+}
+
+#[test]
+fn ro_makes_part_of_the_project_read_only_and_shows_what_is_hidden() {
+    let place = Place::new();
+    place.write("kept/file", "old");
+    place.write("home:.ssh/known_hosts", "a host");
+    place.run(&["--ro", "kept"], &["bash", "-c", "echo new > kept/file"]).code(1).says(&["is read-only", "--ro"]);
+    assert_eq!(place.read("kept/file").as_deref(), Some("old"));
+    place.inside("cat ~/.ssh/known_hosts").code(1);
+    let path = place.path("home:.ssh/known_hosts").display().to_string();
+    assert_eq!(place.run(&["--ro", &path], &["bash", "-c", "cat ~/.ssh/known_hosts"]).ok(), "a host");
+}
+
+#[test]
+fn blacklist_hides_directories_and_files() {
+    let place = Place::new();
+    place.write("home:clients/acme", "confidential");
+    place.write("fixtures/private", "confidential");
+    let (clients, file) = (place.path("home:clients").display().to_string(), "fixtures/private");
+    let ran = place.run(
+        &["--blacklist", &clients, "--blacklist", file],
+        &["bash", "-c", "ls -A ~/clients; cat ~/clients/acme; cat fixtures/private"],
+    );
+    assert_eq!(ran.out, "");
+    assert_ne!(ran.code, 0);
+    assert_eq!(place.inside("cat ~/clients/acme").ok(), "confidential", "the control: without the flag it is readable");
+}
+
+#[test]
+fn overlay_leaves_the_host_unchanged_and_says_where_the_changes_are() {
+    let place = Place::new();
+    place.write("home:data/kept", "old");
+    place.write("home:data/gone", "old");
+    let dir = place.path("home:data").display().to_string();
+    let script = "echo new > ~/data/kept; echo more > ~/data/more; rm ~/data/gone; ls ~/data; cat ~/data/kept";
+    let ran = place.run(&["--overlay", &dir], &["bash", "-c", script]).code(0);
+    assert_eq!(ran.out, "kept\nmore\nnew\n");
+    assert_eq!(place.read("home:data/kept").as_deref(), Some("old"));
+    assert!(place.exists("home:data/gone") && !place.exists("home:data/more"));
+    let line = ran.err.lines().find(|line| line.contains("changes to")).expect("it says where");
+    assert!(line.contains(&dir), "{line}");
+    let upper = line.rsplit(" in ").next().expect("a path");
+    assert_eq!(std::fs::read_to_string(format!("{upper}/more")).expect("it was kept"), "more\n");
+}
+
+#[test]
+fn nothing_of_a_cache_overlay_is_left_whatever_the_command_did_to_it() {
+    let place = Place::new();
+    place.write("home:.npm/dir/file", "old");
+    let script = "mkdir -p ~/.npm/a/b; touch ~/.npm/a/b/c; chmod 000 ~/.npm/a/b ~/.npm/a ~/.npm/dir; ln -s / ~/.npm/link; chmod 000 ~/.npm; exit 5";
+    let ran = place.inside(script).code(5);
+    assert_eq!(ran.err, "");
+    assert_eq!(place.read("home:.npm/dir/file").as_deref(), Some("old"));
+    let sessions = place.path("home:.local/state/cofferdam/sessions");
+    assert_eq!(sessions.read_dir().expect("it was made").count(), 0);
+}
+
+#[test]
+fn an_overlay_of_the_project_lets_a_command_play_without_consequence() {
+    let Some(place) = Place::with_repository() else { return };
+    let script = "rm -rf * .git/refs; echo x > new; ls -A | wc -l";
+    place.run(&["--overlay", "."], &["bash", "-c", script]).code(0);
+    assert_eq!(place.read("first").as_deref(), Some("one\n"));
+    assert!(!place.exists("new"));
+    place.host("git fsck --strict").ok();
+}
+
+#[test]
+fn secrets_of_the_home_and_the_project_are_absent() {
+    let place = Place::new();
+    let secrets = [
+        "home:.ssh/id_ed25519",
+        "home:.aws/credentials",
+        "home:.npmrc",
+        "home:.netrc",
+        "home:.config/gh/hosts.yml",
+        "home:.docker/config.json",
+        "home:.kube/config",
+        "home:.gnupg/private-keys-v1.d/key",
+        "home:.git-credentials",
+        "home:.bash_history",
+        "home:.cargo/credentials.toml",
+        "home:.pypirc",
+        "home:.config/gcloud/credentials.db",
+        ".env",
+        ".env.local",
+    ];
+    for name in secrets {
+        place.write(name, "hunter2");
+    }
+    let script = "grep -rs hunter2 ~ . ; true";
+    assert_eq!(place.inside(script).ok(), "");
+    // The control: the host sees all of them.
+    let seen = place.host("grep -rls hunter2 ~ | wc -l").ok();
+    assert_eq!(seen.trim(), secrets.len().to_string());
+    for name in secrets {
+        assert_eq!(place.read(name).as_deref(), Some("hunter2"), "{name} was changed");
+    }
+}
+
+#[test]
+fn a_secret_that_appears_while_the_session_runs_in_a_hidden_directory_stays_hidden() {
+    let place = Place::new();
+    place.write("home:.ssh/config", "x");
+    let mut session = place.start(&[], "echo ready; read line; cat ~/.ssh/late; ls -A ~/.ssh | wc -l");
+    place.write("home:.ssh/late", "hunter2");
+    session.tell("\n");
+    assert_eq!(session.end(), (0, "0\n".to_owned()));
+}
+
+#[test]
+fn tmp_is_private_and_ends_with_the_session() {
+    let place = Place::new();
+    let name = format!("/tmp/cofferdam-e2e-{}", std::process::id());
+    std::fs::write(&name, "outside").expect("/tmp is writable");
+    let ran = place.inside(&format!("cat {name}; echo x > {name}; ls -A /tmp | wc -l; stat -c %a /tmp"));
+    let outside = std::fs::read_to_string(&name).expect("it is still there");
+    std::fs::remove_file(&name).expect("it is ours");
+    assert_eq!(outside, "outside");
+    assert_eq!(ran.out, "1\n1777\n");
+    assert_eq!(place.inside("ls -A /tmp | wc -l").ok(), "0\n");
+}
+
+#[test]
+fn sqlite_works_in_the_workspace_in_wal_mode() {
+    let Some(place) = Place::with(&["sqlite3"]) else { return };
+    let script = "set -e
+        sqlite3 db 'pragma journal_mode=wal; create table t(x); insert into t values (1);'
+        (for i in 1 2 3 4 5; do sqlite3 -cmd '.timeout 5000' db \"insert into t values ($i)\"; done) & 
+        for i in 1 2 3 4 5; do sqlite3 -cmd '.timeout 5000' db \"insert into t values ($i)\"; done; wait
+        sqlite3 db 'select count(*) from t; pragma integrity_check'";
+    assert_eq!(place.inside(script).ok(), "wal\n11\nok\n");
+}
+
+#[test]
+fn sort_spills_to_tmp() {
+    let place = Place::new();
+    let script = "seq 200000 -1 1 | sort -n -S 64k --parallel=1 | (head -1; tail -1)";
+    let strict = format!("set -o pipefail; {script}; TMPDIR=/var/tmp; export TMPDIR; seq 50000 | sort -S 64k | wc -l");
+    let out = place.inside(&strict).out;
+    assert_eq!(out, "1\n200000\n50000\n");
+}
+
+#[test]
+fn files_made_inside_belong_to_the_user_with_the_users_mask() {
+    let place = Place::new();
+    place
+        .host(&format!("umask 027; '{}' run -- bash -c 'touch made; mkdir dir'", crate::support::binary().display()))
+        .ok();
+    let stat = place.host("stat -c '%a %u' made dir").ok();
+    let uid = rustix::process::getuid().as_raw();
+    assert_eq!(stat, format!("640 {uid}\n750 {uid}\n"));
+    assert!(is_root() || uid != 0);
+}
+
+#[test]
+fn two_sessions_of_one_project_run_side_by_side() {
+    let Some(place) = Place::with_repository() else { return };
+    let mut first = place.start(&[], "echo ready; read line; ls -A .vscode; echo x > from-first");
+    let mut second = place.start(&[], "echo ready; read line; mkdir .vscode/x; echo x > from-second");
+    first.tell("\n");
+    assert_eq!(first.end().0, 0);
+    // The first session's end must not take the stand-ins away from the second.
+    assert!(place.exists(".vscode"));
+    second.tell("\n");
+    assert_eq!(second.end().0, 0);
+    assert_eq!(place.host("git status --porcelain").ok(), "?? from-first\n?? from-second\n");
+    assert!(!place.exists(".vscode"));
+}
+
+#[test]
+fn stand_ins_of_a_killed_session_are_swept_by_the_next() {
+    let Some(place) = Place::with_repository() else { return };
+    let session = place.start(&[], "echo ready; sleep 60");
+    drop(session);
+    place.inside("true").ok();
+    assert!(!place.exists(".vscode") && !place.exists(".git/commondir"));
+}
+
+#[test]
+fn in_the_home_directory_itself_nothing_is_writable_and_that_is_said() {
+    let mut place = Place::new();
+    place.project = place.home.clone();
+    place.inside("echo x > new").code(1).says(&["nothing here is writable", "--rw"]);
+    assert!(!place.exists("new"));
+}

@@ -1,0 +1,19 @@
+//! The real `sandbox` command with the programs that people run in it, as whoever runs the tests: root and an ordinary
+//! user. One module per subject; each test is named after what it promises. A program that is not installed makes its
+//! tests print `skipped: reason`.
+
+mod command_line;
+mod debugging;
+mod denials;
+mod environment;
+mod files;
+mod git;
+mod isolation;
+mod job_control;
+mod policy;
+mod programs;
+mod screen;
+mod sharing;
+mod support;
+mod terminal;
+mod toolchains;

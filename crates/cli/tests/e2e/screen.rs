@@ -1,0 +1,106 @@
+//! A real terminal with a person's shell in it, driven through tmux. Owns one tmux server per test, ended when dropped.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{PATIENCE, Place, binary, finish};
+
+pub(crate) struct Screen {
+    pub(crate) place: Place,
+}
+
+impl Screen {
+    /// A terminal of 80 x 24 at the prompt `outer$ ` of a shell that knows `sandbox`.
+    pub(crate) fn open(programs: &[&str]) -> Option<Screen> {
+        let place = Place::with(&[&["tmux"], programs].concat())?;
+        let rc = format!("PS1='outer$ '\nalias sandbox='{}'\nHISTFILE=\n", binary().display());
+        place.write("home:outer.rc", &rc);
+        place.write("home:inner.rc", "PS1='inner$ '\nHISTFILE=\n");
+        let screen = Screen { place };
+        let shell = format!("bash --noprofile --rcfile '{}' -i", screen.place.path("home:outer.rc").display());
+        screen.tmux(&["new-session", "-d", "-x", "80", "-y", "24", &shell]);
+        screen.tmux(&["set-option", "-g", "history-limit", "20000"]);
+        screen.wait_for("outer$");
+        Some(screen)
+    }
+
+    /// The same, with an inner shell started: the prompt is `inner$ `.
+    pub(crate) fn open_inside(programs: &[&str]) -> Option<Screen> {
+        let screen = Screen::open(programs)?;
+        screen.line("sandbox run -- bash --noprofile --rcfile ~/inner.rc -i");
+        screen.wait_for("inner$");
+        Some(screen)
+    }
+
+    pub(crate) fn tmux(&self, arguments: &[&str]) -> String {
+        let mut command = self.place.command("tmux");
+        command.env("TMUX_TMPDIR", &self.place.home).args(["-L", "e2e", "-f", "/dev/null"]).args(arguments);
+        finish(command.stdin(Stdio::null()), b"").ok()
+    }
+
+    /// Presses keys by tmux's names: `C-c`, `Enter`, `q`.
+    pub(crate) fn keys(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// Types a line and presses Enter.
+    pub(crate) fn line(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+        self.keys(&["Enter"]);
+    }
+
+    /// What is on the screen, without what scrolled away.
+    pub(crate) fn text(&self) -> String {
+        let text = self.tmux(&["capture-pane", "-p", "-J"]);
+        text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait_until(&format!("`{text}`"), |screen| screen.contains(text))
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, there: impl Fn(&str) -> bool) -> String {
+        let started = Instant::now();
+        loop {
+            let text = self.text();
+            if there(&text) {
+                return text;
+            }
+            assert!(started.elapsed() < PATIENCE, "waited in vain for {what}; the screen:\n{text}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Waits until a shell asks for a command. What is typed sooner may go to the program that is about to end.
+    #[track_caller]
+    pub(crate) fn prompt(&self) {
+        self.wait_until("a prompt", |screen| screen.trim_end().ends_with('$'));
+    }
+
+    /// At the next prompt, types `command` and waits for a line that starts with `answer`, which the typed line must not.
+    #[track_caller]
+    pub(crate) fn ask(&self, command: &str, answer: &str) {
+        self.prompt();
+        self.line(command);
+        self.wait_until(&format!("the answer `{answer}`"), |screen| {
+            screen.lines().any(|line| line.starts_with(answer))
+        });
+    }
+
+    /// The settings of the outer terminal; asked at the outer prompt.
+    pub(crate) fn settings(&self, name: &str) -> String {
+        self.ask(&format!("stty -a > ~/{name}; echo stored-{name}"), &format!("stored-{name}"));
+        self.place.read(&format!("home:{name}")).expect("stty wrote it")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut command = self.place.command("tmux");
+        command.env("TMUX_TMPDIR", &self.place.home).args(["-L", "e2e", "kill-server"]);
+        let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(ended.is_ok() || std::thread::panicking(), "tmux cannot be ended");
+    }
+}

@@ -1,0 +1,221 @@
+//! Bytes between the user's terminal and the sandbox's, both ways, without ever blocking: a side that does not read makes
+//! the other side wait, never the supervisor with its clock and its notifications. Owns raw mode and both buffers; termios
+//! itself is `terminal`'s. Driven by `supervisor`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use cofferdam_kernel::signal::SignalFd;
+use cofferdam_plan::Terminal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::terminal::{Outer, open_other_side, output, reopen};
+
+/// What `poll` has to say about the relay's descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// The sandbox's terminal: output to fetch, room for input, or both.
+    Inner,
+    Input,
+    Output,
+}
+
+pub(crate) struct Relay {
+    outer: Outer,
+    /// The user's terminal again, with an own descriptor that can be non-blocking without changing the shell's.
+    screen: Option<OwnedFd>,
+    fallback: BorrowedFd<'static>,
+    inner: Option<Inner>,
+    raw: bool,
+    input_open: bool,
+    /// Bytes still to be read that were typed before raw mode.
+    typed_ahead: usize,
+    to_inside: Vec<u8>,
+    to_outside: Vec<u8>,
+}
+
+struct Inner {
+    master: OwnedFd,
+    /// Held so that a moment in which nobody inside has the terminal open is no hang-up for those who open it again.
+    _slave: OwnedFd,
+}
+
+impl Relay {
+    pub(crate) fn new(outer: Outer, terminal: Terminal) -> Self {
+        Relay {
+            outer,
+            screen: reopen(output(terminal)).ok(),
+            fallback: output(terminal),
+            inner: None,
+            raw: false,
+            input_open: true,
+            typed_ahead: 0,
+            to_inside: Vec::new(),
+            to_outside: Vec::new(),
+        }
+    }
+
+    /// The sandbox's terminal is there.
+    pub(crate) fn open(&mut self, master: OwnedFd) -> Result<(), Errno> {
+        let flags = rustix::fs::fcntl_getfl(&master)?;
+        rustix::fs::fcntl_setfl(&master, flags | OFlags::NONBLOCK)?;
+        let slave = open_other_side(&master)?;
+        self.inner = Some(Inner { master, _slave: slave });
+        self.enter_raw_mode()
+    }
+
+    /// What to poll for, besides errors.
+    pub(crate) fn wanted(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Ready)> {
+        let Some(inner) = &self.inner else { return Vec::new() };
+        let mut wanted = Vec::new();
+        let mut of_inner = PollFlags::empty();
+        of_inner.set(PollFlags::IN, self.to_outside.is_empty());
+        of_inner.set(PollFlags::OUT, !self.to_inside.is_empty());
+        if !of_inner.is_empty() {
+            wanted.push((inner.master.as_fd(), of_inner, Ready::Inner));
+        }
+        if !self.to_outside.is_empty() {
+            wanted.push((self.screen(), PollFlags::OUT, Ready::Output));
+        }
+        if self.raw && self.input_open && self.to_inside.is_empty() {
+            wanted.push((rustix::stdio::stdin(), PollFlags::IN, Ready::Input));
+        }
+        wanted
+    }
+
+    pub(crate) fn turn(&mut self, ready: Ready) -> Result<(), Errno> {
+        match ready {
+            Ready::Inner => {
+                self.give_input()?;
+                self.fetch_output()?;
+                self.show_output()
+            }
+            Ready::Output => self.show_output(),
+            Ready::Input => {
+                self.fetch_input()?;
+                self.give_input()
+            }
+        }
+    }
+
+    fn screen(&self) -> BorrowedFd<'_> {
+        self.screen.as_ref().map_or(self.fallback, AsFd::as_fd)
+    }
+
+    fn fetch_output(&mut self) -> Result<(), Errno> {
+        let Some(inner) = self.inner.as_ref().filter(|_| self.to_outside.is_empty()) else { return Ok(()) };
+        let mut buffer = [0u8; 16384];
+        match rustix::io::read(&inner.master, &mut buffer) {
+            Ok(0) | Err(Errno::IO) => self.inner = None,
+            Ok(count) => self.to_outside.extend_from_slice(&buffer[..count]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn show_output(&mut self) -> Result<(), Errno> {
+        // Without an own descriptor a write may block, and a short one blocks rarely.
+        let most = if self.screen.is_some() { self.to_outside.len() } else { self.to_outside.len().min(256) };
+        match rustix::io::write(self.screen(), &self.to_outside[..most]) {
+            Ok(count) => drop(self.to_outside.drain(..count)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // Nobody reads any more: the command's output goes nowhere, as with any closed terminal.
+            Err(Errno::PIPE | Errno::IO) => self.to_outside.clear(),
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn fetch_input(&mut self) -> Result<(), Errno> {
+        let mut buffer = [0u8; 4096];
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Ok(0) | Err(Errno::IO) => self.input_open = false,
+            Ok(count) => {
+                // The kernel keeps an end-of-input key that was typed before raw mode as a zero byte.
+                let early = count.min(self.typed_ahead);
+                self.typed_ahead -= early;
+                for byte in buffer[..early].iter_mut().filter(|byte| **byte == 0) {
+                    *byte = self.outer.end_of_input();
+                }
+                self.to_inside.extend_from_slice(&buffer[..count]);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn give_input(&mut self) -> Result<(), Errno> {
+        let Some(inner) = self.inner.as_ref().filter(|_| !self.to_inside.is_empty()) else { return Ok(()) };
+        match rustix::io::write(&inner.master, &self.to_inside) {
+            Ok(count) => drop(self.to_inside.drain(..count)),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::IO) => self.to_inside.clear(),
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    /// After the end: what the command wrote last may still lie in the buffers. Asked to end, it lets go of the rest.
+    pub(crate) fn drain(&mut self, signals: &SignalFd) -> Result<(), Errno> {
+        loop {
+            self.fetch_output()?;
+            if self.to_outside.is_empty() {
+                return Ok(());
+            }
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.screen(), PollFlags::OUT),
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            if !fds[0].revents().is_empty() {
+                self.show_output()?;
+            } else if !fds[1].revents().is_empty() && asked_to_end(signals)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn enter_raw_mode(&mut self) -> Result<(), Errno> {
+        if self.outer.is_input() && self.outer.in_foreground() {
+            self.typed_ahead = self.outer.make_raw()?;
+            self.raw = true;
+        }
+        Ok(())
+    }
+
+    /// Gives the user's terminal back, as it was.
+    pub(crate) fn leave_raw_mode(&mut self) -> Result<(), Errno> {
+        if self.raw {
+            self.outer.restore()?;
+            self.raw = false;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resume(&mut self) -> Result<(), Errno> {
+        if self.inner.is_some() {
+            self.enter_raw_mode()?;
+        }
+        self.resize()
+    }
+
+    pub(crate) fn resize(&self) -> Result<(), Errno> {
+        self.inner.as_ref().map_or(Ok(()), |inner| self.outer.resize(inner.master.as_fd()))
+    }
+}
+
+fn asked_to_end(signals: &SignalFd) -> Result<bool, Errno> {
+    let mut asked = false;
+    while let Some(number) = signals.read()? {
+        let signal = Signal::from_named_raw(number);
+        asked |= matches!(signal, Some(Signal::TERM | Signal::HUP | Signal::INT | Signal::QUIT));
+    }
+    Ok(asked)
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask bench start|inside`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
+
+mod candidate;
+mod inside;
+mod report;
+mod stage;
+mod start;
+mod statistics;
+pub(crate) mod worker;
+
+use std::path::PathBuf;
+
+use crate::bench::report::Report;
+use crate::bench::stage::Stage;
+use crate::problems::Problems;
+use crate::workspace::{Workspace, cargo};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Bench {
+    /// How long `sandbox run -- /bin/true` takes, beside bare and bwrap; also with 300 mounts, and 8 at a time
+    Start(Options),
+    /// How fast programs run inside, beside bare
+    Inside(Options),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// How often each candidate is measured (start: 200, inside: 9)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
+    rounds: Option<u32>,
+    /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Measure this binary instead of building the shipped one
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Build nothing: measure what an earlier run built
+    #[arg(long)]
+    no_build: bool,
+    /// Fail when a target is missed
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<String, Problems> {
+    let (options, default_rounds) = match &args.bench {
+        Bench::Start(options) => (options, 200),
+        Bench::Inside(options) => (options, 9),
+    };
+    let rounds = options.rounds.map_or(default_rounds, |rounds| rounds as usize);
+    let (sandbox, worker) = binaries(options)?;
+    let stage = Stage::set_up(options.user.as_deref(), &sandbox, &worker)?;
+    let report = match &args.bench {
+        Bench::Start(_) => start::measure(&stage, rounds)?,
+        Bench::Inside(_) => inside::measure(&stage, rounds)?,
+    };
+    stage.clear()?;
+    finish(options, &report)
+}
+
+fn finish(options: &Options, report: &Report) -> Result<String, Problems> {
+    let text = if options.json { report.json() } else { report.table() };
+    if options.check && !report.passes() {
+        println!("{text}");
+        let mut problems = Problems::default();
+        report.missed().into_iter().for_each(|missed| problems.add(missed));
+        return problems.or("");
+    }
+    Ok(text)
+}
+
+/// The shipped binary, and this program with optimisations: a loop around a system call must not cost more than the call.
+fn binaries(options: &Options) -> Result<(PathBuf, PathBuf), Problems> {
+    let workspace = Workspace::load()?;
+    if !options.no_build {
+        if options.binary.is_none() {
+            cargo(&["build", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
+        }
+        cargo(&["build", "--profile", "fast", "--package", "xtask"])?;
+    }
+    let shipped = || workspace.target.join(TARGET).join("release/sandbox");
+    Ok((options.binary.clone().unwrap_or_else(shipped), workspace.target.join("fast/xtask")))
+}

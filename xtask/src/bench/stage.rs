@@ -1,0 +1,233 @@
+//! Where a bench runs: a directory in the measuring user's home with the binaries and an empty project, and the worker
+//! processes that measure there as that user. Owns making and removing them; measures nothing. Called by the benches.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::bench::worker::Request;
+use crate::problems::Problems;
+use crate::workspace::read;
+
+const DEFAULT_USER: &str = "cofferdam-test";
+/// What a user's shell would have, so that the tools of the distribution are found.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Somebody of `/etc/passwd`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+    home: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stage {
+    user: User,
+    /// The worker has to change to the user, which is not the one that runs us.
+    other: bool,
+    dir: PathBuf,
+}
+
+impl Stage {
+    pub(crate) fn set_up(name: Option<&str>, sandbox: &Path, worker: &Path) -> Result<Self, Problems> {
+        let own = rustix::process::getuid().as_raw();
+        let user = choose_user(&read(Path::new("/etc/passwd"))?, own, name)?;
+        let dir = user.home.join(format!("cofferdam-bench-{}", std::process::id()));
+        let stage = Stage { other: user.uid != own, user, dir };
+        // Created, not reused: whoever owns the home may have put something there.
+        stage.doing("make", &stage.dir, fs::create_dir(&stage.dir))?;
+        for (from, name) in [(sandbox, "sandbox"), (worker, "xtask")] {
+            let to = stage.dir.join(name);
+            stage.doing("copy", from, fs::copy(from, &to))?;
+            stage.give(&to)?;
+        }
+        stage.doing("make", &stage.dir, fs::create_dir(stage.project()))?;
+        stage.give(&stage.project())?;
+        stage.give(&stage.dir)?;
+        Ok(stage)
+    }
+
+    /// Removes everything; also done when the stage is dropped, but here a failure is reported.
+    pub(crate) fn clear(self) -> Result<(), Problems> {
+        self.doing("remove", &self.dir, fs::remove_dir_all(&self.dir))
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.dir.join("project")
+    }
+
+    /// A worker in the namespaces that this program was started in.
+    pub(crate) fn worker(&self) -> Result<Worker, Problems> {
+        let mut command = self.command(&self.dir.join("xtask"));
+        if self.other {
+            command.uid(self.user.uid).gid(self.user.gid);
+        }
+        Worker::start(command.args(["bench-worker", "serve"]))
+    }
+
+    /// A worker in a mount namespace of its own, with that many mounts more.
+    pub(crate) fn worker_with_mounts(&self, count: usize) -> Result<Worker, Problems> {
+        let mut command = self.command(Path::new("unshare"));
+        let root = rustix::process::getuid().is_root();
+        // Whoever is not root needs to be root of a user namespace to mount.
+        command.args(if root { &["--mount"][..] } else { &["--mount", "--user", "--map-root-user"] });
+        command.arg("--").arg(self.dir.join("xtask")).args(["bench-worker", "mounts", "--count", &count.to_string()]);
+        if root && self.other {
+            command.args(["--uid", &self.user.uid.to_string(), "--gid", &self.user.gid.to_string()]);
+        }
+        Worker::start(&mut command)
+    }
+
+    /// Facts that explain a figure.
+    pub(crate) fn machine(&self) -> Value {
+        let uname = rustix::system::uname();
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpu = text("/proc/cpuinfo");
+        let cpu =
+            cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |(_, m)| m);
+        let bwrap =
+            Command::new("bwrap").arg("--version").output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+        json!({
+            "user": format!("{} (uid {})", self.user.name, self.user.uid),
+            "kernel": uname.release().to_string_lossy(),
+            "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            "cpu": cpu,
+            "load": text("/proc/loadavg").split(' ').next(),
+            "mounts": text("/proc/self/mountinfo").lines().count(),
+            "bwrap": bwrap.ok().as_deref().map_or("not installed", str::trim),
+        })
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.project()).env_clear().envs([
+            ("PATH", PATH),
+            ("LANG", "C.UTF-8"),
+            ("USER", &self.user.name),
+            ("LOGNAME", &self.user.name),
+        ]);
+        command.env("HOME", &self.user.home).env("XDG_STATE_HOME", self.dir.join("state"));
+        command
+    }
+
+    fn give(&self, path: &Path) -> Result<(), Problems> {
+        if !self.other {
+            return Ok(());
+        }
+        let given = std::os::unix::fs::lchown(path, Some(self.user.uid), Some(self.user.gid));
+        self.doing("give away", path, given)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as what the stage does")]
+    fn doing<T>(&self, what: &str, path: &Path, result: std::io::Result<T>) -> Result<T, Problems> {
+        result.map_err(|e| Problems::one(format!("cannot {what} {}: {e}", path.display())))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Err(e) = fs::remove_dir_all(&self.dir)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            eprintln!("cannot remove {}: {e}", self.dir.display());
+        }
+    }
+}
+
+fn choose_user(passwd: &str, own: u32, name: Option<&str>) -> Result<User, Problems> {
+    let users: Vec<User> = passwd.lines().filter_map(parse_user).collect();
+    let named = |name: &str| users.iter().find(|u| u.name == name).cloned();
+    let me = || {
+        let found = users.iter().find(|u| u.uid == own).cloned();
+        found.ok_or_else(|| Problems::one(format!("uid {own} is not in /etc/passwd")))
+    };
+    match name {
+        Some(name) => {
+            let user = named(name).ok_or_else(|| Problems::one(format!("there is no user `{name}`")))?;
+            if own != 0 && user.uid != own {
+                return Err(Problems::one(format!("only root can measure as `{name}`")));
+            }
+            Ok(user)
+        }
+        None if own == 0 => named(DEFAULT_USER).map_or_else(me, Ok),
+        None => me(),
+    }
+}
+
+fn parse_user(line: &str) -> Option<User> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let [name, _, uid, gid, _, home, _] = fields[..] else { return None };
+    Some(User { name: name.to_owned(), uid: uid.parse().ok()?, gid: gid.parse().ok()?, home: home.into() })
+}
+
+/// A process that measures on request: one line of JSON each way.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(command: &mut Command) -> Result<Self, Problems> {
+        let missing = |what: String| Problems::one(format!("cannot start the measuring process: {what}"));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| missing(format!("{}: {e}", command.get_program().display())))?;
+        let requests = child.stdin.take();
+        let replies = BufReader::new(child.stdout.take().ok_or_else(|| missing("no output".to_owned()))?);
+        Ok(Worker { child, requests, replies })
+    }
+
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Problems> {
+        let broken = |what: String| Problems::one(format!("the measuring process does not answer: {what}"));
+        let line = serde_json::to_string(request).map_err(|e| broken(e.to_string()))?;
+        let requests = self.requests.as_mut().ok_or_else(|| broken("no input".to_owned()))?;
+        requests.write_all((line + "\n").as_bytes()).map_err(|e| broken(e.to_string()))?;
+        let mut reply = String::new();
+        self.replies.read_line(&mut reply).map_err(|e| broken(e.to_string()))?;
+        let reply: Result<Value, String> =
+            serde_json::from_str(&reply).map_err(|e| broken(format!("{e}: `{}`", reply.trim())))?;
+        serde_json::from_value(reply.map_err(Problems::one)?).map_err(|e| broken(e.to_string()))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A worker ends when nobody can ask any more.
+        self.requests = None;
+        if let Err(e) = self.child.wait() {
+            eprintln!("cannot wait for the measuring process: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\ncofferdam-test:x:1001:1002::/home/c:/bin/sh\n";
+
+    #[test]
+    fn root_measures_as_the_test_user_if_there_is_one() {
+        let user = choose_user(PASSWD, 0, None).expect("found");
+        assert_eq!((user.uid, user.gid, user.home), (1001, 1002, "/home/c".into()));
+        assert_eq!(choose_user("root:x:0:0:root:/root:/bin/sh", 0, None).expect("found").uid, 0);
+    }
+
+    #[test]
+    fn nobody_else_can_measure_as_another_user() {
+        assert!(choose_user(PASSWD, 1001, Some("root")).is_err());
+        assert_eq!(choose_user(PASSWD, 1001, None).expect("found").uid, 1001);
+        assert_eq!(choose_user(PASSWD, 1001, Some("cofferdam-test")).expect("found").uid, 1001);
+    }
+}

@@ -1,0 +1,245 @@
+//! The process that measures, as the measuring user: answers one request per line. Owns the clocks and the loops around
+//! commands; computes no figure. Started by `Stage` as the hidden subcommand `bench-worker`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::bench::candidate::Candidate;
+use crate::bench::inside::{Workload, tasks};
+use crate::bench::statistics::Samples;
+use crate::problems::Problems;
+
+/// One classic BPF instruction: return `SECCOMP_RET_ALLOW`.
+const ALLOW_ALL: [u8; 8] = [0x06, 0, 0, 0, 0, 0, 0xff, 0x7f];
+const TRUE: &[&str] = &["/bin/true"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Answer requests until there are no more
+    Serve,
+    /// Make mounts, become the user, and serve
+    Mounts {
+        #[arg(long)]
+        count: usize,
+        #[arg(long)]
+        uid: Option<u32>,
+        #[arg(long)]
+        gid: Option<u32>,
+    },
+    /// Time a workload here, wherever here is, and print nanoseconds per operation
+    Time { workload: Workload },
+}
+
+/// What a bench can ask of a worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// `/bin/true` under each candidate, that often: nanoseconds by candidate.
+    Rounds { count: usize, from: usize },
+    /// `/bin/true` under one candidate, several at a time: launches per second.
+    Flight { candidate: Candidate, launches: usize, at_once: usize },
+    /// What `sandbox run --timing` prints, that often: microseconds by step.
+    Breakdown { runs: usize },
+    /// Makes the files that workloads need.
+    Prepare,
+    /// A workload under one candidate: nanoseconds per operation.
+    Time { candidate: Candidate, workload: Workload },
+    /// A workload under the shortest filter there is, which allows everything: what no sandbox with a filter can beat.
+    TimeUnderFilter { workload: Workload },
+}
+
+pub(crate) fn run(args: &Args) -> Result<String, Problems> {
+    match args.task {
+        Task::Serve => serve(),
+        Task::Mounts { count, uid, gid } => Err(mount_and_serve(count, uid, gid)),
+        Task::Time { workload } => tasks::time(workload).map(|took| took.to_string()).map_err(Problems::one),
+    }
+}
+
+fn serve() -> Result<String, Problems> {
+    let bench = Bench::here()?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Problems::one(format!("cannot read a request: {e}")))?;
+        let request = serde_json::from_str(&line).map_err(|e| Problems::one(format!("not a request: {e}")))?;
+        let reply = json!(bench.answer(&request));
+        writeln!(std::io::stdout(), "{reply}").map_err(|e| Problems::one(format!("cannot answer: {e}")))?;
+    }
+    Ok(String::new())
+}
+
+/// Returns only on failure. The mounts are seen by this mount namespace only, and end with it.
+fn mount_and_serve(count: usize, uid: Option<u32>, gid: Option<u32>) -> Problems {
+    let failed = |what: String| Problems::one(format!("cannot make {count} mounts: {what}"));
+    let bench = match Bench::here() {
+        Ok(bench) => bench,
+        Err(problems) => return problems,
+    };
+    if let Err(e) = make_mounts(&bench.dir.join("mounts"), count) {
+        return failed(e.to_string());
+    }
+    let mut command = Command::new(bench.dir.join("xtask"));
+    command.args(["bench-worker", "serve"]);
+    if let (Some(uid), Some(gid)) = (uid, gid) {
+        command.uid(uid).gid(gid);
+    }
+    failed(command.exec().to_string())
+}
+
+fn make_mounts(at: &Path, count: usize) -> std::io::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    fs::create_dir(at)?;
+    rustix::mount::mount("none", at, "tmpfs", rustix::mount::MountFlags::empty(), None)?;
+    for index in 0..count {
+        let dir = at.join(index.to_string());
+        fs::create_dir(&dir)?;
+        rustix::mount::mount_bind(&dir, &dir)?;
+    }
+    Ok(())
+}
+
+struct Bench {
+    dir: PathBuf,
+    sandbox: PathBuf,
+}
+
+impl Bench {
+    /// The directory that this binary was copied to.
+    fn here() -> Result<Self, Problems> {
+        let own = std::env::current_exe().map_err(|e| Problems::one(format!("cannot find myself: {e}")))?;
+        let dir = own.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Bench { sandbox: dir.join("sandbox"), dir })
+    }
+
+    fn answer(&self, request: &Request) -> Result<Value, String> {
+        match request {
+            Request::Rounds { count, from } => self.rounds(*from, *count).map(|r| json!(r)),
+            Request::Flight { candidate, launches, at_once } => {
+                self.flight(*candidate, *launches, *at_once).map(|r| json!(r))
+            }
+            Request::Breakdown { runs } => self.breakdown(*runs).map(|r| json!(r)),
+            Request::Prepare => tasks::prepare(Path::new(".")).map(|()| Value::Null),
+            Request::Time { candidate, workload } => self.time(*candidate, *workload).map(|r| json!(r)),
+            Request::TimeUnderFilter { workload } => self.time_under_filter(*workload).map(|r| json!(r)),
+        }
+    }
+
+    fn rounds(&self, from: usize, count: usize) -> Result<BTreeMap<Candidate, Samples>, String> {
+        let mut taken: BTreeMap<Candidate, Samples> = BTreeMap::new();
+        for round in from..from + count {
+            for candidate in Candidate::order(round) {
+                let took = candidate.launch(&self.sandbox, TRUE).map_err(|e| self.explain(candidate, e))?;
+                taken.entry(candidate).or_default().push(took.as_secs_f64() * 1e9);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// What a failing candidate says for itself: measurements throw its output away.
+    fn explain(&self, candidate: Candidate, failure: String) -> String {
+        match candidate.command(&self.sandbox, TRUE).stdin(Stdio::null()).output() {
+            Ok(output) => format!("{failure}; {}", String::from_utf8_lossy(&output.stderr).trim()),
+            Err(_) => failure,
+        }
+    }
+
+    fn flight(&self, candidate: Candidate, launches: usize, at_once: usize) -> Result<f64, String> {
+        let started = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let before = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..at_once {
+                scope.spawn(|| {
+                    while started.fetch_add(1, Ordering::Relaxed) < launches {
+                        if let Err(e) = candidate.launch(&self.sandbox, TRUE) {
+                            started.store(launches, Ordering::Relaxed);
+                            failure.lock().map(|mut failure| failure.insert(e).len()).ok();
+                        }
+                    }
+                });
+            }
+        });
+        let took = before.elapsed().as_secs_f64();
+        match failure.into_inner() {
+            Ok(None) => Ok(as_number(launches) / took),
+            Ok(Some(failure)) => Err(self.explain(candidate, failure)),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// One list per run; the last row, `wall`, is the whole from spawn to reaped.
+    fn breakdown(&self, runs: usize) -> Result<Vec<Vec<(String, f64)>>, String> {
+        (0..runs)
+            .map(|_| {
+                let mut command = Command::new(&self.sandbox);
+                command.args(["run", "--mode", "static", "--timing", "--"]).args(TRUE).stdin(Stdio::null());
+                let before = Instant::now();
+                let output = command.output().map_err(|e| format!("sandbox run --timing: {e}"))?;
+                let wall = before.elapsed().as_secs_f64() * 1e6;
+                let steps = String::from_utf8_lossy(&output.stderr);
+                Ok(steps.lines().filter_map(timing_line).chain([("wall".to_owned(), wall)]).collect())
+            })
+            .collect()
+    }
+
+    fn time(&self, candidate: Candidate, workload: Workload) -> Result<f64, String> {
+        let own = self.dir.join("xtask");
+        let own = own.to_str().ok_or("the directory's name is not UTF-8")?;
+        let mut command = candidate.command(&self.sandbox, &[own, "bench-worker", "time", workload.name()]);
+        printed_number(command.stdin(Stdio::null()), candidate.name())
+    }
+
+    fn time_under_filter(&self, workload: Workload) -> Result<f64, String> {
+        let file = self.dir.join("allow-all.bpf");
+        let filter = fs::write(&file, ALLOW_ALL).and_then(|()| fs::File::open(&file)).map_err(|e| e.to_string())?;
+        let mut command = Command::new("/usr/bin/bwrap");
+        command.args(["--dev-bind", "/", "/", "--seccomp", "0", "--"]);
+        command.arg(self.dir.join("xtask")).args(["bench-worker", "time", workload.name()]);
+        printed_number(command.stdin(filter), "bwrap --seccomp")
+    }
+}
+
+fn printed_number(command: &mut Command, name: &str) -> Result<f64, String> {
+    let output = command.output().map_err(|e| format!("{name}: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    text.trim().parse().map_err(|_| format!("{name}: {}: {}", output.status, error.trim()))
+}
+
+/// `   851.5 us  clone3`, as `sandbox run --timing` prints it.
+fn timing_line(line: &str) -> Option<(String, f64)> {
+    let (number, step) = line.trim_start().split_once(" us ")?;
+    Some((step.trim().to_owned(), number.parse().ok()?))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+pub(crate) fn as_number(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timing_lines_are_read_and_other_lines_are_not() {
+        assert_eq!(timing_line("   851.5 us  clone3 and id maps"), Some(("clone3 and id maps".to_owned(), 851.5)));
+        assert_eq!(timing_line("error: it took 3 us to fail"), None);
+    }
+}
