@@ -201,8 +201,12 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
         Base::Home => Some(Cow::Borrowed(&path.rest)),
         Base::Variable { name, default } if default.base == Base::Home => {
             let is_set = places.variables.iter().any(|(variable, _)| variable == name);
-            // By components: joining an empty rest would leave a slash at the end.
-            (!is_set).then(|| Cow::Owned(default.rest.components().chain(path.rest.components()).collect()))
+            match path.rest.as_os_str().is_empty() {
+                _ if is_set => None,
+                // Joining with nothing would leave a slash at the end, and so an empty name.
+                true => Some(Cow::Borrowed(&default.rest)),
+                false => Some(Cow::Owned(default.rest.join(&path.rest))),
+            }
         }
         _ => None,
     }
