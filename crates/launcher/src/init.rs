@@ -45,6 +45,7 @@ pub(crate) fn run(inheritance: &Inheritance<'_>) -> ! {
 
 /// Everything that needs privilege or a way to the parent. Returns the sandbox's side of the terminal.
 fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, StepError)> {
+    inheritance.marks.mark(crate::launch::MARK_CHILD);
     let outside = |error| (usize::from(u16::MAX), error);
     process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
     signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;

@@ -28,6 +28,7 @@ const MARK_START: usize = 0;
 const MARK_HOLDS: usize = 1;
 const MARK_CLONED: usize = 2;
 const MARK_ENDED: usize = 3;
+pub(crate) const MARK_CHILD: usize = 4;
 
 #[derive(Debug, Error)]
 pub enum LaunchError {
@@ -267,11 +268,11 @@ fn timing(plan: &LaunchPlan, marks: Marks) -> Vec<TimingLine> {
     };
     line("clone3 (as the parent sees it)".to_owned(), marks.read(MARK_START), marks.read(MARK_CLONED));
     line("hold names (while the child works)".to_owned(), marks.read(MARK_CLONED), marks.read(MARK_HOLDS));
-    let mut before = marks.read(MARK_START);
+    line("clone3 (until the child runs)".to_owned(), marks.read(MARK_START), marks.read(MARK_CHILD));
+    let mut before = marks.read(MARK_CHILD);
     for (index, step) in plan.steps.iter().enumerate() {
         let after = marks.read(FIRST_STEP_MARK + index);
-        let name = if index == 0 { format!("clone3 and {}", step_name(step)) } else { step_name(step) };
-        line(name, before, after);
+        line(step_name(step), before, after);
         before = after;
     }
     line("fork, exec, run, reap".to_owned(), before, marks.read(MARK_ENDED));

@@ -9,6 +9,7 @@ mod git;
 mod holds;
 mod init;
 mod launch;
+mod listings;
 mod message;
 mod relay;
 mod session;

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::landlock;
@@ -16,6 +14,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::listings::Listings;
 use crate::{git, holds, session};
 
 /// Directories that are never a project, whatever the working directory is.
@@ -215,72 +214,6 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
         }
         _ => None,
     }
-}
-
-/// The shipped lists name hundreds of places, of which few exist: reading a directory once is cheaper than asking for
-/// every name in it.
-struct Listings<'a> {
-    base: &'a Path,
-    /// Directories below the base that were read so far, by their path relative to it.
-    read: Vec<(Vec<u8>, Option<Vec<OsString>>)>,
-}
-
-/// Directories deeper than this are not read: there are few rules for each.
-const LISTED_LEVELS: usize = 3;
-
-impl<'a> Listings<'a> {
-    fn new(base: &'a Path) -> Self {
-        Listings { base, read: Vec::new() }
-    }
-
-    /// False only if a directory on the way does not have the next name, and it could not be created either.
-    fn may_exist(&mut self, rest: &Path, writable: &[PathBuf]) -> bool {
-        let rest = rest.as_os_str().as_bytes();
-        let mut start = 0;
-        for level in 0..LISTED_LEVELS {
-            // `rest` is normalised, so bytes between slashes are its names; this runs for every shipped rule.
-            let end = rest[start..].iter().position(|byte| *byte == b'/').map_or(rest.len(), |at| start + at);
-            if !self.has(&rest[..start.saturating_sub(1)], &rest[start..end]) {
-                // A grant to write exists, so what it covers starts with a name that exists.
-                let path = || self.base.join(OsStr::from_bytes(rest));
-                return level > 0 && writable.iter().any(|root| is_at_or_below(&path(), root));
-            }
-            if end == rest.len() {
-                return true;
-            }
-            start = end + 1;
-        }
-        true
-    }
-
-    /// Whether a directory has a name; yes where it cannot be told.
-    fn has(&mut self, directory: &[u8], name: &[u8]) -> bool {
-        let known = self.read.iter().position(|(read, _)| read == directory);
-        let at = known.unwrap_or_else(|| {
-            self.read.push((directory.to_vec(), list(&self.base.join(OsStr::from_bytes(directory)))));
-            self.read.len() - 1
-        });
-        self.read[at].1.as_ref().is_none_or(|names| has_name(names, name))
-    }
-}
-
-/// Names in lower case, sorted; `None` where the directory cannot be listed or is not one.
-fn list(path: &Path) -> Option<Vec<OsString>> {
-    let entries = std::fs::read_dir(path).ok()?;
-    let names = entries.map(|entry| {
-        let mut name = entry?.file_name();
-        name.make_ascii_lowercase();
-        Ok(name)
-    });
-    let mut names: Vec<OsString> = names.collect::<Result<_, std::io::Error>>().ok()?;
-    names.sort_unstable();
-    Some(names)
-}
-
-/// Where names are compared without case the kernel decides, so only absence in any spelling counts as absence.
-fn has_name(names: &[OsString], name: &[u8]) -> bool {
-    let wanted = || name.iter().map(u8::to_ascii_lowercase);
-    !name.is_ascii() || names.binary_search_by(|have| have.as_encoded_bytes().iter().copied().cmp(wanted())).is_ok()
 }
 
 /// Names in the pattern's directory that match its last component.

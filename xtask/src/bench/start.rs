@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn steps_of_one_kind_are_added_up() {
         let run: Vec<(String, f64)> = [
-            ("clone3 and id maps", 500.0),
+            ("clone3 (until the child runs)", 500.0),
             ("mount /proc", 20.0),
             ("mount /proc/sys", 10.0),
             ("link /dev/fd", 5.0),
@@ -183,7 +183,7 @@ mod tests {
         .map(|(step, time)| (step.to_owned(), time))
         .to_vec();
         let expected = [
-            ("clone3 and id maps", 500.0),
+            ("clone3 (until the child runs)", 500.0),
             ("mounts of /proc", 30.0),
             ("mounts of /dev", 15.0),
             ("private file systems", 8.0),

@@ -239,7 +239,10 @@ mod tests {
 
     #[test]
     fn timing_lines_are_read_and_other_lines_are_not() {
-        assert_eq!(timing_line("   851.5 us  clone3 and id maps"), Some(("clone3 and id maps".to_owned(), 851.5)));
+        assert_eq!(
+            timing_line("   851.5 us  clone3 (until the child runs)"),
+            Some(("clone3 (until the child runs)".to_owned(), 851.5))
+        );
         assert_eq!(timing_line("error: it took 3 us to fail"), None);
     }
 }
