@@ -179,7 +179,15 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
         Base::Home => Some(Cow::Borrowed(&path.rest)),
         Base::Variable { name, default } if default.base == Base::Home => {
             let is_set = places.variables.iter().any(|(variable, _)| variable == name);
-            (!is_set).then(|| Cow::Owned(default.rest.join(&path.rest)))
+            // Joining an empty path would add a slash, and no listing holds a name with one.
+            let rest = || {
+                if path.rest.as_os_str().is_empty() {
+                    Cow::Borrowed(&*default.rest)
+                } else {
+                    Cow::Owned(default.rest.join(&path.rest))
+                }
+            };
+            (!is_set).then(rest)
         }
         _ => None,
     }
