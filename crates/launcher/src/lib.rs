@@ -15,6 +15,7 @@ mod session;
 mod supervisor;
 mod survey;
 mod terminal;
+mod unrouted;
 mod workload;
 
 pub use events::Blocked;
@@ -22,3 +23,4 @@ pub use launch::{LaunchError, Options, Outcome, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
+pub use unrouted::Unrouted;

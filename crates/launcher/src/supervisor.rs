@@ -82,6 +82,7 @@ enum Ready {
 }
 
 pub(crate) struct Ends {
+    pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) socket: OwnedFd,
     pub(crate) stops: Option<OwnedFd>,
