@@ -5,6 +5,7 @@
 mod bench;
 mod conformance;
 mod elf;
+mod escape;
 mod junit;
 mod map;
 mod problems;
@@ -32,6 +33,8 @@ enum Task {
     Map,
     /// Check docs/conformance.toml against docs/requirements.md and the tests
     Conformance(conformance::Args),
+    /// Build and run the escape suite: every row of the attack corpus with its negative control
+    Escape(escape::Args),
     /// Turn nextest's junit files into `name status` lines, and a line of totals
     Ran(junit::Args),
     /// Build the shipped binary; check that it is static; print its size and how many crates it holds
@@ -45,7 +48,10 @@ enum Task {
 fn main() -> ExitCode {
     match run(&Args::parse().task) {
         Ok(summary) => {
-            println!("{summary}");
+            // A task that has printed its own last line has no summary.
+            if !summary.is_empty() {
+                println!("{summary}");
+            }
             ExitCode::SUCCESS
         }
         Err(problems) => {
@@ -59,6 +65,7 @@ fn run(task: &Task) -> Result<String, Problems> {
     match task {
         Task::Map => map::check(&Workspace::load()?),
         Task::Conformance(args) => conformance::check(&Workspace::load()?, args),
+        Task::Escape(args) => escape::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
         Task::Bench(args) => bench::run(args),

@@ -1,6 +1,7 @@
 //! Mounts by descriptor, with the new mount API only. Owns clone, attributes, attach, new file systems and pivot_root;
 //! paths are resolved by the caller into descriptors (see `open_in_root`, `open_source`). Called by `launcher::apply`.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -124,11 +125,28 @@ pub fn new_filesystem(kind: &str, options: &[(&str, &str)], attributes: Attribut
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(bits))
 }
 
-/// Makes `root` the root of this mount namespace and lets go of the old one.
+/// Mounts that may be stacked on the new root after a change of roots: the old root and what the set-up laid on it.
+const MOST_STACKED: usize = 8;
+
+/// Makes `root` the root of this mount namespace and lets go of the old one, with everything that is stacked on it.
 pub fn pivot_into(root: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::process::fchdir(root)?;
-    // Old and new root may be the same directory: the old one is then stacked on top, where `.` unmounts it.
+    // Old and new root may be the same directory: the old one is then stacked on top of the new one.
     rustix::process::pivot_root(c".", c".")?;
-    rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
-    rustix::process::chdir(c"/")
+    rustix::process::chdir(c"/")?;
+    // `/` starts below such a stack, but `/..` ends on top of it: whoever asks for `/..` would stand in the old root.
+    // Unmounting takes the topmost mount only, and the set-up has left one on the old root.
+    for _ in 0..MOST_STACKED {
+        if mount_id(c"/..")? == mount_id(c"/")? {
+            return Ok(());
+        }
+        rustix::mount::unmount(c"/..", UnmountFlags::DETACH)?;
+    }
+    Err(Errno::BUSY)
+}
+
+fn mount_id(path: &CStr) -> Result<u64, Errno> {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
+    // A kernel that does not say so cannot be checked.
+    if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 { Err(Errno::NOSYS) } else { Ok(stat.stx_mnt_id) }
 }

@@ -10,7 +10,8 @@ const MOST: usize = 64;
 
 pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     let dot_git = project.join(".git");
-    let Ok(metadata) = dot_git.symlink_metadata() else {
+    // A stand-in that a killed session left is no repository.
+    let Some(metadata) = dot_git.symlink_metadata().ok().filter(|metadata| !crate::survey::is_hold(metadata)) else {
         return if is_repository(project) {
             with_children(project.to_path_buf(), GitRole::Main, None)
         } else {
@@ -20,11 +21,18 @@ pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     if metadata.is_dir() {
         return with_children(dot_git, GitRole::Main, None);
     }
-    if metadata.is_file() {
-        return linked_worktree(project, &dot_git).unwrap_or_default();
+    if metadata.is_file()
+        && let Some(dirs) = linked_worktree(project, &dot_git)
+    {
+        return dirs;
     }
-    // A symbolic link is not followed: nothing outside the project is granted because of it.
-    Vec::new()
+    // Any other pointer (a link, a separate git directory) grants nothing; but what it leads to inside the project can be
+    // written, and is protected like a `.git` directory.
+    let target = if metadata.is_file() { pointer(&dot_git, "gitdir: ") } else { Some(dot_git) };
+    match target.and_then(|target| resolve(project, target)) {
+        Some(target) if target.starts_with(project) && target != project => with_children(target, GitRole::Main, None),
+        _ => Vec::new(),
+    }
 }
 
 fn is_repository(path: &Path) -> bool {

@@ -19,10 +19,12 @@ use thiserror::Error;
 use crate::{git, holds, session};
 
 /// Directories that are never a project, whatever the working directory is.
-const NOT_PROJECTS: &[&str] = &[
-    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root",
-    "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/tmp",
-];
+const NOT_PROJECTS: &[&str] =
+    &["/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp"];
+
+/// Nor is anything in these: root's shell may stand in `/usr/bin`, and no command gets to write there because of that.
+const SYSTEM_TREES: &[&str] =
+    &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
 
 #[derive(Debug, Error)]
 pub enum SurveyError {
@@ -64,7 +66,10 @@ impl Surroundings {
 /// The nearest directory with a repository or a policy of its own, else the working directory itself; never the home
 /// directory, what lies above it, or a directory of the system.
 fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
-    let is_project = |dir: &Path| !home.starts_with(dir) && !NOT_PROJECTS.iter().any(|n| dir == Path::new(n));
+    let is_system = |dir: &Path| {
+        NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || SYSTEM_TREES.iter().any(|n| dir.starts_with(n))
+    };
+    let is_project = |dir: &Path| !home.starts_with(dir) && !is_system(dir);
     let marked = |dir: &&Path| {
         [".git", ".cofferdam"].iter().any(|name| dir.join(name).symlink_metadata().is_ok_and(|m| !is_hold(&m)))
     };
@@ -72,7 +77,7 @@ fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
     is_project(found).then(|| found.to_path_buf())
 }
 
-fn is_hold(metadata: &std::fs::Metadata) -> bool {
+pub(crate) fn is_hold(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o7777 == 0o1400
 }
@@ -146,10 +151,22 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         }
         for path in rule.path.expand(&places) {
             if rule.path.is_glob() {
-                facts.answers.extend(list_matching(&path).iter().map(|path| (index, look(path))));
+                for path in list_matching(&path) {
+                    let (fact, link) = find_with_link(&path);
+                    facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
+                    facts.answers.push((index, fact.unwrap_or_else(|| missing(&path))));
+                }
                 continue;
             }
-            match find(&path) {
+            let (fact, link) = find_with_link(&path);
+            if let Some(link) = kept(rule.access, link) {
+                facts.answers.push((index, link));
+                if fact.is_none() {
+                    facts.answers.extend(behind_link(&path).map(|target| (index, target)));
+                    continue;
+                }
+            }
+            match fact {
                 Some(fact) => facts.answers.push((index, fact)),
                 // A missing name matters where it could be created, and to a rule that demands it.
                 None if path
@@ -166,11 +183,16 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         }
     }
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
-    more.extend(facts.project.iter().map(|p| p.join(".git")));
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
     }
     facts.paths = more.into_iter().map(|path| (path.clone(), look(&path))).collect();
+    // `.git` is a name to keep, also where it is a link.
+    if let Some(dot_git) = facts.project.as_ref().map(|project| project.join(".git")) {
+        let (fact, link) = find_with_link(&dot_git);
+        let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git));
+        facts.paths.insert(dot_git, fact);
+    }
 }
 
 /// The part of an expression below the home directory, if that is where it leads here.
@@ -274,14 +296,32 @@ fn look(path: &Path) -> PathFact {
 }
 
 fn find(path: &Path) -> Option<PathFact> {
+    find_with_link(path).0
+}
+
+/// What a path leads to, and the link itself if its last part is one.
+fn find_with_link(path: &Path) -> (Option<PathFact>, Option<PathFact>) {
     match open_source(path) {
-        Ok(fd) => {
-            let stat = rustix::fs::fstat(&fd).ok()?;
-            if is_link(&stat) { find_target(path) } else { present(path.to_path_buf(), &stat) }
-        }
-        Err(Errno::LOOP) => find_target(path),
-        Err(_) => None,
+        Ok(fd) => match rustix::fs::fstat(&fd) {
+            Ok(stat) if is_link(&stat) => (find_target(path), present(path.to_path_buf(), &stat)),
+            Ok(stat) => (present(path.to_path_buf(), &stat), None),
+            Err(_) => (None, None),
+        },
+        Err(Errno::LOOP) => (find_target(path), None),
+        Err(_) => (None, None),
     }
+}
+
+/// A protected name is kept as the link it is, or the link could be replaced. To hide or to give is about what the link
+/// leads to.
+fn kept(access: Access, link: Option<PathFact>) -> Option<PathFact> {
+    link.filter(|_| access == Access::Protect)
+}
+
+/// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.
+fn behind_link(path: &Path) -> Option<PathFact> {
+    let target = std::fs::read_link(path).ok()?;
+    Some(missing(&path.parent()?.join(target)))
 }
 
 /// A link at the end or on the way: what it leads to is what the rule is about (dotfile managers make such links).

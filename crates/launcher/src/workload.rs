@@ -32,7 +32,10 @@ fn prepare(plan: &LaunchPlan, terminal: Option<&OwnedFd>) -> Result<(), Message>
         let text = text.to_owned();
         move |errno: Errno| Message::Failed { step: u16::MAX, errno: errno.raw_os_error(), text }
     };
-    rustix::process::setpgid(None, None).map_err(failed("the process group"))?;
+    // Without a pid namespace this process leads its session already, and its group with it.
+    if plan.namespaces.pid {
+        rustix::process::setpgid(None, None).map_err(failed("the process group"))?;
+    }
     if let Some(terminal) = terminal {
         take_terminal(plan, terminal.as_fd()).map_err(failed("the terminal"))?;
     }

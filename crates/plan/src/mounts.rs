@@ -212,7 +212,8 @@ impl FileMounts {
                 Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
             },
             // Protecting is about writes: it never uncovers what is hidden.
-            (Access::Protect, Around::Denied) | (Access::Read | Access::Protect, Around::ReadOnly) => None,
+            (Access::Protect, Around::Denied | Around::Private)
+            | (Access::Read | Access::Protect, Around::ReadOnly) => None,
             (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
             (Access::Write, Around::Writable) => None,
             (Access::Write, _) => Some((path.clone(), bind(true))),
@@ -262,7 +263,8 @@ impl FileMounts {
 fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
     let own = OWN.iter().find(|area| is_at_or_below(&decision.path, Path::new(area)));
     match own {
-        Some(area) if decision.access != Access::Deny => Err(PlanError::OwnArea {
+        // Neither denying nor protecting gives anything: a link in the project may well lead to `/dev/null`.
+        Some(area) if !matches!(decision.access, Access::Deny | Access::Protect) => Err(PlanError::OwnArea {
             path: decision.path.clone(),
             area: area.trim_start_matches('/'),
             origin: decision.origin.clone(),

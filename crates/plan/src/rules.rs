@@ -88,8 +88,9 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         }
         PathFact::Missing { .. } => return Ok(()),
         PathFact::Present { .. } if rule.only_missing => return Ok(()),
-        PathFact::Present { kind: Kind::Other, .. } if rule.access != Access::Deny => {
-            if rule.optional || rule.access == Access::Protect {
+        // A protected name that is a link (or anything else) is bound onto itself: it can then not be replaced.
+        PathFact::Present { kind: Kind::Other, .. } if !matches!(rule.access, Access::Deny | Access::Protect) => {
+            if rule.optional {
                 return Ok(());
             }
             return Err(PlanError::SpecialFile { path: path.to_path_buf(), origin: rule.origin.clone() });
@@ -114,6 +115,13 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
 
 fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
     if let Some((path, fact)) = facts.project.as_ref().and_then(|p| Some((p, facts.paths.get(p)?))) {
+        // Nobody asked for this path: where the caller stands must not open what the shipped lists close.
+        let closes = |d: &Decision| {
+            d.origin.layer == Layer::BuiltIn && matches!(d.access, Access::Deny | Access::Protect) && d.path != *path
+        };
+        if found.iter().any(|d| closes(d) && path.starts_with(&d.path)) {
+            return;
+        }
         found.push(Decision {
             path: path.clone(),
             access: policy.project.value,
@@ -148,6 +156,12 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
             });
         }
     };
+    // A `.git` that is a file or a link names the repository, whether or not we follow it.
+    if let Some(pointer) = facts.project.as_ref().map(|project| project.join(".git"))
+        && let Some(PathFact::Present { kind: Kind::File | Kind::Other, .. }) = facts.paths.get(&pointer)
+    {
+        push(pointer, Access::Protect, "says where the repository is", &built_in);
+    }
     for git in &facts.git {
         match git.role {
             GitRole::Common => {
@@ -157,9 +171,6 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
                 push(git.path.clone(), project_access, "this linked worktree", &project_origin);
                 for pointer in ["commondir", "gitdir"] {
                     push(git.path.join(pointer), Access::Protect, "says where the repository is", &built_in);
-                }
-                if let Some(project) = &facts.project {
-                    push(project.join(".git"), Access::Protect, "says where the repository is", &built_in);
                 }
             }
             GitRole::OtherWorktree => push(git.path.clone(), Access::Protect, "belongs to another worktree", &built_in),

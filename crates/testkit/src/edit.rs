@@ -1,0 +1,108 @@
+//! Edits of a plan that switch a control off: what a negative control runs. Owns the mechanics, not the choice of what to
+//! switch off. A plan is plain data, so the product needs no switch for any of this.
+
+use std::path::Path;
+
+use cofferdam_plan::seccomp::{Instruction, number_of};
+use cofferdam_plan::{Kind, LaunchPlan, Mount, MountKind, Namespaces, Step};
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+const OFFSET_NUMBER: u32 = 0;
+const ALLOW: u32 = 0x7fff_0000;
+
+/// Removes the steps for which `which` holds.
+pub fn drop_steps(plan: &mut LaunchPlan, which: impl Fn(&Step) -> bool) {
+    plan.steps.retain(|step| !which(step));
+}
+
+/// Removes the mounts for which `which` holds.
+pub fn drop_mounts(plan: &mut LaunchPlan, which: impl Fn(&Mount) -> bool) {
+    drop_steps(plan, |step| matches!(step, Step::Mount(mount) if which(mount)));
+}
+
+pub fn drop_mounts_below(plan: &mut LaunchPlan, directory: &Path) {
+    drop_mounts(plan, |mount| mount.target.starts_with(directory) && mount.target != directory);
+}
+
+/// Nothing is held, and nothing waits for it.
+pub fn drop_holds(plan: &mut LaunchPlan) {
+    let held: Vec<_> = plan.holds.drain(..).map(|hold| hold.path).collect();
+    drop_steps(plan, |step| *step == Step::AwaitHolds);
+    drop_mounts(plan, |mount| held.contains(&mount.target));
+}
+
+/// The command keeps what capabilities the set-up had.
+pub fn keep_capabilities(plan: &mut LaunchPlan) {
+    drop_steps(plan, |step| *step == Step::DropCapabilities);
+}
+
+/// Lets these calls reach the kernel whatever their arguments are; the rest of the filter stays.
+pub fn let_through(plan: &mut LaunchPlan, calls: &[&str]) {
+    for name in calls {
+        let Some(number) = number_of(name) else { continue };
+        let shortcut = [
+            Instruction { code: LOAD_WORD, jt: 0, jf: 0, k: OFFSET_NUMBER },
+            Instruction { code: JUMP_EQUAL, jt: 0, jf: 1, k: number },
+            Instruction { code: RETURN, jt: 0, jf: 0, k: ALLOW },
+        ];
+        plan.filter.program.splice(0..0, shortcut);
+    }
+}
+
+/// A filter that lets everything through, every ABI included.
+pub fn open_filter(plan: &mut LaunchPlan) {
+    plan.filter.program = vec![Instruction { code: RETURN, jt: 0, jf: 0, k: ALLOW }];
+    plan.filter.workload_program.clear();
+}
+
+/// No own process view: the command is the set-up child itself, and sees the host's `/proc`.
+pub fn share_processes(plan: &mut LaunchPlan) {
+    plan.namespaces.pid = false;
+    drop_mounts(plan, |mount| mount.kind == MountKind::Proc);
+    drop_steps(plan, |step| matches!(step, Step::Landlock(_)));
+}
+
+/// The host's network stack.
+pub fn share_network(plan: &mut LaunchPlan) {
+    plan.namespaces.net = false;
+    drop_steps(plan, |step| matches!(step, Step::LoopbackUp | Step::Landlock(_)));
+}
+
+/// No sandbox at all: the command runs as the launcher's child.
+pub fn no_walls(plan: &mut LaunchPlan) {
+    plan.namespaces =
+        Namespaces { user: false, pid: false, mount: false, net: false, ipc: false, uts: false, cgroup: false };
+    plan.steps.clear();
+    plan.holds.clear();
+}
+
+/// A directory or file of the host becomes writable inside, as if a rule had granted it.
+pub fn grant(plan: &mut LaunchPlan, path: &Path) {
+    let kind = MountKind::Bind { source: path.to_path_buf(), id: None, write: true, exec: true };
+    let mount = Mount { target: path.to_path_buf(), kind, create: None, why: "negative control".to_owned() };
+    before_pivot(plan, Step::Mount(mount));
+}
+
+/// The same below one of the private file systems, where the mount point has to be made.
+pub fn grant_in_private(plan: &mut LaunchPlan, path: &Path, kind: Kind) {
+    let bind = MountKind::Bind { source: path.to_path_buf(), id: None, write: true, exec: true };
+    let mount =
+        Mount { target: path.to_path_buf(), kind: bind, create: Some(kind), why: "negative control".to_owned() };
+    before_pivot(plan, Step::Mount(mount));
+}
+
+fn before_pivot(plan: &mut LaunchPlan, step: Step) {
+    let at = plan.steps.iter().position(|s| *s == Step::PivotRoot).unwrap_or(plan.steps.len());
+    plan.steps.insert(at, step);
+}
+
+/// Bind mounts no longer compare what they find with what the survey saw.
+pub fn forget_identities(plan: &mut LaunchPlan) {
+    for step in &mut plan.steps {
+        if let Step::Mount(Mount { kind: MountKind::Bind { id, .. }, .. }) = step {
+            *id = None;
+        }
+    }
+}

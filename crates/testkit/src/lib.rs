@@ -1,0 +1,16 @@
+//! What tests of a running sandbox need: a place with a home and a project, a launch in a process of its own, edits that
+//! switch a control of a plan off, and a check that nothing was left behind. Owns no expectation about the product.
+//! Used by `tests/escape` and by tests of other crates; never shipped.
+#![forbid(unsafe_code)]
+
+pub mod edit;
+mod helper;
+mod launch;
+pub mod leaks;
+mod place;
+mod programs;
+
+pub use helper::{Helper, Launched, run_helper, start_helper};
+pub use launch::{Report, Session};
+pub use place::{Place, Scene};
+pub use programs::{program, sibling};

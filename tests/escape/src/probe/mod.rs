@@ -1,0 +1,162 @@
+//! What runs inside the sandbox, one function per check. Owns the benign attempts and the reading of the kernel's answers;
+//! knows nothing of how it was launched. Each file is about one boundary.
+
+mod calls;
+mod files;
+mod ipc;
+mod kernel_files;
+mod posture;
+mod processes;
+
+use std::io;
+
+use cofferdam_testkit::Place;
+
+use crate::raw;
+use crate::row::Finding;
+use crate::words;
+
+/// Makes one check.
+pub fn run(check: &str, place: &Place) -> Finding {
+    match check {
+        "ran" => files::leave_a_mark(place),
+        "a01" => posture::descriptors(place),
+        "a02" => processes::launcher_binary(),
+        "a06" => files::a06_planted_links(place),
+        "a08" => files::a08_swapped_directory(place),
+        "a12" => posture::code_in_environment(),
+        "a14" => posture::same_everywhere(place),
+        "a15" => files::a15_missing_names(place),
+        "a16" => files::a16_renames(place),
+        "b01" => kernel_files::core_pattern(),
+        "b02" => kernel_files::switches(),
+        "b03" => kernel_files::cgroups(),
+        "b04" => kernel_files::last_pid(),
+        "b05" => kernel_files::readable(),
+        "b06" => processes::deputy(1),
+        "b06-own" => processes::deputy_of_own(),
+        "b07" => processes::supervisor(place),
+        "b09" => calls::b09_user_namespaces(),
+        "b10" => calls::b10_setns(),
+        "b11" => ipc::abstract_socket(place),
+        "b12" => ipc::service_sockets(place),
+        "b13" => ipc::received_descriptors(),
+        "b14" => ipc::shared_memory(place),
+        "b15" => calls::b15_keyrings(),
+        "b16" => calls::b16_terminal_injection(),
+        "b17" => calls::b17_wide_ioctl(),
+        "b18" => calls::b18_clock_and_hostname(),
+        "b19" => processes::kill_everybody(),
+        "b20" => processes::many_sleepers(place),
+        "b21" => posture::secrets_in_environments(),
+        "c01" => calls::c01_io_uring(),
+        "c02" => calls::c02_i386(),
+        "c03" => calls::c03_x32(),
+        "c04" => calls::c04_unknown(),
+        "c06" => calls::c06_notifications(place),
+        "c07" => calls::c07_mounts(),
+        "c08" => calls::c08_handles(),
+        "c09" => calls::c09_bpf(),
+        "c10" => calls::c10_userfaultfd(),
+        "c11" => calls::c11_administration(),
+        "c12" => calls::c12_vsock(),
+        "c13" => calls::c13_families(),
+        "c14" => calls::c14_raw_sockets(),
+        "c15" => calls::c15_netlink(),
+        "c16" => posture::no_new_privileges(),
+        "c17" => posture::capabilities(),
+        "c18" => kernel_files::device_nodes(place),
+        "c19" => calls::c19_personality(),
+        "c20" => kernel_files::kernel_log(),
+        "c21" => posture::threads(),
+        "e05" => files::e05_prefix(place),
+        "e06" => files::e06_working_directory(place),
+        "e12" | "e15" | "e16" | "e18" => files::protected(place),
+        "e14" => files::e14_forged_pointer(place),
+        _ => Finding::Broken(format!("no check is called `{check}`")),
+    }
+}
+
+/// A system call with plain numbers or addresses; see `raw::syscall`.
+fn call(number: libc::c_long, arguments: &[usize]) -> Result<i64, i32> {
+    let mut all = [0; 6];
+    for (to, from) in all.iter_mut().zip(arguments) {
+        *to = *from;
+    }
+    raw::syscall(number, all)
+}
+
+/// An address that no process has: the kernel answers EFAULT if it gets that far.
+const NOWHERE: usize = usize::MAX - 4095;
+
+/// -1 as an argument.
+const NONE: usize = usize::MAX;
+
+/// An attempt: what it was, what the kernel said, and which errors mean that it was contained.
+struct Attempt {
+    what: String,
+    result: Result<(), i32>,
+    expected: &'static [i32],
+}
+
+impl Attempt {
+    fn new(what: impl Into<String>, result: Result<i64, i32>, expected: &'static [i32]) -> Self {
+        Attempt { what: what.into(), result: result.map(|_| ()), expected }
+    }
+
+    fn io<T>(what: impl Into<String>, result: io::Result<T>, expected: &'static [i32]) -> Self {
+        let result = result.map(|_| ()).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO));
+        Attempt { what: what.into(), result, expected }
+    }
+}
+
+/// Contained if every attempt was refused as expected; else open, with those that were not.
+fn judge(attempts: &[Attempt]) -> Finding {
+    let name = |a: &Attempt| match a.result {
+        Ok(()) => format!("{} worked", a.what),
+        Err(errno) => format!("{} {}", a.what, words::errno(errno)),
+    };
+    let open: Vec<String> = attempts
+        .iter()
+        .filter(|a| a.result.is_ok() || a.result.is_err_and(|e| !a.expected.contains(&e)))
+        .map(name)
+        .collect();
+    if attempts.is_empty() {
+        Finding::Broken("nothing was attempted".to_owned())
+    } else if open.is_empty() {
+        Finding::Contained(shortened(attempts.iter().map(name).collect()))
+    } else {
+        Finding::Open(shortened(open))
+    }
+}
+
+fn shortened(mut parts: Vec<String>) -> String {
+    let more = parts.len().saturating_sub(6);
+    parts.truncate(6);
+    if more > 0 {
+        parts.push(format!("{more} more"));
+    }
+    parts.join(", ")
+}
+
+/// A line of a `status` file.
+fn status_line(path: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+}
+
+/// `statfs`: type and flags of the file system at a path.
+fn file_system(path: &str) -> Result<(u64, u64), i32> {
+    let path = std::ffi::CString::new(path).map_err(|_| libc::EINVAL)?;
+    // struct statfs is 120 bytes: f_type is its first word, f_flags its eleventh.
+    let mut buffer = [0u64; 32];
+    call(libc::SYS_statfs, &[path.as_ptr() as usize, (&raw mut buffer) as usize])?;
+    Ok((buffer[0], buffer[10]))
+}
+
+fn open(path: &str, flags: i32) -> Result<i64, i32> {
+    let path = std::ffi::CString::new(path).map_err(|_| libc::EINVAL)?;
+    let fd = call(libc::SYS_open, &[path.as_ptr() as usize, usize::try_from(flags | libc::O_CLOEXEC).unwrap_or(0)])?;
+    call(libc::SYS_close, &[usize::try_from(fd).unwrap_or(0)])?;
+    Ok(fd)
+}

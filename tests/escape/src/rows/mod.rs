@@ -1,0 +1,39 @@
+//! The rows, one file per boundary: what a row sets up on the host, how its control is switched off, what it asserts
+//! outside. What happens inside is `probe`'s.
+
+pub(crate) mod calls;
+pub(crate) mod ipc;
+pub(crate) mod kernel_files;
+pub(crate) mod launch;
+pub(crate) mod names;
+pub(crate) mod processes;
+pub(crate) mod refusals;
+pub(crate) mod sockets;
+pub(crate) mod workspace;
+
+use std::path::Path;
+
+use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
+
+/// A rule as a flag of the command line would make it.
+fn rule(policy: &mut Policy, path: &Path, access: Access) {
+    let Ok(path) = PathExpr::literal(path) else { return };
+    policy.files.push(FileRule {
+        path,
+        access,
+        stand: Stand::Refuse,
+        hold: Hold::Nothing,
+        only_missing: false,
+        optional: false,
+        is_final: false,
+        reason: "asked for by the row".into(),
+        origin: Origin::flag("--test"),
+    });
+}
+
+/// A git repository, as far as the sandbox looks at one.
+fn repository(place: &cofferdam_testkit::Place, at: &str) {
+    place.write(format!("{at}/HEAD"), "ref: refs/heads/main\n");
+    place.directory(format!("{at}/objects"));
+    place.directory(format!("{at}/refs"));
+}

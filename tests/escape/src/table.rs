@@ -1,0 +1,91 @@
+//! The list of rows, once: the table of the runner and the tests of nextest are made of it. Owns the names; a name holds
+//! the row's id, so that the suite and docs/attack-corpus.md can be held against each other.
+
+use crate::row::Row;
+use crate::rows::{calls, ipc, kernel_files, launch, names, processes, refusals, sockets, workspace};
+
+/// Hands every row to the macro `$use`, as `fn name() => row;`.
+#[macro_export]
+macro_rules! every_row {
+    ($use:ident) => {
+        $use! {
+            fn escape_a01_leaked_fds_are_closed() => launch::A01;
+            fn escape_a02_launcher_binary_cannot_be_opened() => launch::A02;
+            fn escape_a05_fake_proc_is_refused() => refusals::A05;
+            fn escape_a06_planted_links_make_and_grant_nothing() => names::A06;
+            fn escape_a07_parent_symlink_after_the_survey_is_refused() => refusals::A07;
+            fn escape_a08_swapped_grant_is_refused() => refusals::A08;
+            fn escape_a09_setuid_copy_refuses_to_run() => refusals::A09;
+            fn escape_a10_child_killed_before_its_map_leaves_none() => refusals::A10;
+            fn escape_a11_command_named_like_an_option_is_not_found() => launch::A11;
+            fn escape_a12_variables_that_carry_code_are_absent() => launch::A12;
+            fn escape_a13_nothing_runs_without_namespaces() => refusals::A13;
+            fn escape_a14_every_way_to_start_has_the_same_walls() => launch::A14;
+            fn escape_a15_missing_protected_names_cannot_be_made() => names::A15;
+            fn escape_a16_parents_of_protected_paths_cannot_be_renamed() => names::A16;
+            fn escape_b01_core_pattern_is_read_only() => kernel_files::B01;
+            fn escape_b02_machine_switches_are_closed() => kernel_files::B02;
+            fn escape_b03_cgroups_are_out_of_reach() => kernel_files::B03;
+            fn escape_b04_ns_last_pid_cannot_be_written() => kernel_files::B04;
+            fn escape_b05_kernel_descriptions_are_masked() => kernel_files::B05;
+            fn escape_b06_init_is_no_deputy() => processes::B06;
+            fn escape_b07_supervisor_cannot_be_seen() => processes::B07;
+            fn escape_b08_nothing_relies_on_yama() => processes::B08;
+            fn escape_b09_user_namespaces_cannot_be_nested() => calls::B09;
+            fn escape_b10_setns_is_refused() => calls::B10;
+            fn escape_b11_abstract_sockets_of_the_host_are_unreachable() => ipc::B11;
+            fn escape_b12_service_sockets_are_not_in_the_view() => ipc::B12;
+            fn escape_b13_no_descriptors_are_received() => ipc::B13;
+            fn escape_b14_shared_memory_of_the_host_is_absent() => ipc::B14;
+            fn escape_b15_keyrings_are_refused() => calls::B15;
+            fn escape_b16_terminal_injection_is_refused() => calls::B16;
+            fn escape_b17_ioctl_is_compared_in_32_bits() => calls::B17;
+            fn escape_b18_clock_and_hostname_cannot_be_set() => calls::B18;
+            fn escape_b19_kill_everybody_reaches_nobody() => processes::B19;
+            fn escape_b20_killed_supervisor_leaves_no_processes() => processes::B20;
+            fn escape_b21_secrets_are_in_no_environment() => launch::B21;
+            fn escape_c01_io_uring_is_absent() => calls::C01;
+            fn escape_c02_i386_calls_are_killed() => calls::C02;
+            fn escape_c03_x32_calls_are_killed() => calls::C03;
+            fn escape_c04_unknown_calls_are_absent() => calls::C04;
+            fn escape_c06_stale_notifications_do_not_hang() => calls::C06;
+            fn escape_c07_mount_calls_are_refused() => calls::C07;
+            fn escape_c08_open_by_handle_is_refused() => calls::C08;
+            fn escape_c09_bpf_and_perf_are_refused() => calls::C09;
+            fn escape_c10_userfaultfd_is_refused() => calls::C10;
+            fn escape_c11_machine_administration_is_refused() => calls::C11;
+            fn escape_c12_vsock_is_refused() => sockets::C12;
+            fn escape_c13_rare_socket_families_are_refused() => sockets::C13;
+            fn escape_c14_raw_sockets_are_refused() => sockets::C14;
+            fn escape_c15_netlink_is_route_only() => sockets::C15;
+            fn escape_c16_setuid_bits_do_not_count() => processes::C16;
+            fn escape_c17_capabilities_are_empty() => processes::C17;
+            fn escape_c18_device_nodes_cannot_be_made_or_used() => kernel_files::C18;
+            fn escape_c19_execution_domains_are_refused() => calls::C19;
+            fn escape_c20_kernel_log_is_out_of_reach() => kernel_files::C20;
+            fn escape_c21_every_thread_has_the_filter() => processes::C21;
+            fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
+            fn escape_e06_working_directory_grants_nothing_new() => names::E06;
+            fn escape_e12_git_hooks_and_config_are_read_only() => workspace::E12;
+            fn escape_e14_forged_git_pointer_grants_nothing() => workspace::E14;
+            fn escape_e15_submodule_and_bare_repositories_are_protected() => workspace::E15;
+            fn escape_e16_agent_configuration_is_read_only() => workspace::E16;
+            fn escape_e18_shell_files_and_path_directories_are_read_only() => names::E18;
+            fn escape_e19_other_spellings_have_the_same_verdict() => workspace::E19;
+        }
+    };
+}
+
+macro_rules! table {
+    ($(fn $name:ident() => $row:expr;)+) => {
+        /// Every row with its name, in the order of the corpus.
+        pub static ROWS: &[(&str, &Row)] = &[$((stringify!($name), &$row)),+];
+    };
+}
+
+every_row!(table);
+
+/// The row of this name.
+pub fn find(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|(known, _)| *known == name).map(|(_, row)| *row)
+}
