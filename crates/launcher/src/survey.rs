@@ -201,15 +201,12 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
         Base::Home => Some(Cow::Borrowed(&path.rest)),
         Base::Variable { name, default } if default.base == Base::Home => {
             let is_set = places.variables.iter().any(|(variable, _)| variable == name);
-            // Joining an empty path would add a slash, and no listing holds a name with one.
-            let rest = || {
-                if path.rest.as_os_str().is_empty() {
-                    Cow::Borrowed(&*default.rest)
-                } else {
-                    Cow::Owned(default.rest.join(&path.rest))
-                }
-            };
-            (!is_set).then(rest)
+            match path.rest.as_os_str().is_empty() {
+                _ if is_set => None,
+                // Joining with nothing would leave a slash at the end, and so an empty name.
+                true => Some(Cow::Borrowed(&default.rest)),
+                false => Some(Cow::Owned(default.rest.join(&path.rest))),
+            }
         }
         _ => None,
     }
