@@ -123,6 +123,9 @@ impl Builder<'_> {
     }
 
     fn mount(&mut self, step: &Mount) -> Result<(), StepError> {
+        if step.if_present && matches!(mount::open_in_root(self.root()?, &step.target), Err(Errno::NOENT)) {
+            return Ok(());
+        }
         if let Some(kind) = step.create {
             self.make_mount_point(&step.target, kind)?;
         }

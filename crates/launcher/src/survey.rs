@@ -137,17 +137,22 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
 
 fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     let places = facts.places();
-    let mut listings = Listings::new(&places.home);
+    let (mut in_home, mut in_root) = (Listings::new(&places.home), Listings::new(Path::new("/")));
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     let writable: Vec<PathBuf> =
         grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
     for (index, rule) in policy.files.iter().enumerate() {
-        if let Some(rest) = below_home(&rule.path, &places)
-            && !listings.may_exist(&rest, &writable)
-        {
-            continue;
+        if rule.optional && !rule.path.is_glob() {
+            let may_exist = match below_home(&rule.path, &places) {
+                Some(rest) => in_home.may_exist(&rest, &writable),
+                None if rule.path.base == Base::Root => in_root.may_exist(&rule.path.rest, &writable),
+                None => true,
+            };
+            if !may_exist {
+                continue;
+            }
         }
         for path in rule.path.expand(&places) {
             if rule.path.is_glob() {
@@ -212,45 +217,50 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
     }
 }
 
-/// The shipped lists name hundreds of places in the home directory, of which few exist: reading a directory once is
-/// cheaper than asking for every name in it.
+/// The shipped lists name hundreds of places, of which few exist: reading a directory once is cheaper than asking for
+/// every name in it.
 struct Listings<'a> {
-    home: &'a Path,
-    names: Option<Vec<OsString>>,
-    /// Names in directories of the home directory, read when first asked for.
-    below: Vec<(OsString, Option<Vec<OsString>>)>,
+    base: &'a Path,
+    /// Directories below the base that were read so far, by their path relative to it.
+    read: Vec<(Vec<u8>, Option<Vec<OsString>>)>,
 }
 
+/// Directories deeper than this are not read: there are few rules for each.
+const LISTED_LEVELS: usize = 3;
+
 impl<'a> Listings<'a> {
-    fn new(home: &'a Path) -> Self {
-        Listings { home, names: list(home), below: Vec::new() }
+    fn new(base: &'a Path) -> Self {
+        Listings { base, read: Vec::new() }
     }
 
-    /// False only if nothing in the home directory has this name, or nothing in the directory that comes first in it,
-    /// and it could not be created either.
+    /// False only if a directory on the way does not have the next name, and it could not be created either.
     fn may_exist(&mut self, rest: &Path, writable: &[PathBuf]) -> bool {
-        // `rest` is normalised, so bytes between slashes are its names; this runs for every shipped rule.
-        let mut parts = rest.as_os_str().as_encoded_bytes().split(|byte| *byte == b'/');
-        let (Some(first), second) = (parts.next(), parts.next()) else { return true };
-        let Some(names) = &self.names else { return true };
-        if !has_name(names, first) {
-            // A grant to write exists, so what it covers starts with a name that exists.
-            return false;
-        }
-        let Some(second) = second else { return true };
-        let known = self.below.iter().position(|(name, _)| name.as_encoded_bytes() == first);
-        let at = known.unwrap_or_else(|| {
-            let first = OsStr::from_bytes(first);
-            self.below.push((first.to_owned(), list(&self.home.join(first))));
-            self.below.len() - 1
-        });
-        match &self.below[at].1 {
-            Some(names) if !has_name(names, second) => {
-                let path = self.home.join(rest);
-                writable.iter().any(|root| is_at_or_below(&path, root))
+        let rest = rest.as_os_str().as_bytes();
+        let mut start = 0;
+        for level in 0..LISTED_LEVELS {
+            // `rest` is normalised, so bytes between slashes are its names; this runs for every shipped rule.
+            let end = rest[start..].iter().position(|byte| *byte == b'/').map_or(rest.len(), |at| start + at);
+            if !self.has(&rest[..start.saturating_sub(1)], &rest[start..end]) {
+                // A grant to write exists, so what it covers starts with a name that exists.
+                let path = || self.base.join(OsStr::from_bytes(rest));
+                return level > 0 && writable.iter().any(|root| is_at_or_below(&path(), root));
             }
-            _ => true,
+            if end == rest.len() {
+                return true;
+            }
+            start = end + 1;
         }
+        true
+    }
+
+    /// Whether a directory has a name; yes where it cannot be told.
+    fn has(&mut self, directory: &[u8], name: &[u8]) -> bool {
+        let known = self.read.iter().position(|(read, _)| read == directory);
+        let at = known.unwrap_or_else(|| {
+            self.read.push((directory.to_vec(), list(&self.base.join(OsStr::from_bytes(directory)))));
+            self.read.len() - 1
+        });
+        self.read[at].1.as_ref().is_none_or(|names| has_name(names, name))
     }
 }
 

@@ -135,7 +135,13 @@ fn exec_rules(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<O
     let mut rules = ExecRules { programs: Vec::new(), mounts: Vec::new() };
     let mut bind = |source: &Path, id, why: String| {
         let kind = MountKind::Bind { source: source.to_path_buf(), id: Some(id), write: false, exec: true };
-        rules.mounts.push(Step::Mount(Mount { target: source.to_path_buf(), kind, create: None, why }));
+        rules.mounts.push(Step::Mount(Mount {
+            target: source.to_path_buf(),
+            kind,
+            create: None,
+            if_present: false,
+            why,
+        }));
     };
     for (path, id) in &facts.libraries {
         bind(path, *id, "shared libraries".to_owned());

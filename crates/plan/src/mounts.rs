@@ -58,21 +58,19 @@ const DEVICES: &[(&str, u32, u32)] =
 
 /// Paths whose existence the survey reports in `HostFacts::system`.
 pub fn system_candidates() -> impl Iterator<Item = &'static str> {
-    PRIVATE
-        .iter()
-        .chain(OWN)
-        .copied()
-        .chain(PROC_MASKED.iter().map(|(path, _, _)| *path))
-        .chain(PROC_SEALED.iter().map(|(path, _)| *path))
-        .chain(SYS_SHOWN.iter().copied())
+    PRIVATE.iter().chain(OWN).copied().chain(SYS_SHOWN.iter().copied())
 }
 
 fn mount(target: impl Into<PathBuf>, kind: MountKind, why: &str) -> Step {
-    Step::Mount(Mount { target: target.into(), kind, create: None, why: why.to_owned() })
+    Step::Mount(Mount { target: target.into(), kind, create: None, if_present: false, why: why.to_owned() })
+}
+
+fn if_present(target: impl Into<PathBuf>, kind: MountKind, why: &str) -> Step {
+    Step::Mount(Mount { target: target.into(), kind, create: None, if_present: true, why: why.to_owned() })
 }
 
 fn make(target: impl Into<PathBuf>, kind: MountKind, create: Kind, why: &str) -> Step {
-    Step::Mount(Mount { target: target.into(), kind, create: Some(create), why: why.to_owned() })
+    Step::Mount(Mount { target: target.into(), kind, create: Some(create), if_present: false, why: why.to_owned() })
 }
 
 /// /proc, /sys, /dev and the temporary directories of the sandbox.
@@ -80,12 +78,12 @@ pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> 
     let exists = |path: &str| facts.system.iter().any(|p| p.as_os_str() == path);
     let mut steps = vec![mount("/proc", MountKind::Proc, "the sandbox's processes only")];
     let covers = |who: For| who == For::All || facts.uid == 0;
-    for (path, _) in PROC_SEALED.iter().filter(|(path, who)| covers(*who) && exists(path)) {
-        steps.push(mount(*path, MountKind::Seal, "switches of the whole machine"));
+    for (path, _) in PROC_SEALED.iter().filter(|(_, who)| covers(*who)) {
+        steps.push(if_present(*path, MountKind::Seal, "switches of the whole machine"));
     }
-    for (path, kind, _) in PROC_MASKED.iter().filter(|(path, _, who)| covers(*who) && exists(path)) {
+    for (path, kind, _) in PROC_MASKED.iter().filter(|(_, _, who)| covers(*who)) {
         let mask = if *kind == Kind::Directory { MountKind::Empty { inside: Vec::new() } } else { MountKind::Refused };
-        steps.push(mount(*path, mask, "describes or changes the host's kernel"));
+        steps.push(if_present(*path, mask, "describes or changes the host's kernel"));
     }
     if exists("/sys") {
         let shown: Vec<&str> = SYS_SHOWN.iter().copied().filter(|p| exists(p)).collect();
@@ -185,7 +183,7 @@ impl FileMounts {
             "" => decision.origin.to_string(),
             reason => format!("{} ({reason})", decision.origin),
         };
-        self.steps.push(Step::Mount(Mount { target, kind, create, why }));
+        self.steps.push(Step::Mount(Mount { target, kind, create, if_present: false, why }));
     }
 
     /// The mount that a decision needs where it stands, or none where its surroundings already give the answer.

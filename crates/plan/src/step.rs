@@ -77,6 +77,9 @@ pub struct Mount {
     /// The mount point lies in a private file system and has to be made first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<Kind>,
+    /// Nothing to do where the mount point does not exist (entries of /proc differ between kernels).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub if_present: bool,
     pub why: String,
 }
 

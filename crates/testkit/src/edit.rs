@@ -81,15 +81,21 @@ pub fn no_walls(plan: &mut LaunchPlan) {
 /// A directory or file of the host becomes writable inside, as if a rule had granted it.
 pub fn grant(plan: &mut LaunchPlan, path: &Path) {
     let kind = MountKind::Bind { source: path.to_path_buf(), id: None, write: true, exec: true };
-    let mount = Mount { target: path.to_path_buf(), kind, create: None, why: "negative control".to_owned() };
+    let mount =
+        Mount { target: path.to_path_buf(), kind, create: None, if_present: false, why: "negative control".to_owned() };
     before_pivot(plan, Step::Mount(mount));
 }
 
 /// The same below one of the private file systems, where the mount point has to be made.
 pub fn grant_in_private(plan: &mut LaunchPlan, path: &Path, kind: Kind) {
     let bind = MountKind::Bind { source: path.to_path_buf(), id: None, write: true, exec: true };
-    let mount =
-        Mount { target: path.to_path_buf(), kind: bind, create: Some(kind), why: "negative control".to_owned() };
+    let mount = Mount {
+        target: path.to_path_buf(),
+        kind: bind,
+        create: Some(kind),
+        if_present: false,
+        why: "negative control".to_owned(),
+    };
     before_pivot(plan, Step::Mount(mount));
 }
 

@@ -48,8 +48,10 @@ impl Stage {
             stage.doing("copy", from, fs::copy(from, &to))?;
             stage.give(&to)?;
         }
-        stage.doing("make", &stage.dir, fs::create_dir(stage.project()))?;
-        stage.give(&stage.project())?;
+        for dir in [stage.project(), stage.home()] {
+            stage.doing("make", &stage.dir, fs::create_dir(&dir))?;
+            stage.give(&dir)?;
+        }
         stage.give(&stage.dir)?;
         Ok(stage)
     }
@@ -105,6 +107,11 @@ impl Stage {
         })
     }
 
+    /// Empty, so that the figures do not depend on which caches the account happens to have (each is one more overlay).
+    fn home(&self) -> PathBuf {
+        self.dir.join("home")
+    }
+
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.project()).env_clear().envs([
@@ -113,7 +120,7 @@ impl Stage {
             ("USER", &self.user.name),
             ("LOGNAME", &self.user.name),
         ]);
-        command.env("HOME", &self.user.home).env("XDG_STATE_HOME", self.dir.join("state"));
+        command.env("HOME", self.home()).env("XDG_STATE_HOME", self.dir.join("state"));
         command
     }
 

@@ -69,6 +69,14 @@ fn listed(place: &Place) -> Vec<std::path::PathBuf> {
 }
 
 pub(super) fn protected(place: &Place) -> Finding {
+    let cache = place.home().join(".npm");
+    if cache.exists() {
+        let closed = place.directory("home/.npm/made/closed");
+        place.write("home/.npm/made/file", "");
+        if let Err(error) = fs::set_permissions(closed, std::os::unix::fs::PermissionsExt::from_mode(0o000)) {
+            return Finding::Broken(format!("the cache does not look writable: {error}"));
+        }
+    }
     let spare = spare();
     judge(&listed(place).iter().flat_map(|name| attempts_on(name, &spare)).collect::<Vec<_>>())
 }

@@ -145,6 +145,8 @@ pub(crate) static E18: Row = Row {
             trial.scene.write(format!("home/{name}"), "");
         }
         trial.scene.list("names", names.iter().map(|name| format!("home/{name}")));
+        // A cache, which gets an overlay: the session must leave nothing of it, not even what the probe made there.
+        trial.scene.directory("home/.npm");
         let finding = trial.probe();
         let planted = trial.scene.home().join(".config/autostart/planted");
         if matches!(finding, Finding::Contained(_)) && fs::metadata(planted).is_ok() {
