@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Run what you do not trust, without it reading, writing or reaching what nobody approved.
 #[derive(Debug, Parser)]
-#[command(name = "sandbox", version, about, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "sandbox", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

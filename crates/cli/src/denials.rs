@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_launcher::{Blocked, End, Outcome};
+use cofferdam_launcher::{Blocked, End, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
 
@@ -32,6 +32,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         End::Exited { .. } | End::Killed { .. } => {}
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
+    lines.extend(network(prepared, outcome.unrouted));
     lines.extend(
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
             .iter()
@@ -62,6 +63,24 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
+}
+
+/// From the kernel's counters of the sandbox's network namespace.
+fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
+    let why = format!("there is none inside but an own loopback [{}]", prepared.policy.network.origin);
+    if unrouted.no_route > 0 {
+        let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
+        return Some(format!("tried {times} to reach a network; {why}"));
+    }
+    let server = loopback_name_server().filter(|_| unrouted.no_listener > 0)?;
+    Some(format!("may have asked the host's name server at {server}, which is part of its network; {why}"))
+}
+
+/// A resolver on the host's own loopback, as systemd's is.
+fn loopback_name_server() -> Option<String> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
+    let mut servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")).map(str::trim);
+    servers.find(|server| server.starts_with("127.") || *server == "::1").map(str::to_owned)
 }
 
 /// The rule that limits which programs run: what it rules out includes programs in anonymous memory.

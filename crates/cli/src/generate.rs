@@ -3,19 +3,27 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Cli;
-use crate::output::print;
+use crate::output::{escaped, print};
 use crate::render::{Failure, OUR_FAILURE};
 
 /// What clap says about a command line it does not take. Help and version are no failures.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        eprint!("{}", error.render());
+        eprint!("{}{}", error.render(), hint(error).unwrap_or_default());
         ExitCode::from(OUR_FAILURE)
     } else {
         print(&error.render().to_string())
     }
+}
+
+/// `sandbox run npm test` is what everybody types first.
+fn hint(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_command = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
+    is_command.then(|| format!("hint: put `--` before the command: `sandbox run -- {} ...`\n", escaped(word)))
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {

@@ -91,7 +91,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         let report = serde_json::json!({
             "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
             "violations": outcome.violations, "kept": outcome.kept,
-            "left_behind": outcome.left_behind, "posture": prepared.plan.posture, "timing": outcome.timing,
+            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "timing": outcome.timing,
         });
         eprintln!("{report}");
     }

@@ -21,6 +21,7 @@ use crate::message::{HOLDS_READY, Message};
 use crate::session::{self, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
+use crate::unrouted::{Counters, Unrouted};
 
 /// Marks before this index are the supervisor's own.
 pub(crate) const FIRST_STEP_MARK: usize = 8;
@@ -100,6 +101,8 @@ pub struct Outcome {
     pub kept: Vec<(PathBuf, PathBuf)>,
     /// The session's directory, where it could not be removed.
     pub left_behind: Option<PathBuf>,
+    /// Looked at when the command failed and had a network namespace of its own.
+    pub unrouted: Unrouted,
     pub timing: Vec<TimingLine>,
 }
 
@@ -117,9 +120,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
+    let pid = ends.pid;
     let mut running = Running::new(plan, ends, holds, session.clone(), options.state.as_deref());
+    let counters = plan.namespaces.net.then(|| Counters::of(pid)).flatten();
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
+    let unrouted = counters.filter(|_| end != End::Exited { code: 0 }).map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
@@ -138,6 +144,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         blocked: record.blocked,
         kept,
         left_behind,
+        unrouted,
         timing: timing(plan, marks),
     })
 }
@@ -175,11 +182,11 @@ fn start(
             drop(stops);
             init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
         }
-        Side::Parent { pidfd, .. } => {
+        Side::Parent { pid, pidfd } => {
             drop(theirs);
             drop(stops_writer);
             let signals = SignalFd::new().map_err(supervise)?;
-            Ok(Ends { pidfd, socket: ours, stops, signals, outer })
+            Ok(Ends { pid, pidfd, socket: ours, stops, signals, outer })
         }
     }
 }

@@ -16,6 +16,7 @@ mod session;
 mod supervisor;
 mod survey;
 mod terminal;
+mod unrouted;
 mod workload;
 
 pub use events::Blocked;
@@ -23,3 +24,4 @@ pub use launch::{LaunchError, Options, Outcome, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
+pub use unrouted::Unrouted;

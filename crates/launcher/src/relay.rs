@@ -3,6 +3,7 @@
 //! itself is `terminal`'s. Driven by `supervisor`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::Terminal;
@@ -11,7 +12,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::terminal::{Outer, open_other_side, output, reopen};
+use crate::terminal::{Outer, is_line_mode, open_other_side, output, reopen};
+
+/// A person does not answer a prompt sooner.
+const SECOND_LOOK: Duration = Duration::from_millis(30);
 
 /// What `poll` has to say about the relay's descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,10 @@ pub(crate) struct Relay {
     /// The user's terminal again, with an own descriptor that can be non-blocking without changing the shell's.
     screen: Option<OwnedFd>,
     fallback: BorrowedFd<'static>,
+    /// The user's terminal as a source of lines, where it is shared with other programs of a pipeline.
+    lines: Option<OwnedFd>,
+    /// When to see again whether the command wants single keys: programs prompt first and ask for them then.
+    look_again: Option<Instant>,
     inner: Option<Inner>,
     raw: bool,
     input_open: bool,
@@ -46,7 +54,9 @@ impl Relay {
     pub(crate) fn new(outer: Outer, terminal: Terminal) -> Self {
         Relay {
             outer,
-            screen: reopen(output(terminal)).ok(),
+            screen: reopen(output(terminal), OFlags::WRONLY).ok(),
+            lines: None,
+            look_again: None,
             fallback: output(terminal),
             inner: None,
             raw: false,
@@ -79,8 +89,9 @@ impl Relay {
         if !self.to_outside.is_empty() {
             wanted.push((self.screen(), PollFlags::OUT, Ready::Output));
         }
-        if self.raw && self.input_open && self.to_inside.is_empty() {
-            wanted.push((rustix::stdio::stdin(), PollFlags::IN, Ready::Input));
+        let input = if self.raw { Some(rustix::stdio::stdin()) } else { self.lines.as_ref().map(AsFd::as_fd) };
+        if let Some(input) = input.filter(|_| self.input_open && self.to_inside.is_empty()) {
+            wanted.push((input, PollFlags::IN, Ready::Input));
         }
         wanted
     }
@@ -94,6 +105,7 @@ impl Relay {
             }
             Ready::Output => self.show_output(),
             Ready::Input => {
+                self.follow_inner()?;
                 self.fetch_input()?;
                 self.give_input()
             }
@@ -109,7 +121,11 @@ impl Relay {
         let mut buffer = [0u8; 16384];
         match rustix::io::read(&inner.master, &mut buffer) {
             Ok(0) | Err(Errno::IO) => self.inner = None,
-            Ok(count) => self.to_outside.extend_from_slice(&buffer[..count]),
+            Ok(count) => {
+                self.to_outside.extend_from_slice(&buffer[..count]);
+                self.look_again = self.lines.as_ref().map(|_| Instant::now() + SECOND_LOOK);
+                self.follow_inner()?;
+            }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
@@ -131,7 +147,14 @@ impl Relay {
 
     fn fetch_input(&mut self) -> Result<(), Errno> {
         let mut buffer = [0u8; 4096];
-        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+        if !self.raw && self.outer.is_taken() {
+            // A pager at the end of the pipeline wants the keys.
+            self.lines = None;
+            return Ok(());
+        }
+        let input = self.lines.as_ref().filter(|_| !self.raw).map_or(rustix::stdio::stdin(), AsFd::as_fd);
+        match rustix::io::read(input, &mut buffer) {
+            Ok(0) if !self.raw => self.to_inside.push(self.outer.end_of_input()),
             Ok(0) | Err(Errno::IO) => self.input_open = false,
             Ok(count) => {
                 // The kernel keeps an end-of-input key that was typed before raw mode as a zero byte.
@@ -182,8 +205,39 @@ impl Relay {
         }
     }
 
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.look_again
+    }
+
+    pub(crate) fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
+        if self.look_again.is_some_and(|at| now >= at) {
+            self.look_again = None;
+            self.follow_inner()?;
+        }
+        Ok(())
+    }
+
+    /// With a shared terminal raw mode is for as long as the command itself asks for single keys, as a chooser does.
+    fn follow_inner(&mut self) -> Result<(), Errno> {
+        let Some(inner) = self.inner.as_ref().filter(|_| self.lines.is_some()) else { return Ok(()) };
+        let wants_lines = is_line_mode(inner.master.as_fd());
+        if self.raw && wants_lines {
+            return self.leave_raw_mode();
+        }
+        if !self.raw && !wants_lines && self.outer.in_foreground() && !self.outer.is_taken() {
+            self.typed_ahead = self.outer.make_raw()?;
+            self.raw = true;
+        }
+        Ok(())
+    }
+
     fn enter_raw_mode(&mut self) -> Result<(), Errno> {
-        if self.outer.is_input() && self.outer.in_foreground() {
+        if !self.outer.is_input() || !self.outer.in_foreground() {
+            return Ok(());
+        }
+        if self.outer.is_shared() {
+            self.lines = reopen(rustix::stdio::stdin(), OFlags::RDONLY).ok();
+        } else {
             self.typed_ahead = self.outer.make_raw()?;
             self.raw = true;
         }

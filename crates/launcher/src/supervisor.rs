@@ -82,6 +82,7 @@ enum Ready {
 }
 
 pub(crate) struct Ends {
+    pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) socket: OwnedFd,
     pub(crate) stops: Option<OwnedFd>,
@@ -183,11 +184,14 @@ impl<'a> Running<'a> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.deadline, self.kill_at].into_iter().flatten().min()
+        [self.deadline, self.kill_at, self.relay.as_ref().and_then(Relay::deadline)].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
         let now = Instant::now();
+        if let Some(relay) = &mut self.relay {
+            relay.check_clock(now)?;
+        }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);

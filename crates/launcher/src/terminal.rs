@@ -7,7 +7,7 @@ use cofferdam_plan::Terminal;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize};
+use rustix::termios::{LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize};
 
 /// The host's terminal as it was at start.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub(crate) struct Outer {
     /// Which of the standard streams it is.
     stream: Stream,
     is_input: bool,
+    /// Other programs of a pipeline may write to it and read from it while the session runs.
+    is_shared: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +48,21 @@ impl Outer {
         };
         let termios = rustix::termios::tcgetattr(stream.fd())?;
         let size = rustix::termios::tcgetwinsize(stream.fd())?;
-        Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin }))
+        let is_shared = !terminal.stdin || !terminal.stdout;
+        Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin, is_shared }))
     }
 
     pub(crate) fn is_input(&self) -> bool {
         self.is_input
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Whether another program has taken the terminal for keys of its own, as a pager does.
+    pub(crate) fn is_taken(&self) -> bool {
+        !is_line_mode(self.stream.fd())
     }
 
     /// Whether this process may change the terminal now (it is not in the background).
@@ -62,6 +74,10 @@ impl Outer {
     pub(crate) fn make_raw(&self) -> Result<usize, Errno> {
         let mut raw = self.termios.clone();
         raw.make_raw();
+        if self.is_shared {
+            // Others write here too, and the sandbox's terminal leaves the carriage returns to this one.
+            raw.output_modes = self.termios.output_modes;
+        }
         rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Now, &raw)?;
         let waiting = rustix::io::ioctl_fionread(self.stream.fd())?;
         Ok(usize::try_from(waiting).unwrap_or(usize::MAX))
@@ -93,10 +109,14 @@ pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
 }
 
 /// The same terminal on a descriptor of its own, non-blocking. O_NONBLOCK on the inherited one would hit the shell too.
-pub(crate) fn reopen(terminal: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(crate) fn reopen(terminal: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&terminal));
-    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, path, flags, Mode::empty())
+    rustix::fs::openat(CWD, path, access | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether a terminal gathers lines; programs that want single keys switch that off.
+pub(crate) fn is_line_mode(terminal: BorrowedFd<'_>) -> bool {
+    rustix::termios::tcgetattr(terminal).is_ok_and(|termios| termios.local_modes.contains(LocalModes::ICANON))
 }
 
 /// The side of a pty that programs use, without making it anybody's controlling terminal.
@@ -111,9 +131,10 @@ pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::pty::unlockpt(&master)?;
     let slave = open_other_side(&master)?;
     let mut termios = outer.termios.clone();
-    if !outer.is_input {
-        // The host's terminal stays in its normal mode and adds the carriage returns itself.
+    if outer.is_shared {
+        // The host's terminal stays in its normal mode: it adds the carriage returns and echoes what is typed itself.
         termios.output_modes.remove(OutputModes::OPOST);
+        termios.local_modes.remove(LocalModes::ECHO);
     }
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &termios)?;
     rustix::termios::tcsetwinsize(slave.as_fd(), outer.size)?;

@@ -69,6 +69,15 @@ fn our_own_failures_are_125_and_nothing_runs() {
 }
 
 #[test]
+fn a_command_without_the_dashes_gets_a_hint() {
+    let place = Place::new();
+    place
+        .sandbox(&["run", "npm", "test"])
+        .code(125)
+        .says(&["hint: put `--` before the command: `sandbox run -- npm ...`"]);
+}
+
+#[test]
 fn standard_streams_pass_through_unchanged() {
     let place = Place::new();
     let bytes: Vec<u8> = (0..=255u8).cycle().take(1 << 20).collect();

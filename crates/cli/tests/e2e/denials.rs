@@ -70,6 +70,17 @@ fn a_new_file_in_a_protected_directory_is_explained_too() {
 }
 
 #[test]
+fn a_command_that_wanted_a_network_is_told_that_there_is_none() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    let script = "import socket; socket.create_connection(('192.0.2.1', 80), 2)";
+    place.run(&[], &["python3", "-c", script]).code(1).says(&["tried once to reach a network", "loopback [built-in"]);
+    // The own loopback is no such attempt.
+    let script = "import socket; socket.create_connection(('127.0.0.1', 80), 2)";
+    let ran = place.run(&[], &["python3", "-c", script]).code(1);
+    assert!(!ran.err.contains("sandbox:"), "{}", ran.err);
+}
+
+#[test]
 fn a_command_that_succeeds_or_fails_by_itself_is_not_commented_on() {
     let place = Place::new();
     for script in ["true", "exit 3", "cat nonexistent", "unshare -U true; true"] {

@@ -144,7 +144,9 @@ fn end_of_input_ends_the_reader_and_then_the_shell() {
     screen.wait_for("echoed\nechoed");
     screen.keys(&["C-d"]);
     screen.wait_for("after-2");
+    screen.prompt();
     screen.keys(&["C-d"]);
+    screen.wait_until("the outer prompt", |text| text.trim_end().ends_with("\nouter$"));
     screen.ask("echo outside-$((1 + 1))", "outside-2");
 }
 
@@ -169,6 +171,58 @@ fn input_from_the_terminal_with_output_to_a_pipe_works() {
     screen.wait_for("GOT-WORD");
     screen.ask("stty -a | grep -c ' echo '", "1");
     screen.ask("sandbox run -- bash -c 'echo -n out; echo err >&2' > ~/captured; cat ~/captured; echo", "out");
+}
+
+#[test]
+fn lines_of_a_pipeline_start_at_the_left() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    screen.line("sandbox run -- bash -c 'seq 3; sleep 0.5; seq 4 6' | cat; echo end-$((1 + 1))");
+    screen.wait_for("\n1\n2\n3\n4\n5\n6\nend-2\n");
+}
+
+#[test]
+fn a_pager_after_the_sandbox_has_the_keys_while_the_command_runs_and_afterwards() {
+    let Some(screen) = Screen::open(&["less"]) else { return };
+    let before = screen.settings("before");
+    for wait in ["0", "100"] {
+        screen.prompt();
+        screen.line(&format!("clear; sandbox run -- bash -c 'seq 1000; sleep {wait}' | less"));
+        screen.wait_until("the first page", |text| text.starts_with("1\n2\n") && text.contains("\n23\n"));
+        screen.keys(&["5", "0", "0", "g"]);
+        screen.wait_for("\n510\n");
+        screen.keys(&["q"]);
+        if wait == "100" {
+            // As without a sandbox: the command ends when it is interrupted, or writes to the pager that is gone.
+            screen.keys(&["C-c"]);
+        }
+        screen.prompt();
+    }
+    assert_eq!(screen.settings("after"), before);
+}
+
+#[test]
+fn a_chooser_with_captured_output_still_gets_single_keys() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    let choose = "x=$(sandbox run -- bash -c 'echo choose >&2; read -rsn1 key </dev/tty; echo chose-$key'); echo $x";
+    screen.line(choose);
+    screen.wait_for("\nchoose");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    screen.keys(&["k"]);
+    screen.wait_for("\nchose-k\n");
+    screen.ask("stty -a | grep -c ' echo '", "1");
+}
+
+#[test]
+fn end_of_input_and_interrupts_reach_a_command_in_a_pipeline() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    screen.ask("sandbox run -- bash -c 'echo up >&2; cat' | tr a-z A-Z", "up");
+    screen.line("word");
+    screen.wait_for("\nword\n");
+    screen.keys(&["C-d"]);
+    screen.wait_for("\nWORD\n");
+    screen.ask("sandbox run -- bash -c 'echo slept >&2; sleep 100' | cat", "slept");
+    screen.keys(&["C-c"]);
+    screen.ask("echo after-$((1 + 1))", "after-2");
 }
 
 #[test]
