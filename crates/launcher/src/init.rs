@@ -71,10 +71,10 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
 fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     if !inheritance.plan.namespaces.pid {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
-        workload::become_command(inheritance.plan, &inheritance.parent, terminal);
+        workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks);
     }
     let command = match process::fork() {
-        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal),
+        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks),
         Ok(Some(pid)) => pid,
         Err(_) => return 125,
     };
@@ -85,7 +85,11 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     {
         return 125;
     }
-    process::without_descriptors_from(u32::from(has_stops), || reap(command, has_stops))
+    process::without_descriptors_from(u32::from(has_stops), || {
+        let code = reap(command, has_stops);
+        inheritance.marks.mark(crate::launch::MARK_REAPED);
+        code
+    })
 }
 
 /// Pid 1's life: collect the dead, pass on what comes from outside, end with the command.

@@ -30,6 +30,8 @@ const MARK_HOLDS: usize = 1;
 const MARK_CLONED: usize = 2;
 const MARK_ENDED: usize = 3;
 pub(crate) const MARK_CHILD: usize = 4;
+pub(crate) const MARK_EXECUTE: usize = 5;
+pub(crate) const MARK_REAPED: usize = 6;
 
 #[derive(Debug, Error)]
 pub enum LaunchError {
@@ -282,7 +284,9 @@ fn timing(plan: &LaunchPlan, marks: Marks) -> Vec<TimingLine> {
         line(step_name(step), before, after);
         before = after;
     }
-    line("fork, exec, run, reap".to_owned(), before, marks.read(MARK_ENDED));
+    line("fork, until exec".to_owned(), before, marks.read(MARK_EXECUTE));
+    line("exec and run".to_owned(), marks.read(MARK_EXECUTE), marks.read(MARK_REAPED));
+    line("end of pid 1".to_owned(), marks.read(MARK_REAPED), marks.read(MARK_ENDED));
     line("total".to_owned(), marks.read(MARK_START), marks.read(MARK_ENDED));
     lines
 }

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{exec, process, seccomp, signal, socket};
 use cofferdam_plan::LaunchPlan;
 use rustix::io::Errno;
@@ -12,11 +13,11 @@ use crate::apply::program;
 use crate::message::{Message, best_effort};
 
 /// Never returns: becomes the command, or reports why not and ends.
-pub(crate) fn become_command(plan: &LaunchPlan, parent: &OwnedFd, terminal: Option<&OwnedFd>) -> ! {
-    let message = match prepare(plan, terminal) {
-        Err(message) => message,
-        Ok(()) => Message::NotExecuted { errno: execute(plan).raw_os_error() },
-    };
+pub(crate) fn become_command(plan: &LaunchPlan, parent: &OwnedFd, terminal: Option<&OwnedFd>, marks: Marks) -> ! {
+    let message = prepare(plan, terminal).err().unwrap_or_else(|| {
+        marks.mark(crate::launch::MARK_EXECUTE);
+        Message::NotExecuted { errno: execute(plan).raw_os_error() }
+    });
     let code = match message {
         Message::NotExecuted { errno } if errno == Errno::NOENT.raw_os_error() => 127,
         Message::NotExecuted { .. } => 126,
