@@ -18,9 +18,6 @@ pub(crate) struct Args {
     /// Also fail when a named test passed in none of these runs: lines of `package::test status`, see `cargo xtask ran`
     #[arg(long, value_name = "FILE")]
     ran: Vec<PathBuf>,
-    /// Do not fail on entries that still say `wanted`
-    #[arg(long)]
-    allow_wanted: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +33,6 @@ struct Entry {
     #[serde(default)]
     tests: Vec<String>,
     deferred: Option<String>,
-    wanted: Option<String>,
 }
 
 pub(crate) fn check(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
@@ -48,7 +44,7 @@ pub(crate) fn check(workspace: &Workspace, args: &Args) -> Result<String, Proble
 
     check_ids(&ids, entries, &mut problems);
     for entry in entries {
-        check_entry(entry, args.allow_wanted, &mut problems);
+        check_entry(entry, &mut problems);
     }
     check_tests_exist(workspace, entries, &mut problems)?;
     if !args.ran.is_empty() {
@@ -90,19 +86,14 @@ fn check_ids(ids: &[String], entries: &[Entry], problems: &mut Problems) {
     }
 }
 
-fn check_entry(entry: &Entry, allow_wanted: bool, problems: &mut Problems) {
+fn check_entry(entry: &Entry, problems: &mut Problems) {
     let id = &entry.id;
     if let Some(deferred) = &entry.deferred
         && deferred.strip_prefix("issue: ").is_none_or(|rest| rest.trim().is_empty())
     {
         problems.add(format!("{id}: `deferred` must start with `issue: ` and name it, not `{deferred}`"));
     }
-    if let Some(wanted) = &entry.wanted
-        && !allow_wanted
-    {
-        problems.add(format!("{id}: tests are still wanted: {wanted}"));
-    }
-    if entry.tests.is_empty() && entry.deferred.is_none() && entry.wanted.is_none() {
+    if entry.tests.is_empty() && entry.deferred.is_none() {
         problems.add(format!("{id} names no test and is not deferred"));
     }
 }
@@ -155,14 +146,13 @@ fn package_and_function(test: &str) -> Option<(&str, &str)> {
 }
 
 fn summary(entries: &[Entry]) -> String {
-    let count = |wanted: fn(&Entry) -> bool| entries.iter().filter(|e| wanted(e)).count();
+    let count = |counts: fn(&Entry) -> bool| entries.iter().filter(|e| counts(e)).count();
     format!(
-        "conformance: {} requirements: {} tested, {} tested in part, {} deferred, {} wanted",
+        "conformance: {} requirements: {} tested, {} tested in part, {} deferred",
         entries.len(),
-        count(|e| !e.tests.is_empty() && e.deferred.is_none() && e.wanted.is_none()),
-        count(|e| !e.tests.is_empty() && e.deferred.is_some() && e.wanted.is_none()),
-        count(|e| e.tests.is_empty() && e.wanted.is_none()),
-        count(|e| e.wanted.is_some()),
+        count(|e| !e.tests.is_empty() && e.deferred.is_none()),
+        count(|e| !e.tests.is_empty() && e.deferred.is_some()),
+        count(|e| e.tests.is_empty()),
     )
 }
 
@@ -176,7 +166,7 @@ mod tests {
 
     fn problems_of(text: &str) -> usize {
         let mut problems = Problems::default();
-        check_entry(&entry(text), false, &mut problems);
+        check_entry(&entry(text), &mut problems);
         problems.lines().len()
     }
 
@@ -202,7 +192,6 @@ mod tests {
         assert_eq!(problems_of("id = 'R0.1'"), 1);
         assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'later'"), 1);
         assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: '"), 1);
-        assert_eq!(problems_of("id = 'R0.1'\nwanted = 'soon'"), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod junit;
 mod map;
 mod problems;
 mod rust_source;
+mod schema;
 mod size;
 mod workspace;
 
@@ -33,6 +34,8 @@ enum Task {
     Map,
     /// Check docs/conformance.toml against docs/requirements.md and the tests
     Conformance(conformance::Args),
+    /// Write docs/policy.schema.json from the types of the policy crate, or check it
+    Schema(schema::Args),
     /// Build and run the escape suite: every row of the attack corpus with its negative control
     Escape(escape::Args),
     /// Turn nextest's junit files into `name status` lines, and a line of totals
@@ -65,6 +68,7 @@ fn run(task: &Task) -> Result<String, Problems> {
     match task {
         Task::Map => map::check(&Workspace::load()?),
         Task::Conformance(args) => conformance::check(&Workspace::load()?, args),
+        Task::Schema(args) => schema::run(&Workspace::load()?, args),
         Task::Escape(args) => escape::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),

@@ -53,7 +53,13 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     let mut kept: Vec<Decision> = Vec::with_capacity(found.len());
     for decision in found {
         match kept.last_mut() {
-            Some(last) if last.path == decision.path => *last = decision,
+            // Protecting is about writes: whatever its layer, it never uncovers what is hidden (a project's unapproved
+            // policy may protect a link, and the link may lead to a secret).
+            Some(last) if last.path == decision.path => {
+                if (last.access, decision.access) != (Access::Deny, Access::Protect) {
+                    *last = decision;
+                }
+            }
             _ => kept.push(decision),
         }
     }

@@ -3,7 +3,7 @@
 mod fixtures;
 mod properties;
 
-use cofferdam_policy::{Access, Isolation, Origin, Policy, Ruled};
+use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
 use fixtures::{Laptop, rule};
 
 use crate::facts::{GitRole, Kind};
@@ -103,6 +103,16 @@ fn protecting_never_uncovers_what_is_denied() {
     let plan = planned(&policy, &Laptop::with(&["/home/dev/.config/x/", "/home/dev/.config/x/y"]));
     assert_eq!(mount_at(&plan, "/home/dev/.config/x"), Some(&MountKind::Empty { inside: Vec::new() }));
     assert_eq!(mount_at(&plan, "/home/dev/.config/x/y"), None);
+}
+
+#[test]
+fn protecting_in_a_later_layer_never_uncovers_the_same_path() {
+    let mut policy = without_files();
+    let mut protect = rule("~/.aws", Access::Protect);
+    protect.origin = Origin { layer: Layer::Project, source: "policy.toml".into(), line: Some(2) };
+    policy.files = vec![rule("~/.aws", Access::Deny), protect];
+    let plan = planned(&policy, &Laptop::with(&["/home/dev/.aws/"]));
+    assert_eq!(mount_at(&plan, "/home/dev/.aws"), Some(&MountKind::Empty { inside: Vec::new() }));
 }
 
 #[test]

@@ -21,6 +21,16 @@ fn an_unapproved_project_policy_can_only_tighten() {
 }
 
 #[test]
+fn an_unapproved_project_policy_uncovers_no_secret_through_a_link() {
+    let place = Place::new();
+    place.write("home:.aws/credentials", "hunter2");
+    place.write(".cofferdam/policy.toml", "[files]\nprotect = [\"./link\"]\n");
+    std::os::unix::fs::symlink(place.path("home:.aws"), place.path("link")).expect("writable");
+    let ran = place.inside("cat ~/.aws/credentials link/credentials").code(1);
+    assert_eq!(ran.out, "");
+}
+
+#[test]
 fn trust_lets_a_project_policy_widen_until_it_is_edited_or_revoked() {
     let place = with_policy();
     let shown = place.sandbox(&["trust", "--dry-run"]).ok();

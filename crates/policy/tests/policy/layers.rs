@@ -148,7 +148,7 @@ fn variables_are_a_layer_and_unknown_ones_are_errors() {
     let paths: Vec<_> = policy.files.iter().filter(rw).map(|rule| rule.path.as_str()).collect();
     assert_eq!(paths, ["/a", "~/b", "${CARGO_HOME:-~/.cargo}/x"]);
 
-    let error = with_environment(&[("COFFERDAM_TIMOUT", "1")]).expect_err("unknown");
+    let error = with_environment(&[("COFFERDAM_TIME_OUT", "1")]).expect_err("unknown");
     assert_eq!(error.hint().as_deref(), Some("did you mean `COFFERDAM_TIMEOUT`?"));
     for name in ["COFFERDAM_MEMORY", "COFFERDAM_CPU", "COFFERDAM_ROOT", "COFFERDAM_TTL"] {
         assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");

@@ -1,10 +1,11 @@
 //! Promises of the policy crate, kept in one binary so that they link once. Owns tables and properties over the public
-//! API; needs no root and no file system. Run by `cargo test -p cofferdam-policy`.
+//! API; needs no root, and of the file system only the documents whose examples it parses. Run by `cargo test -p cofferdam-policy`.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod built_in;
 mod ceilings;
 mod decide;
+mod documents;
 mod files;
 mod layers;
 mod paths;
