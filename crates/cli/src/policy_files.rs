@@ -70,21 +70,12 @@ fn add(layers: &mut Vec<LayerInput>, layer: Layer, path: &Path, trusted: bool) -
 
 /// A file that is not there says nothing; one that cannot be read might have forbidden something, so that is an error.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
-    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    use std::io::ErrorKind::{NotADirectory, NotFound};
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
-        // A stand-in of another session holds the project's policy directory: there is no policy.
-        Err(error) if error.kind() == PermissionDenied && is_held(path) => Ok(None),
         Err(source) => Err(Failure::Read { path: path.display().to_string(), source }),
     }
-}
-
-fn is_held(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.parent()
-        .and_then(|dir| dir.symlink_metadata().ok())
-        .is_some_and(|metadata| metadata.permissions().mode() & 0o7777 == 0o1400)
 }
 
 fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Failure> {

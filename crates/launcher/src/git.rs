@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_plan::{GitDir, GitRole};
 
+use crate::holds;
+
 /// Most submodules and worktrees looked at: a repository with more gets the rest protected as a whole.
 const MOST: usize = 64;
 
 pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     let dot_git = project.join(".git");
     // A stand-in that a killed session left is no repository.
-    let Some(metadata) = dot_git.symlink_metadata().ok().filter(|metadata| !crate::survey::is_hold(metadata)) else {
+    let is_stand_in = rustix::fs::lstat(&dot_git).is_ok_and(|stat| holds::is_stand_in(&stat));
+    let Some(metadata) = dot_git.symlink_metadata().ok().filter(|_| !is_stand_in) else {
         return if is_repository(project) {
             with_children(project.to_path_buf(), GitRole::Main, None)
         } else {

@@ -11,8 +11,10 @@ use cofferdam_plan::{Hold, HoldKind};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Sticky and readable by the owner only: nobody else makes an empty directory like that, so it is recognised as ours.
-const MARK: u32 = 0o1400;
+/// Sticky, for the owner's eyes only and not writable: nobody else makes an empty directory like that, so it is
+/// recognised as ours. Programs of the host that look for a file in it find none, as if the directory were missing.
+const DIRECTORY_MARK: u32 = 0o1500;
+const FILE_MARK: u32 = 0o1400;
 
 /// The name is held until this is dropped. The shared lock tells other sessions of the project that somebody needs it.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
     // A session that ends removes the stand-in between our look and our lock; then it is made anew.
     for _ in 0..16 {
         let made = match &hold.kind {
-            HoldKind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(MARK)),
+            HoldKind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(DIRECTORY_MARK)),
             HoldKind::File(text) => make_file(&parent, Path::new(name), text),
         };
         if let Err(errno) = made
@@ -88,16 +90,19 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
 /// Appears under its name complete, or not at all.
 fn make_file(parent: &OwnedFd, name: &Path, text: &str) -> Result<(), Errno> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(parent, c".", flags, Mode::from_raw_mode(MARK))?;
+    let file = rustix::fs::openat(parent, c".", flags, Mode::from_raw_mode(FILE_MARK))?;
     rustix::io::write(&file, text.as_bytes())?;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(MARK))?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(FILE_MARK))?;
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     rustix::fs::linkat(rustix::fs::CWD, path, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// Whether what is at a path is a stand-in that a session left or still uses: it then counts as missing.
 pub(crate) fn is_stand_in(stat: &rustix::fs::Stat) -> bool {
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    stat.st_mode & 0o7777 == MARK
-        && (kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= 64))
+    let mode = stat.st_mode & 0o7777;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => mode == DIRECTORY_MARK,
+        FileType::RegularFile => mode == FILE_MARK && stat.st_size <= 64,
+        _ => false,
+    }
 }

@@ -70,15 +70,12 @@ fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
     };
     let is_project = |dir: &Path| !home.starts_with(dir) && !is_system(dir);
     let marked = |dir: &&Path| {
-        [".git", ".cofferdam"].iter().any(|name| dir.join(name).symlink_metadata().is_ok_and(|m| !is_hold(&m)))
+        [".git", ".cofferdam"]
+            .iter()
+            .any(|name| rustix::fs::lstat(dir.join(name)).is_ok_and(|stat| !holds::is_stand_in(&stat)))
     };
     let found = cwd.ancestors().take_while(|dir| is_project(dir)).find(marked).unwrap_or(cwd);
     is_project(found).then(|| found.to_path_buf())
-}
-
-pub(crate) fn is_hold(metadata: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    metadata.permissions().mode() & 0o7777 == 0o1400
 }
 
 /// Everything `plan` wants to know.
@@ -136,7 +133,7 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
 
 fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     let places = facts.places();
-    let (mut in_home, mut in_root) = (Listings::new(&places.home), Listings::new(Path::new("/")));
+    let mut in_home = Listings::new(&places.home);
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     let writable: Vec<PathBuf> =
         grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
@@ -146,7 +143,6 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         if rule.optional && !rule.path.is_glob() {
             let may_exist = match below_home(&rule.path, &places) {
                 Some(rest) => in_home.may_exist(&rest, &writable),
-                None if rule.path.base == Base::Root => in_root.may_exist(&rule.path.rest, &writable),
                 None => true,
             };
             if !may_exist {

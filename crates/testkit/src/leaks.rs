@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Place;
 
 /// How the launcher marks the stand-ins it makes (docs/decisions/0003).
-const STAND_IN: u32 = 0o1400;
+const STAND_INS: [u32; 2] = [0o1500, 0o1400];
 
 /// What a session left of itself, in words; empty is what everybody wants.
 pub fn find(place: &Place) -> Vec<String> {
@@ -57,7 +57,7 @@ fn mounts(root: &Path) -> Vec<String> {
 
 fn stand_ins(path: &Path, found: &mut Vec<String>) {
     let Ok(metadata) = path.symlink_metadata() else { return };
-    if !metadata.is_symlink() && metadata.permissions().mode() & 0o7777 == STAND_IN {
+    if !metadata.is_symlink() && STAND_INS.contains(&(metadata.permissions().mode() & 0o7777)) {
         found.push(format!("stand-in {}", path.display()));
     }
     if metadata.is_dir() {

@@ -1,6 +1,6 @@
 //! What programs use to talk to each other inside: shared memory, semaphores, pipes with names, locks, watches, links.
 
-use crate::support::Place;
+use crate::support::{Place, binary};
 
 #[test]
 fn named_semaphores_shared_memory_and_message_queues_work() {
@@ -97,4 +97,20 @@ a, b = socket.socketpair(); a.send(b'y'); print(b.recv(1))
 ";
     place.write("unix.py", script);
     assert_eq!(place.run(&[], &["python3", "unix.py"]).ok(), "b'x'\nb'x'\nb'x'\nb'y'\n");
+}
+
+#[test]
+fn many_sessions_share_one_project_and_leave_nothing_in_it() {
+    let place = Place::new();
+    let project = place.path(".");
+    for _ in 0..4 {
+        let sessions: Vec<_> = (0..12)
+            .map(|_| place.command(binary()).args(["run", "--", "true"]).current_dir(&project).spawn().expect("starts"))
+            .collect();
+        for mut session in sessions {
+            assert!(session.wait().expect("ends").success());
+        }
+    }
+    let left: Vec<_> = std::fs::read_dir(&project).expect("readable").flatten().map(|e| e.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
