@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use cofferdam_kernel::timing::now;
-use cofferdam_launcher::{End, Options, Outcome, Surroundings, TimingLine, survey};
+use cofferdam_launcher::{End, Options, Outcome, Returns, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
 use cofferdam_policy::Policy;
 
@@ -46,7 +46,11 @@ pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Fa
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let prepared = prepare(&args.policy, &args.argv)?;
-    let options = Options { state: Some(prepared.around.state.clone()), timing: args.timing };
+    let options = Options {
+        state: Some(prepared.around.state.clone()),
+        timing: args.timing,
+        returns: Returns::WhenEverybodyEnded,
+    };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     let code = exit_code(outcome.end);
     tell(args, &prepared, &outcome, code);

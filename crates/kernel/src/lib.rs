@@ -12,6 +12,7 @@ pub mod privilege;
 pub mod proc;
 pub mod process;
 pub mod seccomp;
+pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod timing;

@@ -73,3 +73,9 @@ pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {
 pub fn has_raised_privilege() -> bool {
     raw::is_secure_exec()
 }
+
+/// Kills every other process of this pid namespace. Only for its pid 1: anybody else would hit processes that are not
+/// theirs to end.
+pub fn kill_everybody_else() -> Result<(), Errno> {
+    if rustix::process::getpid().is_init() { raw::kill_all() } else { Err(Errno::PERM) }
+}

@@ -292,3 +292,9 @@ pub(crate) fn is_secure_exec() -> bool {
     // SAFETY: no pointers; an absent entry reads as 0.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
+
+pub(crate) fn kill_all() -> Result<()> {
+    // SAFETY: no pointers.
+    check(libc::c_long::from(unsafe { libc::kill(-1, libc::SIGKILL) }))?;
+    Ok(())
+}

@@ -1,10 +1,11 @@
 //! The child of the launch: executes the plan, becomes pid 1, starts the command, reaps, forwards signals.
-//! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a terminal
-//! session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
+//! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a
+//! terminal session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use cofferdam_kernel::shared::SharedNumber;
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::LaunchPlan;
@@ -23,6 +24,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) parent: OwnedFd,
     /// Reports stops of the command; only terminal sessions have one.
     pub(crate) stops: Option<OwnedFd>,
+    /// Where the command's exit code is left once nobody else is inside.
+    pub(crate) code: SharedNumber,
     pub(crate) outer: Option<Outer>,
     pub(crate) overlay_dir: Option<&'a Path>,
     pub(crate) marks: Marks,
@@ -88,8 +91,16 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     process::without_descriptors_from(u32::from(has_stops), || {
         let code = reap(command, has_stops);
         inheritance.marks.mark(crate::launch::MARK_REAPED);
+        end_everybody();
+        inheritance.code.set(code.cast_unsigned());
         code
     })
+}
+
+/// Nothing outlives the command; once this returns nobody but pid 1 is left in the namespace.
+fn end_everybody() {
+    best_effort(process::kill_everybody_else(), "nobody may be left");
+    while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
 }
 
 /// Pid 1's life: collect the dead, pass on what comes from outside, end with the command.

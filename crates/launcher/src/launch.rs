@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::process::{Side, namespace};
+use cofferdam_kernel::shared::SharedNumber;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
@@ -83,6 +84,18 @@ pub struct Options {
     /// Where state and logs are kept; none for tests that want nothing on disk.
     pub state: Option<PathBuf>,
     pub timing: bool,
+    pub returns: Returns,
+}
+
+/// How long a caller waits at the end of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Returns {
+    /// Until pid 1 is reaped and the namespaces are gone.
+    #[default]
+    WhenTakenApart,
+    /// Until nobody but pid 1 is left inside. The kernel takes the rest apart meanwhile; whoever inherits this process's
+    /// children reaps pid 1.
+    WhenEverybodyEnded,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -123,7 +136,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
     let pid = ends.pid;
-    let mut running = Running::new(plan, ends, holds, session.clone(), options.state.as_deref());
+    let mut running = Running::new(plan, ends, holds, session.clone(), options);
     let counters = plan.namespaces.net.then(|| Counters::of(pid)).flatten();
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
@@ -170,6 +183,7 @@ fn start(
 ) -> Result<Ends, LaunchError> {
     let supervise = LaunchError::Supervise;
     let (ours, theirs) = socket::pair().map_err(supervise)?;
+    let code = SharedNumber::new().map_err(supervise)?;
     let (stops, stops_writer): (Option<OwnedFd>, Option<OwnedFd>) = match &outer {
         Some(outer) if outer.is_input() => {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervise)?;
@@ -182,13 +196,13 @@ fn start(
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, outer, overlay_dir, marks })
+            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, code, outer, overlay_dir, marks })
         }
         Side::Parent { pid, pidfd } => {
             drop(theirs);
             drop(stops_writer);
             let signals = SignalFd::new().map_err(supervise)?;
-            Ok(Ends { pid, pidfd, socket: ours, stops, signals, outer })
+            Ok(Ends { pid, pidfd, socket: ours, stops, code, signals, outer })
         }
     }
 }

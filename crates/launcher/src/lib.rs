@@ -20,7 +20,7 @@ mod unrouted;
 mod workload;
 
 pub use events::Blocked;
-pub use launch::{LaunchError, Options, Outcome, TimingLine, run};
+pub use launch::{LaunchError, Options, Outcome, Returns, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};

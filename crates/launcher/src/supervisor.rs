@@ -5,6 +5,7 @@
 //!   running --command stopped--> suspended --SIGCONT--> running
 //!   running --deadline--> terminating (SIGTERM, grace) --> killed
 //!   running --too many violations--> killed
+//!   any --everybody but pid 1 gone--> ended (if the caller does not care for the rest)
 //!   any --pid 1 gone--> ended
 //! ```
 
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::Listener;
+use cofferdam_kernel::shared::SharedNumber;
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::{LaunchPlan, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,6 +24,7 @@ use serde::Serialize;
 
 use crate::events::Record;
 use crate::holds::Holds;
+use crate::launch::{Options, Returns};
 use crate::message::Message;
 use crate::relay::{self, Relay};
 use crate::terminal::Outer;
@@ -52,6 +55,7 @@ pub(crate) struct Running<'a> {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
+    code: SharedNumber,
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
     pub(crate) session: String,
@@ -63,6 +67,7 @@ pub(crate) struct Running<'a> {
     pub(crate) reports: Vec<Message>,
     /// The child said that its walls stand.
     pub(crate) set_up: bool,
+    returns: Returns,
     deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
@@ -86,28 +91,25 @@ pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
     pub(crate) socket: OwnedFd,
     pub(crate) stops: Option<OwnedFd>,
+    pub(crate) code: SharedNumber,
     pub(crate) signals: SignalFd,
     pub(crate) outer: Option<Outer>,
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(
-        plan: &'a LaunchPlan,
-        ends: Ends,
-        holds: Holds,
-        session: String,
-        state: Option<&'a Path>,
-    ) -> Self {
+    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
         Running {
             plan,
             pidfd: ends.pidfd,
             socket: Some(ends.socket),
             stops: ends.stops,
+            code: ends.code,
             signals: ends.signals,
             listener: None,
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal)),
             session,
-            state,
+            state: options.state.as_deref(),
+            returns: options.returns,
             record: Record::default(),
             holds,
             reports: Vec::new(),
@@ -137,6 +139,9 @@ impl<'a> Running<'a> {
                         // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
                         self.holds = Holds::default();
+                        if let (Returns::WhenEverybodyEnded, Some(code)) = (self.returns, self.code.get()) {
+                            return self.finish_early(code);
+                        }
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Stops => self.suspend()?,
@@ -305,14 +310,25 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<End, Errno> {
-        // What the command wrote last, and what the set-up said last, may still lie in the buffers.
+    /// What the command wrote last, and what the set-up said last, may still lie in the buffers.
+    fn take_what_is_left(&mut self) -> Result<(), Errno> {
         while self.socket.is_some() && readable(self.socket.as_ref())? {
             self.take_report()?;
         }
-        if let Some(relay) = &mut self.relay {
-            relay.drain(&self.signals)?;
+        match &mut self.relay {
+            Some(relay) => relay.drain(&self.signals),
+            None => Ok(()),
         }
+    }
+
+    /// Everybody inside has ended but pid 1, which the kernel is taking apart.
+    fn finish_early(&mut self, code: u32) -> Result<End, Errno> {
+        self.take_what_is_left()?;
+        Ok(self.reason.unwrap_or(End::Exited { code: code.cast_signed() }))
+    }
+
+    fn finish(&mut self) -> Result<End, Errno> {
+        self.take_what_is_left()?;
         let status = loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
                 Err(Errno::INTR) => {}
@@ -328,7 +344,7 @@ impl<'a> Running<'a> {
     }
 }
 
-fn readable(fd: Option<&OwnedFd>) -> Result<bool, Errno> {
+fn readable(fd: Option<&impl AsFd>) -> Result<bool, Errno> {
     let Some(fd) = fd else { return Ok(false) };
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;

@@ -72,7 +72,7 @@ impl Session {
         };
         edit(&mut plan);
         swap();
-        match cofferdam_launcher::run(&plan, &Options { state: Some(around.state), timing: false }) {
+        match cofferdam_launcher::run(&plan, &Options { state: Some(around.state), ..Options::default() }) {
             Ok(outcome) => ran(&outcome),
             Err(error) => Report::failed(&error, exit_code(&error)),
         }
