@@ -1,19 +1,22 @@
 //! Stand-ins for names that must not come into being while a session runs (docs/decisions/0003). Owns making, sharing and
 //! removing them on the host; what covers them inside is a mount of the plan. Called by `launch`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::message::best_effort;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Hold, HoldKind};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawDir, RenameFlags};
 use rustix::io::Errno;
 
-/// Sticky, for the owner's eyes only and not writable: nobody else makes an empty directory like that, so it is
-/// recognised as ours. Programs of the host that look for a file in it find none, as if the directory were missing.
-const DIRECTORY_MARK: u32 = 0o1500;
+use crate::message::best_effort;
+
+/// Sticky and the owner's alone: nobody else makes an empty directory like that, so it is recognised as ours. Programs of
+/// the host that look for a file in it find none, as if the directory were missing, and may make one.
+const DIRECTORY_MARK: u32 = 0o1700;
 const FILE_MARK: u32 = 0o1400;
 
 /// The name is held until this is dropped. The shared lock tells other sessions of the project that somebody needs it.
@@ -26,13 +29,18 @@ struct Held {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Vec<Held>);
+pub(crate) struct Holds {
+    held: Vec<Held>,
+    pool: Pool,
+}
 
 impl Holds {
-    pub(crate) fn take(holds: &[Hold]) -> Result<Self, (PathBuf, Errno)> {
-        let mut taken = Holds::default();
+    /// `store` is where directories wait for their next use; without it they are made and removed each time.
+    pub(crate) fn take(holds: &[Hold], store: Option<&Path>) -> Result<Self, (PathBuf, Errno)> {
+        let mut taken = Holds { held: Vec::with_capacity(holds.len()), pool: Pool::open(store) };
         for hold in holds {
-            taken.0.push(take(hold).map_err(|errno| (hold.path.clone(), errno))?);
+            let held = take(hold, &mut taken.pool).map_err(|errno| (hold.path.clone(), errno))?;
+            taken.held.push(held);
         }
         Ok(taken)
     }
@@ -40,14 +48,118 @@ impl Holds {
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        for held in self.0.drain(..) {
+        for held in self.held.drain(..) {
             // Somebody else's shared lock means that the stand-in is still needed: the last session removes it.
             if rustix::fs::flock(&held.lock, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still_ours(&held) {
-                let flags = if held.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                let removed = rustix::fs::unlinkat(&held.parent, &held.name, flags);
-                best_effort(removed, "a directory that somebody filled from outside stays, and that is right");
+                give_back(&held, &mut self.pool);
             }
         }
+    }
+}
+
+fn give_back(held: &Held, pool: &mut Pool) {
+    if !held.is_directory {
+        let removed = rustix::fs::unlinkat(&held.parent, &held.name, AtFlags::empty());
+        return best_effort(removed, "somebody else may have removed it");
+    }
+    if !is_empty(&held.lock) {
+        // Somebody outside has put it to use: it is theirs now.
+        let given = rustix::fs::fchmod(&held.lock, Mode::from_raw_mode(0o755));
+        return best_effort(given, "its owner can still change it");
+    }
+    if !pool.put(held) {
+        let removed = rustix::fs::unlinkat(&held.parent, &held.name, AtFlags::REMOVEDIR);
+        best_effort(removed, "a directory that somebody filled a moment ago stays, and that is right");
+    }
+}
+
+fn is_empty(directory: &OwnedFd) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    // Reading starts where the last reader of this descriptor stopped.
+    if rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0)).is_err() {
+        return false;
+    }
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Empty directories that wait for their next use. Making and removing one costs a file system many times what moving it
+/// does, and every session needs several.
+#[derive(Debug, Default)]
+struct Pool {
+    directory: Option<OwnedFd>,
+    names: Vec<OsString>,
+    used: usize,
+}
+
+/// More would only be leftovers of many sessions at once.
+const MOST_WAITING: usize = 64;
+
+impl Pool {
+    fn open(store: Option<&Path>) -> Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |path: &Path| rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let Some(store) = store else { return Pool::default() };
+        let opened = open(store).or_else(|_| {
+            crate::session::make_all(store)?;
+            open(store)
+        });
+        // Without a pool everything works, only slower.
+        let Ok(directory) = opened else { return Pool::default() };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut names = Vec::new();
+        let mut entries = RawDir::new(&directory, &mut buffer);
+        while let Some(Ok(entry)) = entries.next() {
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Pool { directory: Some(directory), names, used: 0 }
+    }
+
+    /// Moves a waiting directory to `name`; false where none could be moved and one has to be made.
+    fn place(&mut self, parent: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+        while let (Some(pool), Some(waiting)) = (&self.directory, self.names.pop()) {
+            match rustix::fs::renameat_with(pool, &waiting, parent, name, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(true),
+                Err(Errno::EXIST) => {
+                    self.names.push(waiting);
+                    return Err(Errno::EXIST);
+                }
+                // Another session was faster.
+                Err(Errno::NOENT) => {}
+                // Another file system, or one that cannot do it.
+                Err(_) => self.directory = None,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves a directory back; false where it has to be removed instead.
+    fn put(&mut self, held: &Held) -> bool {
+        let Some(pool) = &self.directory else { return false };
+        if self.names.len() + self.used >= MOST_WAITING {
+            return false;
+        }
+        self.used += 1;
+        let waiting = format!("{}-{}", rustix::process::getpid().as_raw_nonzero(), self.used);
+        let keep = RenameFlags::NOREPLACE;
+        if rustix::fs::renameat_with(&held.parent, &held.name, pool, &waiting, keep).is_err() {
+            return false;
+        }
+        if !is_empty(&held.lock) {
+            // Filled between the look and the move: back to whoever did that.
+            let moved = rustix::fs::renameat_with(pool, &waiting, &held.parent, &held.name, keep);
+            best_effort(moved, "the name may be taken again; nothing is lost in the pool");
+        }
+        true
     }
 }
 
@@ -57,13 +169,13 @@ fn is_still_ours(held: &Held) -> bool {
     matches!((ours, there), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
-fn take(hold: &Hold) -> Result<Held, Errno> {
+fn take(hold: &Hold, pool: &mut Pool) -> Result<Held, Errno> {
     let (Some(parent), Some(name)) = (hold.path.parent(), hold.path.file_name()) else { return Err(Errno::INVAL) };
     let parent = open_source(parent)?;
     // A session that ends removes the stand-in between our look and our lock; then it is made anew.
     for _ in 0..16 {
         let made = match &hold.kind {
-            HoldKind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(DIRECTORY_MARK)),
+            HoldKind::Directory => make_directory(&parent, name, pool),
             HoldKind::File(text) => make_file(&parent, Path::new(name), text),
         };
         if let Err(errno) = made
@@ -77,6 +189,10 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
             Err(Errno::NOENT) => continue,
             other => other?,
         };
+        if !is_stand_in(&rustix::fs::fstat(&lock)?) {
+            // It came into being since the survey: the plan is about a name that was missing.
+            return Err(Errno::EXIST);
+        }
         rustix::fs::flock(&lock, FlockOperation::LockShared)?;
         let candidate =
             Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
@@ -85,6 +201,14 @@ fn take(hold: &Hold) -> Result<Held, Errno> {
         }
     }
     Err(Errno::BUSY)
+}
+
+fn make_directory(parent: &OwnedFd, name: &OsStr, pool: &mut Pool) -> Result<(), Errno> {
+    if pool.place(parent, name)? {
+        return Ok(());
+    }
+    // Whatever the user's mask is: other sessions recognise the mode.
+    rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MARK))
 }
 
 /// Appears under its name complete, or not at all.

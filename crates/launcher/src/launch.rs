@@ -130,7 +130,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let ends = start(plan, outer, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
     marks.mark(MARK_CLONED);
-    let holds = take_holds(plan, &ends)?;
+    let holds = take_holds(plan, &ends, options)?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
@@ -165,11 +165,13 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
 }
 
 /// Made while the child builds its root, which waits for them before it mounts over them.
-fn take_holds(plan: &LaunchPlan, ends: &Ends) -> Result<Holds, LaunchError> {
+fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options) -> Result<Holds, LaunchError> {
     if plan.holds.is_empty() {
         return Ok(Holds::default());
     }
-    let holds = Holds::take(&plan.holds).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
+    let store = options.state.as_ref().map(|state| state.join("stand-ins"));
+    let holds =
+        Holds::take(&plan.holds, store.as_deref()).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
     socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
     Ok(holds)
 }

@@ -84,7 +84,7 @@ fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
     std::fs::remove_dir(path)
 }
 
-fn make_all(path: &Path) -> Result<(), Errno> {
+pub(crate) fn make_all(path: &Path) -> Result<(), Errno> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(Errno::NOENT) => {

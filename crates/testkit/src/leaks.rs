@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Place;
 
 /// How the launcher marks the stand-ins it makes (docs/decisions/0003).
-const STAND_INS: [u32; 2] = [0o1500, 0o1400];
+const STAND_INS: [u32; 2] = [0o1700, 0o1400];
 
 /// What a session left of itself, in words; empty is what everybody wants.
 pub fn find(place: &Place) -> Vec<String> {
@@ -60,7 +60,8 @@ fn stand_ins(path: &Path, found: &mut Vec<String>) {
     if !metadata.is_symlink() && STAND_INS.contains(&(metadata.permissions().mode() & 0o7777)) {
         found.push(format!("stand-in {}", path.display()));
     }
-    if metadata.is_dir() {
+    // Where they wait for their next use.
+    if metadata.is_dir() && !path.ends_with("cofferdam/stand-ins") {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             stand_ins(&entry.path(), found);
         }
