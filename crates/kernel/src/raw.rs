@@ -298,3 +298,9 @@ pub(crate) fn kill_all() -> Result<()> {
     check(libc::c_long::from(unsafe { libc::kill(-1, libc::SIGKILL) }))?;
     Ok(())
 }
+
+pub(crate) fn unshare_network() -> Result<()> {
+    // SAFETY: no pointers; a new network namespace leaves descriptors and memory of this process as they are.
+    check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNET) }))?;
+    Ok(())
+}

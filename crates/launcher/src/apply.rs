@@ -31,6 +31,7 @@ struct Builder<'a> {
     root: Option<OwnedFd>,
     scratch: Option<Scratch>,
     listener: Option<seccomp::Listener>,
+    network: Option<network::Pending>,
     /// Mounted by now, and holding nothing but what this launch puts there.
     own: Vec<PathBuf>,
 }
@@ -48,8 +49,17 @@ pub(crate) fn apply(
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Applied, (usize, StepError)> {
-    let mut builder =
-        Builder { plan, parent, overlay_dir, proc: None, root: None, scratch: None, listener: None, own: Vec::new() };
+    let mut builder = Builder {
+        plan,
+        parent,
+        overlay_dir,
+        proc: None,
+        root: None,
+        scratch: None,
+        listener: None,
+        network: None,
+        own: Vec::new(),
+    };
     for (index, step) in plan.steps.iter().enumerate() {
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
@@ -73,7 +83,14 @@ impl Builder<'_> {
             Step::SetHostname(name) => {
                 rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned())
             }
-            Step::LoopbackUp => network::loopback_up().about(|| "the loopback interface".to_owned()),
+            Step::CreateNetwork => {
+                self.network = Some(network::create_beside().about(|| "the network namespace".to_owned())?);
+                Ok(())
+            }
+            Step::JoinNetwork => {
+                let pending = self.network.take().ok_or(Errno::NOENT);
+                pending.and_then(network::Pending::join).about(|| "the network namespace".to_owned())
+            }
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
             }

@@ -135,12 +135,11 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
-    let pid = ends.pid;
     let mut running = Running::new(plan, ends, holds, session.clone(), options);
-    let counters = plan.namespaces.net.then(|| Counters::of(pid)).flatten();
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
-    let unrouted = counters.filter(|_| end != End::Exited { code: 0 }).map(Counters::read).unwrap_or_default();
+    let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
+    let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
@@ -209,12 +208,12 @@ fn start(
     }
 }
 
+/// The network namespace is a step of its own: it is made beside the others (docs/decisions/0013).
 fn flags(namespaces: Namespaces) -> u64 {
     [
         (namespaces.user, namespace::USER),
         (namespaces.pid, namespace::PID),
         (namespaces.mount, namespace::MOUNT),
-        (namespaces.net, namespace::NET),
         (namespaces.ipc, namespace::IPC),
         (namespaces.uts, namespace::UTS),
         (namespaces.cgroup, namespace::CGROUP),
@@ -318,7 +317,8 @@ fn step_name(step: &Step) -> String {
         Step::CloneRoot { .. } => "clone the host tree".to_owned(),
         Step::PivotRoot => "pivot_root".to_owned(),
         Step::SetHostname(_) => "hostname".to_owned(),
-        Step::LoopbackUp => "loopback".to_owned(),
+        Step::CreateNetwork => "start the network namespace".to_owned(),
+        Step::JoinNetwork => "join the network namespace".to_owned(),
         Step::Limit { resource, .. } => format!("limit {resource:?}"),
         Step::DropCapabilities => "drop capabilities".to_owned(),
         Step::NoNewPrivileges => "no_new_privs".to_owned(),

@@ -28,6 +28,7 @@ use crate::launch::{Options, Returns};
 use crate::message::Message;
 use crate::relay::{self, Relay};
 use crate::terminal::Outer;
+use crate::unrouted::Counters;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -51,7 +52,9 @@ pub enum End {
 /// The open ends of a running session.
 pub(crate) struct Running<'a> {
     pub(crate) plan: &'a LaunchPlan,
+    pid: i32,
     pub(crate) pidfd: OwnedFd,
+    pub(crate) counters: Option<Counters>,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
@@ -100,6 +103,8 @@ impl<'a> Running<'a> {
     pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
         Running {
             plan,
+            pid: ends.pid,
+            counters: None,
             pidfd: ends.pidfd,
             socket: Some(ends.socket),
             stops: ends.stops,
@@ -228,6 +233,8 @@ impl<'a> Running<'a> {
             (None, _) => self.socket = None,
             (Some(Message::Listener), Some(fd)) => {
                 self.set_up = true;
+                // Only now is pid 1 in the network namespace whose counters these are.
+                self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
                 self.listener = Some(Listener::from_fd(fd));
             }
             (Some(Message::Terminal), Some(fd)) => {

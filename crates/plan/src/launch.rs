@@ -72,6 +72,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let tmp_size = policy.limits.tmp_size.as_ref().map_or(DEFAULT_TMP_SIZE, |s| s.value);
 
     let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces];
+    if full {
+        steps.push(Step::CreateNetwork);
+    }
     steps.push(Step::CloneRoot { exec: exec.is_none() });
     steps.extend(mounts::system(facts, tmp_size, exec.is_none()));
     steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
@@ -82,7 +85,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     steps.push(Step::PivotRoot);
     if full {
         steps.push(Step::SetHostname(HOSTNAME.to_owned()));
-        steps.push(Step::LoopbackUp);
+        steps.push(Step::JoinNetwork);
     }
     steps.extend(limits(policy, facts)?);
     // Privilege ends here: nothing below may need a capability.

@@ -120,7 +120,10 @@ pub enum Step {
     },
     PivotRoot,
     SetHostname(String),
-    LoopbackUp,
+    /// Starts making a network namespace with loopback up, beside what follows.
+    CreateNetwork,
+    /// Waits for it and moves in.
+    JoinNetwork,
     Limit {
         resource: Resource,
         value: u64,

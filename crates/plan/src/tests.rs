@@ -264,7 +264,7 @@ fn isolation_process_has_no_net_namespace_and_no_internet_sockets() {
     let plan = planned(&policy, &Laptop::with(&[]));
     assert!(!plan.namespaces.net && plan.namespaces.pid && plan.namespaces.mount);
     assert_ne!(plan.filter.program, planned(&Policy::built_in(), &Laptop::with(&[])).filter.program);
-    assert!(!plan.steps.contains(&Step::LoopbackUp));
+    assert!(!plan.steps.contains(&Step::CreateNetwork));
 }
 
 #[test]

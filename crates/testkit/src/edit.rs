@@ -67,7 +67,7 @@ pub fn share_processes(plan: &mut LaunchPlan) {
 /// The host's network stack.
 pub fn share_network(plan: &mut LaunchPlan) {
     plan.namespaces.net = false;
-    drop_steps(plan, |step| matches!(step, Step::LoopbackUp | Step::Landlock(_)));
+    drop_steps(plan, |step| matches!(step, Step::CreateNetwork | Step::JoinNetwork | Step::Landlock(_)));
 }
 
 /// No sandbox at all: the command runs as the launcher's child.
