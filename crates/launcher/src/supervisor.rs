@@ -281,6 +281,8 @@ impl<'a> Running<'a> {
             Ok(_) => {}
         }
         if let Some(relay) = &mut self.relay {
+            // What was written before the stop, such as the echo of the stop key, belongs before the shell's next words.
+            relay.turn(relay::Ready::Inner)?;
             relay.leave_raw_mode()?;
         }
         // Returns after SIGCONT.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, Layer, Origin, Policy};
+use cofferdam_policy::{Access, ExpandedRule, Layer, Origin, Policy, deciding_rule};
 use proptest::prelude::*;
 
 use super::fixtures::{Laptop, rule};
@@ -78,6 +78,22 @@ proptest! {
         let facts = laptop.facts(&policy);
         let Ok(plan) = plan(&policy, &facts, &Request { argv: vec!["make".into()], environment: Vec::new() }) else { return Ok(()) };
 
+        // One definition of precedence: what the plan decided about a path is what the policy says about it.
+        let places = facts.places();
+        let expanded: Vec<ExpandedRule> = policy
+            .files
+            .iter()
+            .flat_map(|rule| rule.path.expand(&places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }))
+            .filter(|rule| facts.answers.iter().any(|(_, fact)| matches!(fact, crate::PathFact::Present { canonical, .. } if *canonical == rule.path)))
+            .collect();
+        for decision in plan.decisions.iter().filter(|d| matches!(d.fact, crate::PathFact::Present { .. })) {
+            let below_project = Path::new("/home/dev/app");
+            if decision.path.starts_with(below_project) || decision.access == Access::Protect {
+                continue;
+            }
+            let verdict = deciding_rule(&expanded, &decision.path).map(|rule| rule.rule.access);
+            prop_assert_eq!(Some(decision.access), verdict, "{:?}", decision.path);
+        }
         let targets: Vec<PathBuf> = mounts(&plan).iter().map(|(t, _)| t.to_path_buf()).collect();
         for (index, target) in targets.iter().enumerate() {
             // Mounting a parent after its child would hide the child's mount.
