@@ -38,7 +38,8 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             .iter()
             .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
-    if prepared.around.project.is_none() {
+    lines.extend(held_names(plan, &prepared.around.home));
+    if prepared.around.project.is_none() && matches!(outcome.end, End::Exited { .. }) {
         lines.push(format!(
             "{} is your home or a system directory, so nothing here is writable: run in a project directory, or pass --rw PATH",
             plan.command.cwd.display()
@@ -92,20 +93,40 @@ fn programs(prepared: &Prepared) -> String {
 
 /// Words of the command line that are paths which exist on the host, or could be made there: their directory exists.
 fn named_paths(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
-    let separators = |c: char| c.is_whitespace() || ";|&<>()'\"=,`".contains(c);
     let mut found: Vec<PathBuf> = Vec::new();
-    for word in argv.iter().skip(1).flat_map(|argument| argument.split(separators)).filter(|word| !word.is_empty()) {
-        let path = match word.strip_prefix("~/").or_else(|| word.strip_prefix("$HOME/")) {
-            Some(rest) => home.join(rest),
-            None if word.contains('/') || word.starts_with('.') => cwd.join(word),
-            None => continue,
-        };
-        let Some(real) = resolved(&path) else { continue };
+    for real in path_words(argv, cwd, home).iter().filter_map(|path| resolved(path)) {
         if !found.contains(&real) {
             found.push(real);
         }
     }
     found
+}
+
+/// Words of the command line that look like paths, absolute.
+fn path_words(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
+    let separators = |c: char| c.is_whitespace() || ";|&<>()'\"=,`".contains(c);
+    let words = argv.iter().skip(1).flat_map(|argument| argument.split(separators)).filter(|word| !word.is_empty());
+    words
+        .filter_map(|word| match word.strip_prefix("~/").or_else(|| word.strip_prefix("$HOME/")) {
+            Some(rest) => Some(home.join(rest)),
+            None if word.contains('/') || word.starts_with('.') => Some(cwd.join(word.trim_start_matches("./"))),
+            None => None,
+        })
+        .collect()
+}
+
+/// Names that were missing at the start and could not be made: those that the command line names, and the repository
+/// for a command that is git.
+fn held_names(plan: &LaunchPlan, home: &Path) -> Vec<String> {
+    let words = path_words(&plan.command.argv, &plan.command.cwd, home);
+    let is_git = plan.command.argv.first().is_some_and(|program| Path::new(program).ends_with("git"));
+    let named = |held: &Path| words.iter().any(|word| word.starts_with(held)) || is_git && held.ends_with(".git");
+    let held = plan.holds.iter().filter(|hold| named(&hold.path));
+    held.map(|hold| {
+        let why = decide(&plan.decisions, &hold.path).map_or_else(String::new, |rule| format!(" [{}]", cite(rule)));
+        format!("{} does not exist and cannot be created inside{why}; make it outside first", hold.path.display())
+    })
+    .collect()
 }
 
 /// Where a path really is; of a file that is not there yet, where it would be.

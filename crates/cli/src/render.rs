@@ -133,6 +133,9 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         LaunchError::Namespaces { errno } if *errno == Errno::NOSPC || *errno == Errno::USERS => {
             "user namespaces are exhausted or switched off (`sysctl user.max_user_namespaces`); see `sandbox doctor`".to_owned()
         }
+        LaunchError::Namespaces { errno } if *errno == Errno::NOSYS => {
+            "this looks like the inside of another sandbox or container, which allows no further one; run it outside".to_owned()
+        }
         LaunchError::Namespaces { errno } if *errno == Errno::PERM || *errno == Errno::ACCESS => {
             "unprivileged user namespaces are not allowed here; `sandbox doctor` says which setting forbids them".to_owned()
         }

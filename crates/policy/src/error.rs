@@ -46,9 +46,9 @@ impl PolicyError {
             | PolicyError::UnknownPreset { hint, .. }
             | PolicyError::UnknownVariable { hint, .. } => hint.clone(),
             PolicyError::Version { .. } => Some("write `version = 1`, or use a newer sandbox".to_owned()),
-            PolicyError::NoneNotApproved { .. } => {
-                Some("the org's policy must say `allow_isolation_none = true`".to_owned())
-            }
+            PolicyError::NoneNotApproved { .. } => Some(
+                "the org's policy (`/etc/cofferdam/policy.toml`) must say `allow_isolation_none = true`".to_owned(),
+            ),
             PolicyError::BeyondCeiling { .. } => Some("ask for less, or ask whoever keeps the ceiling".to_owned()),
             PolicyError::Unbuilt { .. } => Some("remove the setting".to_owned()),
             PolicyError::OrgOnly { .. } => Some("remove the setting here".to_owned()),

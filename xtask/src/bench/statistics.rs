@@ -27,6 +27,11 @@ impl Samples {
         }
     }
 
+    /// The smallest sample: what the machine can do when nobody disturbs it; zero of nothing.
+    pub(crate) fn best(&self) -> f64 {
+        self.sorted().first().copied().unwrap_or_default()
+    }
+
     /// The smallest sample that at least `percent` of all samples do not exceed (nearest rank); zero of nothing.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let rank = (self.0.len() * percent).div_ceil(100);

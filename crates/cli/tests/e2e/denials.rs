@@ -1,6 +1,6 @@
 //! When a command fails on something that was blocked, the last lines say what, by which rule, and what would allow it.
 
-use crate::support::Place;
+use crate::support::{Place, binary};
 
 #[test]
 fn a_refused_system_call_is_named_with_its_arguments_and_rule() {
@@ -128,4 +128,23 @@ fn json_at_the_end_tells_programs_what_happened() {
     assert_eq!(report["exit_code"], 5);
     assert_eq!(report["blocked"][0]["name"], "unshare");
     assert!(report["posture"].as_array().is_some_and(|layers| layers.len() > 5), "{report}");
+}
+
+#[test]
+fn a_held_name_that_the_command_wanted_to_make_is_named() {
+    let Some(place) = Place::with(&["git"]) else { return };
+    place
+        .inside("mkdir -p .claude/commands")
+        .says(&["/.claude does not exist and cannot be created inside [", "make it outside first"]);
+    place
+        .run(&[], &["git", "init"])
+        .says(&["/.git does not exist and cannot be created inside [", "make it outside first"]);
+}
+
+#[test]
+fn a_sandbox_inside_a_sandbox_is_refused_with_the_reason() {
+    let place = Place::new();
+    // Into the project: the binary may lie in a directory that the sandbox has its own of.
+    std::fs::copy(binary(), place.path("inner")).expect("copies");
+    place.inside("./inner run -- true").says(&["cannot create the namespaces", "inside of another sandbox"]);
 }

@@ -100,7 +100,7 @@ print(sum(name.isdigit() for name in os.listdir('/proc')))
 fn isolation_none_needs_the_organisations_word() {
     let place = Place::new();
     let ran = place.run(&["--isolation", "none"], &["touch", "ran"]).code(126);
-    ran.says(&["the org's policy must say `allow_isolation_none = true`"]);
+    ran.says(&["`/etc/cofferdam/policy.toml`) must say `allow_isolation_none = true`"]);
     assert!(!place.exists("ran"));
 }
 
