@@ -32,6 +32,7 @@ struct Builder<'a> {
     scratch: Option<Scratch>,
     listener: Option<seccomp::Listener>,
     network: Option<network::Pending>,
+    has_network: bool,
     /// Mounted by now, and holding nothing but what this launch puts there.
     own: Vec<PathBuf>,
 }
@@ -58,11 +59,16 @@ pub(crate) fn apply(
         scratch: None,
         listener: None,
         network: None,
+        has_network: false,
         own: Vec::new(),
     };
     for (index, step) in plan.steps.iter().enumerate() {
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
+    }
+    if plan.namespaces.net && !builder.has_network {
+        // A plan that promises an own network and forgets to move in must not run with the host's.
+        return Err((plan.steps.len(), StepError::new("the network namespace", Errno::NOTCONN)));
     }
     Ok(Applied { listener: builder.listener })
 }
@@ -89,7 +95,9 @@ impl Builder<'_> {
             }
             Step::JoinNetwork => {
                 let pending = self.network.take().ok_or(Errno::NOENT);
-                pending.and_then(network::Pending::join).about(|| "the network namespace".to_owned())
+                pending.and_then(network::Pending::join).about(|| "the network namespace".to_owned())?;
+                self.has_network = true;
+                Ok(())
             }
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
