@@ -49,6 +49,11 @@ pub fn die_with_parent() -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
 }
 
+/// Undoes [`forbid_tracing`] in a child that inherited it: the files of its own /proc directory belong to root until then.
+pub fn allow_tracing() -> Result<(), Errno> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+}
+
 /// No other process may trace this one, read its memory or take its descriptors.
 pub fn forbid_tracing() -> Result<(), Errno> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)

@@ -35,7 +35,8 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
         let result =
             rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
         match result {
-            Err(Errno::INTR) => {}
+            // The other side ended with something of ours unread: reported once, before what it has sent.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?,
         }
     };

@@ -50,6 +50,8 @@ pub(crate) fn run(inheritance: &Inheritance<'_>) -> ! {
 fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, StepError)> {
     inheritance.marks.mark(crate::launch::MARK_CHILD);
     let outside = |error| (usize::from(u16::MAX), error);
+    // A caller that launches again is not dumpable any more, and its child could not write its own id maps.
+    process::allow_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
     signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;
     // Modes in the private file systems are exact; the command gets the user's mask back.
