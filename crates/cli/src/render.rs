@@ -122,7 +122,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::ExecutableNotFound { origin, .. } => format!("install it or drop the rule ({origin})"),
         PlanError::ExecNeedsLandlock { .. } => "a kernel from 5.13 on with Landlock enabled can do it".to_owned(),
         PlanError::ProcessLimitForRoot { .. } => "run as an ordinary user, or drop `process.max`".to_owned(),
-        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } | PlanError::IsolationUnavailable { .. } => {
+        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } => {
             return None;
         }
     })

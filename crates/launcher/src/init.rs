@@ -81,7 +81,7 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     let command = match process::fork() {
         Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks),
         Ok(Some(pid)) => pid,
-        Err(_) => return 125,
+        Err(errno) => return not_started(inheritance, errno),
     };
     let Some(command) = Pid::from_raw(command) else { return 125 };
     let has_stops = inheritance.stops.is_some();
@@ -97,6 +97,17 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
         inheritance.code.set(code.cast_unsigned());
         code
     })
+}
+
+/// Without this word the end of a session that never began would look like a command that ended with 125.
+fn not_started(inheritance: &Inheritance<'_>, errno: Errno) -> i32 {
+    let text = "the command's process".to_owned();
+    let message = Message::Failed { step: u16::MAX, errno: errno.raw_os_error(), text };
+    best_effort(
+        socket::send(inheritance.parent.as_fd(), &message.encode(), None),
+        "the exit code tells the parent as well",
+    );
+    125
 }
 
 /// Nothing outlives the command; once this returns nobody but pid 1 is left in the namespace.

@@ -264,7 +264,11 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     if plan.overlays == 0 {
         return Ok(None);
     }
-    let path = options.state.clone().unwrap_or_default().join("sessions");
+    // Without a place of its own nothing is made: a relative path would land in the project.
+    let Some(state) = &options.state else {
+        return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
+    };
+    let path = state.join("sessions");
     match OverlayDirs::create(&path, session, plan.overlays) {
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path, errno }),

@@ -25,7 +25,7 @@ use serde::Serialize;
 use crate::events::Record;
 use crate::holds::Holds;
 use crate::launch::{Options, Returns};
-use crate::message::Message;
+use crate::message::{Message, best_effort};
 use crate::relay::{self, Relay};
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
@@ -128,6 +128,10 @@ impl<'a> Running<'a> {
     /// Runs until pid 1 is gone.
     pub(crate) fn until_end(&mut self) -> Result<End, Errno> {
         let result = self.turn_until_end();
+        if result.is_err() {
+            // A session that cannot be supervised does not go on: the caller may live long after this.
+            best_effort(self.signal(Signal::KILL), "it may be gone already");
+        }
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
         }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use cofferdam_policy::{Isolation, Origin};
+use cofferdam_policy::Origin;
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -36,6 +36,4 @@ pub enum PlanError {
     ExecNeedsLandlock { origin: Origin },
     #[error("a process limit cannot be enforced for the root user by this kernel's rlimits")]
     ProcessLimitForRoot { origin: Origin },
-    #[error("isolation `{isolation:?}` is not available here")]
-    IsolationUnavailable { isolation: Isolation },
 }

@@ -1,6 +1,6 @@
 //! What a policy says about processes and limits is enforced by the kernel, whichever way a program tries.
 
-use crate::support::Place;
+use crate::support::{Place, is_root};
 
 /// Executes a program from memory: no path that a mount or a rule could name.
 const FROM_MEMORY: &str = r"
@@ -153,4 +153,18 @@ fn set_user_id_programs_gain_nothing() {
         "0000000000000000 0000000000000000 0000000000000000 1 "
     );
     assert_ne!(place.inside("su -c true </dev/null").code, 0);
+}
+
+#[test]
+fn a_process_limit_without_room_for_the_command_is_told_apart_from_an_exit_of_the_command() {
+    if is_root() {
+        println!("skipped: the kernel ignores a process limit for root, so the plan refuses it");
+        return;
+    }
+    let place = Place::new();
+    place.write("home:.config/cofferdam/config.toml", "[process]\nmax = 1\n");
+    place
+        .run(&[], &["true"])
+        .code(125)
+        .says(&["cannot set up the command's process", "Resource temporarily unavailable"]);
 }
