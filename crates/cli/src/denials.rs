@@ -8,6 +8,7 @@ use cofferdam_launcher::{Blocked, End, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
 
+use crate::limits;
 use crate::run::Prepared;
 
 /// The sandbox has its own there; the host's names mean nothing inside.
@@ -20,16 +21,11 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         return lines;
     }
     match outcome.end {
-        End::TimedOut => {
-            let limit = plan.timeout.map(|t| t.as_secs()).unwrap_or_default();
-            let origin = prepared.policy.limits.timeout.as_ref().map(|t| t.origin.to_string()).unwrap_or_default();
-            lines.push(format!("ended after {limit} s ({origin}); raise it with --timeout"));
-        }
         End::TooManyViolations => lines.push(format!(
             "ended: more than {} refused system calls ({})",
             plan.max_violations, prepared.policy.syscalls.max_violations.origin
         )),
-        End::Exited { .. } | End::Killed { .. } => {}
+        _ => lines.extend(limits::line(prepared, outcome)),
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
     lines.extend(network(prepared, outcome.unrouted));

@@ -100,7 +100,7 @@ fn machine() -> Check {
 
 /// Runs `probe` in a child with its own namespaces; 0 is success, anything else an errno.
 fn in_namespaces(flags: u64, probe: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    match clone_into(flags)? {
+    match clone_into(flags, None)? {
         Side::Child => {
             let code = probe().map_or_else(|errno| errno.raw_os_error().clamp(1, 255), |()| 0);
             exit_now(code)
@@ -120,7 +120,10 @@ fn map_self(uid: u32, gid: u32) -> Result<(), Errno> {
     let proc = cofferdam_kernel::proc::Proc::open().map_err(|_| Errno::NOENT)?;
     let write = |file: &str, text: &str| match proc.write(file, text) {
         Ok(()) => Ok(()),
-        Err(cofferdam_kernel::proc::ProcError::Write { errno, .. }) => Err(errno),
+        Err(
+            cofferdam_kernel::proc::ProcError::Write { errno, .. }
+            | cofferdam_kernel::proc::ProcError::Read { errno, .. },
+        ) => Err(errno),
         Err(cofferdam_kernel::proc::ProcError::Fake) => Err(Errno::NOENT),
     };
     write("self/setgroups", "deny")?;

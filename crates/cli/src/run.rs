@@ -9,7 +9,7 @@ use cofferdam_policy::Policy;
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::escaped;
-use crate::render::{Failure, REFUSED};
+use crate::render::{Failure, LIMIT, REFUSED};
 use crate::{denials, policy_files};
 
 /// Policy, surroundings and plan of one command line; shared with `explain`.
@@ -62,9 +62,11 @@ fn exit_code(end: End) -> u8 {
     let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
     match end {
         End::Exited { code } => byte(code),
-        End::TimedOut => 124,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit => LIMIT,
         End::TooManyViolations => REFUSED,
-        End::Killed { signal } => byte(128 + signal),
+        // As a command that the kernel ended for want of memory.
+        End::OutOfMemory => 137,
+        End::Signalled { signal } | End::Killed { signal } => byte(128 + signal),
     }
 }
 
@@ -95,7 +97,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         let report = serde_json::json!({
             "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
             "violations": outcome.violations, "kept": outcome.kept,
-            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "timing": outcome.timing,
+            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });
         eprintln!("{report}");
     }

@@ -4,6 +4,7 @@
 
 mod raw;
 
+pub mod cgroup;
 pub mod exec;
 pub mod landlock;
 pub mod mount;

@@ -34,13 +34,17 @@ struct CloneArgs {
     cgroup: u64,
 }
 
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// The parent gets pid and pidfd, the child gets `None`.
-pub(crate) fn clone3(flags: u64) -> Result<Option<(i32, OwnedFd)>> {
+pub(crate) fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Option<(i32, OwnedFd)>> {
     let mut pidfd: RawFd = -1;
+    let into = cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let args = CloneArgs {
-        flags: flags | libc::CLONE_PIDFD as u64,
+        flags: flags | into | libc::CLONE_PIDFD as u64,
         pidfd: &raw mut pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
+        cgroup: cgroup.map_or(0, |fd| fd.as_raw_fd() as u64),
         ..CloneArgs::default()
     };
     // SAFETY: `args` outlives the call and its size is passed; without CLONE_VM and without a stack the child runs on a
@@ -302,5 +306,22 @@ pub(crate) fn kill_all() -> Result<()> {
 pub(crate) fn unshare_network() -> Result<()> {
     // SAFETY: no pointers; a new network namespace leaves descriptors and memory of this process as they are.
     check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNET) }))?;
+    Ok(())
+}
+
+/// What this process's ended and collected children used, and theirs.
+pub(crate) fn usage_of_children() -> Result<libc::rusage> {
+    // SAFETY: rusage is plain integers, for which zero is a value; the kernel fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        check(libc::c_long::from(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage)))?;
+        Ok(usage)
+    }
+}
+
+pub(crate) fn unshare(flags: u64) -> Result<()> {
+    let flags = libc::c_int::try_from(flags).map_err(|_| Errno::INVAL)?;
+    // SAFETY: unshare takes an integer; callers pass flags that share no memory of this process (namespaces).
+    check(libc::c_long::from(unsafe { libc::unshare(flags) }))?;
     Ok(())
 }

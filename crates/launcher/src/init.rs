@@ -5,11 +5,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::LaunchPlan;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -25,7 +25,7 @@ pub(crate) struct Inheritance<'a> {
     /// Reports stops of the command; only terminal sessions have one.
     pub(crate) stops: Option<OwnedFd>,
     /// Where the command's exit code is left once nobody else is inside.
-    pub(crate) code: SharedNumber,
+    pub(crate) told: SharedEnd,
     pub(crate) outer: Option<Outer>,
     pub(crate) overlay_dir: Option<&'a Path>,
     pub(crate) marks: Marks,
@@ -65,6 +65,12 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
+    if inheritance.plan.limits.counts_processes() && inheritance.plan.namespaces.pid {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open("/proc", flags, Mode::empty());
+        let sent = opened.and_then(|proc| socket::send(parent, &Message::Processes.encode(), Some(proc.as_fd())));
+        sent.about(|| "the way to count processes".to_owned()).map_err(outside)?;
+    }
     let Some(outer) = &inheritance.outer else { return Ok(None) };
     let (master, slave) = terminal::open_inside(outer).about(|| "the terminal".to_owned()).map_err(outside)?;
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
@@ -91,11 +97,11 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
         return 125;
     }
     process::without_descriptors_from(u32::from(has_stops), || {
-        let code = reap(command, has_stops);
+        let ended = reap(command, has_stops);
         inheritance.marks.mark(crate::launch::MARK_REAPED);
         end_everybody();
-        inheritance.code.set(code.cast_unsigned());
-        code
+        inheritance.told.tell(ended.code, ended.signalled);
+        i32::from(ended.code)
     })
 }
 
@@ -116,13 +122,27 @@ fn end_everybody() {
     while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
 }
 
+/// How the command ended, as a shell would say it.
+struct Ended {
+    code: u8,
+    signalled: bool,
+}
+
+impl Ended {
+    const FAILED: Ended = Ended { code: 125, signalled: false };
+}
+
+fn byte(code: i32) -> u8 {
+    u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+}
+
 /// Pid 1's life: collect the dead, pass on what comes from outside, end with the command.
-fn reap(command: Pid, has_stops: bool) -> i32 {
+fn reap(command: Pid, has_stops: bool) -> Ended {
     loop {
-        let Ok(received) = signal::wait() else { return 125 };
+        let Ok(received) = signal::wait() else { return Ended::FAILED };
         if received.signal == Signal::CHILD.as_raw() {
-            if let Some(code) = collect(command, has_stops) {
-                return code;
+            if let Some(ended) = collect(command, has_stops) {
+                return ended;
             }
         } else if received.sender == 0
             && let Some(signal) = Signal::from_named_raw(received.signal)
@@ -133,15 +153,15 @@ fn reap(command: Pid, has_stops: bool) -> i32 {
     }
 }
 
-fn collect(command: Pid, has_stops: bool) -> Option<i32> {
+fn collect(command: Pid, has_stops: bool) -> Option<Ended> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((pid, status))) if pid == command => {
                 if let Some(code) = status.exit_status() {
-                    return Some(code);
+                    return Some(Ended { code: byte(code), signalled: false });
                 }
                 if let Some(signal) = status.terminating_signal() {
-                    return Some(128 + signal);
+                    return Some(Ended { code: byte(128 + signal), signalled: true });
                 }
                 if has_stops && status.stopped() {
                     let told = rustix::io::write(rustix::stdio::stdin(), b"S");
@@ -150,7 +170,7 @@ fn collect(command: Pid, has_stops: bool) -> Option<i32> {
             }
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return None,
-            Err(_) => return Some(125),
+            Err(_) => return Some(Ended::FAILED),
         }
     }
 }

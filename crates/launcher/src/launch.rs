@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use cofferdam_kernel::process::{Side, namespace};
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
@@ -15,6 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::cgroup::SessionCgroup;
 use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
@@ -23,6 +25,7 @@ use crate::session::{self, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
+use crate::usage::Usage;
 
 /// Marks before this index are the supervisor's own.
 pub(crate) const FIRST_STEP_MARK: usize = 8;
@@ -45,6 +48,12 @@ pub enum LaunchError {
     #[error("cannot make the session's directory in `{path}`")]
     SessionDirectory {
         path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
+    #[error("cannot limit the session: {what}")]
+    Cgroup {
+        what: String,
         #[source]
         errno: Errno,
     },
@@ -119,16 +128,19 @@ pub struct Outcome {
     /// Looked at when the command failed and had a network namespace of its own.
     pub unrouted: Unrouted,
     pub timing: Vec<TimingLine>,
+    pub usage: Usage,
 }
 
 /// Runs a plan until its command has ended.
 pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
     let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
+    let began = Instant::now();
     marks.mark(MARK_START);
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
-    let ends = start(plan, outer, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
+    let cgroup = make_cgroup(plan, &session)?;
+    let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
     marks.mark(MARK_CLONED);
     let holds = take_holds(plan, &ends, options)?;
     marks.mark(MARK_HOLDS);
@@ -141,6 +153,8 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
     let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
+    let usage = running.usage(began.elapsed());
+    let log_failed = running.log.failed;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
     let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
@@ -154,13 +168,21 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         session,
         end,
         violations: record.total,
-        log_failed: record.log_failed(),
+        log_failed,
         blocked: record.blocked,
         kept,
         left_behind,
         unrouted,
         timing: timing(plan, marks),
+        usage,
     })
+}
+
+fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>, LaunchError> {
+    let Some(wanted) = &plan.limits.cgroup else { return Ok(None) };
+    let environment: Vec<(String, String)> = std::env::vars().collect();
+    let made = SessionCgroup::create(wanted, session, &environment);
+    made.map(Some).map_err(|error| LaunchError::Cgroup { what: error.what, errno: error.errno })
 }
 
 /// Made while the child builds its root, which waits for them before it mounts over them.
@@ -179,12 +201,13 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options) -> Result<Holds
 fn start(
     plan: &LaunchPlan,
     outer: Option<Outer>,
+    cgroup: Option<SessionCgroup>,
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Ends, LaunchError> {
     let supervise = LaunchError::Supervise;
     let (ours, theirs) = socket::pair().map_err(supervise)?;
-    let code = SharedNumber::new().map_err(supervise)?;
+    let told = SharedEnd::new().map_err(supervise)?;
     let (stops, stops_writer): (Option<OwnedFd>, Option<OwnedFd>) = match &outer {
         Some(outer) if outer.is_input() => {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervise)?;
@@ -193,17 +216,18 @@ fn start(
         _ => (None, None),
     };
     signal::block_all().map_err(supervise)?;
-    match process::clone_into(flags(plan.namespaces)).map_err(|errno| LaunchError::Namespaces { errno })? {
+    let into = cgroup.as_ref().map(AsFd::as_fd);
+    match process::clone_into(flags(plan.namespaces), into).map_err(|errno| LaunchError::Namespaces { errno })? {
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, code, outer, overlay_dir, marks })
+            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, told, outer, overlay_dir, marks })
         }
         Side::Parent { pid, pidfd } => {
             drop(theirs);
             drop(stops_writer);
             let signals = SignalFd::new().map_err(supervise)?;
-            Ok(Ends { pid, pidfd, socket: ours, stops, code, signals, outer })
+            Ok(Ends { pid, pidfd, socket: ours, stops, told, cgroup, signals, outer })
         }
     }
 }
@@ -238,7 +262,7 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
         }
-        Message::Listener | Message::Terminal => LaunchError::Vanished,
+        Message::Listener | Message::Terminal | Message::Processes => LaunchError::Vanished,
     }
 }
 
@@ -317,6 +341,10 @@ fn step_name(step: &Step) -> String {
         Step::MakeDirectory { at, .. } => format!("directory {}", at.display()),
         Step::MapIds { .. } => "id maps".to_owned(),
         Step::ForbidUserNamespaces => "forbid user namespaces".to_owned(),
+        Step::CountedLimit { name, .. } => format!("limit {name}"),
+        Step::OwnCgroupView => "own view of cgroups".to_owned(),
+        Step::EndFirst => "oom_score_adj".to_owned(),
+        Step::Pin { .. } => "pin to CPUs".to_owned(),
         Step::AwaitHolds => "wait for held names".to_owned(),
         Step::CloneRoot { .. } => "clone the host tree".to_owned(),
         Step::PivotRoot => "pivot_root".to_owned(),

@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod cgroup;
 mod events;
+mod gauge;
 mod git;
 mod holds;
 mod init;
@@ -12,16 +14,21 @@ mod launch;
 mod listings;
 mod message;
 mod relay;
+mod scope;
 mod session;
 mod supervisor;
 mod survey;
 mod terminal;
 mod unrouted;
+mod usage;
+mod watch;
 mod workload;
 
+pub use cgroup::cgroup_home;
 pub use events::Blocked;
 pub use launch::{LaunchError, Options, Outcome, Returns, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
 pub use unrouted::Unrouted;
+pub use usage::Usage;

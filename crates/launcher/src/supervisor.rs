@@ -1,34 +1,37 @@
 //! The loop outside: waits for the end of the session while it answers notifications, passes signals on, copies the
-//! terminal and watches the clock. Owns the life of a running session; its set-up is `launch`'s.
+//! terminal and watches clock and limits. Owns the life of a running session; its set-up is `launch`'s.
 //!
 //! ```text
 //!   running --command stopped--> suspended --SIGCONT--> running
 //!   running --deadline--> terminating (SIGTERM, grace) --> killed
-//!   running --too many violations--> killed
+//!   running --too many violations, a limit exceeded--> killed
 //!   any --everybody but pid 1 gone--> ended (if the caller does not care for the rest)
 //!   any --pid 1 gone--> ended
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::Listener;
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{LaunchPlan, seccomp};
+use cofferdam_plan::{LaunchPlan, Limited, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
-use crate::events::Record;
+use crate::cgroup::SessionCgroup;
+use crate::events::{Log, Record};
+use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::relay::{self, Relay};
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
+use crate::usage::{self, Usage};
+use crate::watch::{FindingKind, Watch};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -40,7 +43,17 @@ pub enum End {
     Exited {
         code: i32,
     },
+    /// A signal ended the command.
+    Signalled {
+        signal: i32,
+    },
     TimedOut,
+    /// All of it was ended for want of memory: by the kernel at the cgroup's limit, or by the supervisor.
+    OutOfMemory,
+    /// It stood at its process limit, as a fork bomb does.
+    ProcessLimit,
+    CpuTimeLimit,
+    StorageLimit,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
     /// Pid 1 was killed from outside.
@@ -58,12 +71,13 @@ pub(crate) struct Running<'a> {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
-    code: SharedNumber,
+    told: SharedEnd,
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
-    pub(crate) session: String,
-    pub(crate) state: Option<&'a Path>,
+    pub(crate) log: Log<'a>,
     pub(crate) record: Record,
+    pub(crate) cgroup: Option<SessionCgroup>,
+    pub(crate) watch: Watch<'a>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// The child's reports other than descriptors, in order.
@@ -72,6 +86,8 @@ pub(crate) struct Running<'a> {
     pub(crate) set_up: bool,
     returns: Returns,
     deadline: Option<Instant>,
+    /// When to tell that the deadline comes near.
+    near_deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
 }
@@ -94,7 +110,8 @@ pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
     pub(crate) socket: OwnedFd,
     pub(crate) stops: Option<OwnedFd>,
-    pub(crate) code: SharedNumber,
+    pub(crate) told: SharedEnd,
+    pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) signals: SignalFd,
     pub(crate) outer: Option<Outer>,
 }
@@ -108,18 +125,20 @@ impl<'a> Running<'a> {
             pidfd: ends.pidfd,
             socket: Some(ends.socket),
             stops: ends.stops,
-            code: ends.code,
+            told: ends.told,
+            cgroup: ends.cgroup,
+            watch: Watch::new(&plan.limits),
             signals: ends.signals,
             listener: None,
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal)),
-            session,
-            state: options.state.as_deref(),
+            log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
             holds,
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
+            near_deadline: plan.timeout.map(|timeout| Instant::now() + timeout / 5 * 4),
             kill_at: None,
             reason: None,
         }
@@ -130,7 +149,7 @@ impl<'a> Running<'a> {
         let result = self.turn_until_end();
         if result.is_err() {
             // A session that cannot be supervised does not go on: the caller may live long after this.
-            best_effort(self.signal(Signal::KILL), "it may be gone already");
+            best_effort(self.kill(), "it may be gone already");
         }
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
@@ -148,8 +167,11 @@ impl<'a> Running<'a> {
                         // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
                         self.holds = Holds::default();
-                        if let (Returns::WhenEverybodyEnded, Some(code)) = (self.returns, self.code.get()) {
-                            return self.finish_early(code);
+                        // A cgroup can be removed only once pid 1 has left it.
+                        if let (Returns::WhenEverybodyEnded, None, Some(told)) =
+                            (self.returns, &self.cgroup, self.told.get())
+                        {
+                            return self.finish_early(told);
                         }
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
@@ -198,7 +220,9 @@ impl<'a> Running<'a> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.deadline, self.kill_at, self.relay.as_ref().and_then(Relay::deadline)].into_iter().flatten().min()
+        let look = self.set_up.then(|| self.watch.next_look());
+        let relay = self.relay.as_ref().and_then(Relay::deadline);
+        [self.deadline, self.near_deadline, self.kill_at, look, relay].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
@@ -206,9 +230,18 @@ impl<'a> Running<'a> {
         if let Some(relay) = &mut self.relay {
             relay.check_clock(now)?;
         }
+        if self.set_up && now >= self.watch.next_look() {
+            self.look(now)?;
+        }
+        let seconds = self.plan.timeout.unwrap_or_default().as_secs();
+        if self.near_deadline.is_some_and(|at| now >= at) {
+            self.near_deadline = None;
+            self.log.named_limit("RESOURCE_LIMIT_APPROACHED", "timeout", seconds);
+        }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);
+            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "timeout", seconds);
             self.kill_at = Some(now + GRACE);
             self.signal(Signal::TERM)?;
             // A stopped command would not see the request to end.
@@ -216,9 +249,39 @@ impl<'a> Running<'a> {
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
-            self.signal(Signal::KILL)?;
+            self.kill()?;
         }
         Ok(())
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), Errno> {
+        for finding in self.watch.look(now, self.cgroup.as_ref()) {
+            self.log.limit(finding);
+            if finding.kind == FindingKind::Over {
+                let end = match finding.what {
+                    Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
+                    Limited::CpuTime => End::CpuTimeLimit,
+                    Limited::Storage | Limited::Inodes | Limited::Io => End::StorageLimit,
+                    Limited::Processes | Limited::Cpus | Limited::CpuSet => End::ProcessLimit,
+                };
+                self.end(end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session now; the first reason is the one that is told.
+    fn end(&mut self, reason: End) -> Result<(), Errno> {
+        self.reason.get_or_insert(reason);
+        self.kill()
+    }
+
+    fn kill(&self) -> Result<(), Errno> {
+        if let Some(cgroup) = &self.cgroup {
+            // Kernels before 5.14 have no such file; pid 1 takes everybody along as well.
+            best_effort(cgroup.kill(), "the signal below does the same");
+        }
+        self.signal(Signal::KILL)
     }
 
     /// Sends a signal to pid 1, which passes it on. Gone is fine: the end is noticed elsewhere.
@@ -241,6 +304,7 @@ impl<'a> Running<'a> {
                 self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
                 self.listener = Some(Listener::from_fd(fd));
             }
+            (Some(Message::Processes), Some(fd)) => self.watch.count_in(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
                     relay.open(fd)?;
@@ -262,11 +326,10 @@ impl<'a> Running<'a> {
                 return Ok(());
             }
         };
-        self.record.add(&notification, &self.session, self.state);
+        self.record.add(&notification, &mut self.log);
         listener.refuse(&notification, seccomp::refusal(notification.number))?;
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            self.reason = Some(End::TooManyViolations);
-            self.signal(Signal::KILL)?;
+            self.end(End::TooManyViolations)?;
         }
         Ok(())
     }
@@ -335,9 +398,27 @@ impl<'a> Running<'a> {
     }
 
     /// Everybody inside has ended but pid 1, which the kernel is taking apart.
-    fn finish_early(&mut self, code: u32) -> Result<End, Errno> {
+    fn finish_early(&mut self, told: Told) -> Result<End, Errno> {
         self.take_what_is_left()?;
-        Ok(self.reason.unwrap_or(End::Exited { code: code.cast_signed() }))
+        Ok(self.reason.unwrap_or(end_of(told)))
+    }
+
+    /// Whether the kernel ended processes of the session at its memory limit. With them it ends pid 1.
+    fn was_out_of_memory(&mut self) -> bool {
+        let events = self.cgroup.as_ref().and_then(|cgroup| cgroup.read("memory.events"));
+        let killed = events.as_deref().and_then(|text| keyed(text, "oom_kill")).is_some_and(|count| count > 0);
+        if killed {
+            let allowed = self.plan.limits.bound(Limited::Memory).map_or(0, |bound| bound.value);
+            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "memory", allowed);
+        }
+        killed
+    }
+
+    pub(crate) fn usage(&self, wall: Duration) -> Usage {
+        match &self.cgroup {
+            Some(cgroup) => usage::of_cgroup(cgroup, self.watch.peak, wall),
+            None => usage::of_processes(self.told.get(), self.watch.last, self.watch.peak, wall),
+        }
     }
 
     fn finish(&mut self) -> Result<End, Errno> {
@@ -349,12 +430,21 @@ impl<'a> Running<'a> {
             }
         };
         let ended = match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
-            Some((Some(code), _)) => End::Exited { code },
+            Some((Some(code), _)) => self.told.get().map_or(End::Exited { code }, end_of),
+            Some((_, Some(signal))) if self.was_out_of_memory() => {
+                debug_assert_eq!(signal, Signal::KILL.as_raw());
+                End::OutOfMemory
+            }
             Some((_, Some(signal))) => End::Killed { signal },
             _ => End::Killed { signal: 0 },
         };
         Ok(self.reason.unwrap_or(ended))
     }
+}
+
+fn end_of(told: Told) -> End {
+    let code = i32::from(told.code);
+    if told.signalled { End::Signalled { signal: code - 128 } } else { End::Exited { code } }
 }
 
 fn readable(fd: Option<&impl AsFd>) -> Result<bool, Errno> {

@@ -91,9 +91,10 @@ impl Session {
 fn ran(outcome: &Outcome) -> Report {
     let code = match outcome.end {
         End::Exited { code } => code,
-        End::TimedOut => 124,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit => 124,
         End::TooManyViolations => 126,
-        End::Killed { signal } => 128 + signal,
+        End::OutOfMemory => 137,
+        End::Signalled { signal } | End::Killed { signal } => 128 + signal,
     };
     Report { error: None, code, blocked: outcome.blocked.iter().map(|b| b.name.to_owned()).collect() }
 }
