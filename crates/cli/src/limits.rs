@@ -6,6 +6,9 @@ use cofferdam_plan::Limited;
 use crate::output::bytes;
 use crate::run::Prepared;
 
+/// What the kernel sends to a process that writes beyond its file size limit.
+const SIGXFSZ: i32 = 25;
+
 pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
     let limits = &prepared.plan.limits;
     let bound = |what: Limited| limits.bound(what).map(|bound| (bound.value, bound.origin.to_string()));
@@ -28,6 +31,11 @@ pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
             Some(format!("ended after {most} s of CPU time ({origin}); raise it with --cpu-time"))
         }
         End::StorageLimit => Some(storage(bound(Limited::Storage).or_else(|| bound(Limited::Inodes)))),
+        End::Signalled { signal: SIGXFSZ } => {
+            let limit = prepared.policy.limits.file_size.as_ref()?;
+            let most = bytes(limit.value);
+            Some(format!("a file may not be larger than {most} ({}); `limits.file_size` raises it", limit.origin))
+        }
         End::Exited { .. } | End::Signalled { .. } => refused_forks(outcome, bound(Limited::Processes)),
         _ => None,
     }

@@ -277,12 +277,15 @@ impl Chooser<'_> {
                 self.lines.push(Line::Enforced(format!("{text} of memory, no swap: cgroup memory.max, oom.group")));
                 Keeper::Cgroup
             } else {
-                // A single process that outruns the eye is stopped at twice the limit.
-                let value = limit.value.saturating_mul(2);
-                self.steps.push(Step::Limit { resource: Resource::Data, value });
-                self.lines.push(Line::Reduced(format!(
-                    "{text} of memory: watched by the supervisor, RLIMIT_DATA at twice as much for one process"
-                )));
+                let mut line = format!("{text} of memory: watched by the supervisor");
+                if limits.memory.is_some() {
+                    // A single process that outruns the eye is stopped at twice the limit. Not where nobody set one:
+                    // address sanitizers reserve terabytes that they never touch.
+                    let value = limit.value.saturating_mul(2);
+                    self.steps.push(Step::Limit { resource: Resource::Data, value });
+                    line.push_str(", RLIMIT_DATA at twice as much for one process");
+                }
+                self.lines.push(Line::Reduced(line));
                 watched = Some(limit.value);
                 Keeper::Watched
             };
@@ -364,8 +367,8 @@ impl Chooser<'_> {
     fn cpu_time(&mut self, limit: Option<&Ruled<u64>>) {
         let Some(limit) = limit else { return };
         let value = limit.value;
-        // One process alone is stopped by the kernel at the very second.
-        self.steps.push(Step::Limit { resource: Resource::CpuSeconds, value });
+        // One process that outruns the eye is stopped by the kernel a second later.
+        self.steps.push(Step::Limit { resource: Resource::CpuSeconds, value: value.saturating_add(1) });
         // Every cgroup counts its CPU time, with or without the controller.
         self.lines.push(Line::Enforced(if self.home.is_some() {
             format!("{value} s of CPU time: the supervisor watches the cgroup's cpu.stat")

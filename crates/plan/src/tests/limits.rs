@@ -101,7 +101,7 @@ fn without_cgroups_rlimits_pinning_and_the_eye_keep_what_they_can() {
     assert_eq!(keeper(&plan, Limited::Cpus), Some(Keeper::Affinity));
     assert!(plan.steps.contains(&Step::Pin { cpus: vec![0, 1] }));
     assert_eq!(keeper(&plan, Limited::CpuTime), Some(Keeper::Watched));
-    assert_eq!(rlimit(&plan, Resource::CpuSeconds), Some(30));
+    assert_eq!(rlimit(&plan, Resource::CpuSeconds), Some(31));
     assert!(plan.namespaces.cgroup);
 }
 
