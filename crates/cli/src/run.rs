@@ -52,7 +52,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         returns: Returns::WhenEverybodyEnded,
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
-    let code = exit_code(outcome.end);
+    // A command that succeeded while its output was lost has not: programs that see the error say so themselves.
+    let code = match exit_code(outcome.end) {
+        0 if outcome.output_failed.is_some() => 1,
+        code => code,
+    };
     tell(args, &prepared, &outcome, code);
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
@@ -62,7 +66,7 @@ fn exit_code(end: End) -> u8 {
     let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
     match end {
         End::Exited { code } => byte(code),
-        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit => LIMIT,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => LIMIT,
         End::TooManyViolations => REFUSED,
         // As a command that the kernel ended for want of memory.
         End::OutOfMemory => 137,
@@ -77,6 +81,9 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     }
     if let Some(path) = &outcome.left_behind {
         eprintln!("sandbox: {} could not be removed", path.display());
+    }
+    if let Some(errno) = outcome.output_failed {
+        eprintln!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
     }
     if outcome.log_failed {
         eprintln!("sandbox: the log in {} could not be written", prepared.around.state.display());

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
 use crate::message::{About, Message, StepError, best_effort};
+use crate::output::Writers;
 use crate::terminal::{self, Outer};
 use crate::workload;
 
@@ -24,6 +25,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) parent: OwnedFd,
     /// Reports stops of the command; only terminal sessions have one.
     pub(crate) stops: Option<OwnedFd>,
+    /// What takes the place of the user's streams, where the output is limited.
+    pub(crate) writers: Writers,
     /// Where the command's exit code is left once nobody else is inside.
     pub(crate) told: SharedEnd,
     pub(crate) outer: Option<Outer>,
@@ -82,10 +85,10 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
 fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     if !inheritance.plan.namespaces.pid {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
-        workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks);
+        workload::become_command(inheritance, terminal);
     }
     let command = match process::fork() {
-        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks),
+        Ok(None) => workload::become_command(inheritance, terminal),
         Ok(Some(pid)) => pid,
         Err(errno) => return not_started(inheritance, errno),
     };

@@ -21,6 +21,7 @@ use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
+use crate::output::{self, Output};
 use crate::session::{self, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
@@ -120,6 +121,8 @@ pub struct Outcome {
     pub end: End,
     pub blocked: Vec<Blocked>,
     pub violations: u32,
+    /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
+    pub output_failed: Option<i32>,
     pub log_failed: bool,
     /// Host path of each overlay that was written to and kept, with where its changes are.
     pub kept: Vec<(PathBuf, PathBuf)>,
@@ -155,6 +158,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let set_up = running.set_up;
     let usage = running.usage(began.elapsed());
     let log_failed = running.log.failed;
+    let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
     let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
@@ -169,6 +173,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         end,
         violations: record.total,
         log_failed,
+        output_failed,
         blocked: record.blocked,
         kept,
         left_behind,
@@ -215,19 +220,31 @@ fn start(
         }
         _ => (None, None),
     };
+    let (output, writers) = output::open(plan).map_err(supervise)?;
     signal::block_all().map_err(supervise)?;
     let into = cgroup.as_ref().map(AsFd::as_fd);
     match process::clone_into(flags(plan.namespaces), into).map_err(|errno| LaunchError::Namespaces { errno })? {
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, told, outer, overlay_dir, marks })
+            drop(output);
+            init::run(&Inheritance {
+                plan,
+                parent: theirs,
+                stops: stops_writer,
+                writers,
+                told,
+                outer,
+                overlay_dir,
+                marks,
+            })
         }
         Side::Parent { pid, pidfd } => {
             drop(theirs);
             drop(stops_writer);
+            drop(writers);
             let signals = SignalFd::new().map_err(supervise)?;
-            Ok(Ends { pid, pidfd, socket: ours, stops, told, cgroup, signals, outer })
+            Ok(Ends { pid, pidfd, socket: ours, stops, told, cgroup, signals, outer, output })
         }
     }
 }

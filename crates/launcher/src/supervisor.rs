@@ -27,6 +27,8 @@ use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
+use crate::output::{self, Output};
+use crate::patience::{Drained, Patience, asks_to_end, time_until};
 use crate::relay::{self, Relay};
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
@@ -56,6 +58,8 @@ pub enum End {
     StorageLimit,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
+    /// More written to stdout and stderr than the policy allows.
+    OutputLimit,
     /// Pid 1 was killed from outside.
     Killed {
         signal: i32,
@@ -74,6 +78,7 @@ pub(crate) struct Running<'a> {
     told: SharedEnd,
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
+    pub(crate) output: Option<Output>,
     pub(crate) log: Log<'a>,
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
@@ -90,6 +95,8 @@ pub(crate) struct Running<'a> {
     near_deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
+    /// What asked this process, and through it the command, to end.
+    asked_to_end: Option<Signal>,
 }
 
 /// What woke the loop up.
@@ -100,6 +107,7 @@ enum Ready {
     /// Everybody under the filter is gone.
     Unfiltered,
     Terminal(relay::Ready),
+    Output(output::Ready),
     Stops,
     Signal,
     Ended,
@@ -114,10 +122,12 @@ pub(crate) struct Ends {
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) signals: SignalFd,
     pub(crate) outer: Option<Outer>,
+    pub(crate) output: Option<Output>,
 }
 
 impl<'a> Running<'a> {
     pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
+        let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
         Running {
             plan,
             pid: ends.pid,
@@ -130,7 +140,8 @@ impl<'a> Running<'a> {
             watch: Watch::new(&plan.limits),
             signals: ends.signals,
             listener: None,
-            relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal)),
+            relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
+            output: ends.output,
             log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
@@ -141,6 +152,7 @@ impl<'a> Running<'a> {
             near_deadline: plan.timeout.map(|timeout| Instant::now() + timeout / 5 * 4),
             kill_at: None,
             reason: None,
+            asked_to_end: None,
         }
     }
 
@@ -175,12 +187,14 @@ impl<'a> Running<'a> {
                         }
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
+                    Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
                     Ready::Ended => return self.finish(),
                 }
             }
             self.check_clock()?;
+            self.check_output()?;
         }
     }
 
@@ -195,17 +209,13 @@ impl<'a> Running<'a> {
             (Some(self.pidfd.as_fd()), Ready::Ended),
         ];
         let relayed = self.relay.iter().flat_map(Relay::wanted);
+        let copied = self.output.iter().flat_map(Output::wanted);
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
+        watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.next_deadline().map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
+        let timeout = self.next_deadline().map(time_until);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -266,6 +276,17 @@ impl<'a> Running<'a> {
                 };
                 self.end(end)?;
             }
+        }
+        Ok(())
+    }
+
+    fn check_output(&mut self) -> Result<(), Errno> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if let Some((event, limit)) = output.news() {
+            self.log.named_limit(event, "output", limit);
+        }
+        if output.allowance.is_exceeded() && self.reason.is_none() {
+            self.end(End::OutputLimit)?;
         }
         Ok(())
     }
@@ -368,7 +389,8 @@ impl<'a> Running<'a> {
         while let Some(number) = self.signals.read()? {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
             match signal {
-                Signal::CHILD => {}
+                // SIGPIPE is about what this process wrote: the command's own comes from its own pipe.
+                Signal::CHILD | Signal::PIPE => {}
                 Signal::WINCH => {
                     if let Some(relay) = &self.relay {
                         relay.resize()?;
@@ -380,7 +402,10 @@ impl<'a> Running<'a> {
                     self.signal(Signal::TSTP)?;
                     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
                 }
-                other => self.signal(other)?,
+                other => {
+                    self.asked_to_end = self.asked_to_end.or(Some(other).filter(|signal| asks_to_end(*signal)));
+                    self.signal(other)?;
+                }
             }
         }
         Ok(())
@@ -391,10 +416,36 @@ impl<'a> Running<'a> {
         while self.socket.is_some() && readable(self.socket.as_ref())? {
             self.take_report()?;
         }
-        match &mut self.relay {
-            Some(relay) => relay.drain(&self.signals),
-            None => Ok(()),
+        let drained = self.drain()?;
+        // What was written last may have been too much.
+        self.check_output()?;
+        let Some(output) = self.output.as_mut().filter(|output| drained && output.allowance.is_exceeded()) else {
+            return Ok(());
+        };
+        if !output.mark()
+            && let Some(relay) = &mut self.relay
+        {
+            relay.mark()?;
         }
+        self.drain()?;
+        Ok(())
+    }
+
+    /// Whether all that was written could be passed on.
+    fn drain(&mut self) -> Result<bool, Errno> {
+        let is_over = self.asked_to_end.is_some() || self.reason == Some(End::TimedOut);
+        let patience = if is_over { Patience::WhileRead(GRACE) } else { Patience::Until(self.deadline) };
+        let shown = self.relay.as_mut().map(|relay| relay.drain(&self.signals, patience)).transpose()?;
+        let copied = self.output.as_mut().map(|output| output.drain(&self.signals, patience)).transpose()?;
+        let given_up = [shown, copied].into_iter().flatten().find_map(|drained| match (drained, self.asked_to_end) {
+            (Drained::All, _) => None,
+            (Drained::Asked(signal), _) | (Drained::OutOfTime, Some(signal)) => {
+                Some(End::Killed { signal: signal.as_raw() })
+            }
+            (Drained::OutOfTime, None) => Some(End::TimedOut),
+        });
+        self.reason = self.reason.or(given_up);
+        Ok(given_up.is_none())
     }
 
     /// Everybody inside has ended but pid 1, which the kernel is taking apart.

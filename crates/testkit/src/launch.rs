@@ -91,7 +91,7 @@ impl Session {
 fn ran(outcome: &Outcome) -> Report {
     let code = match outcome.end {
         End::Exited { code } => code,
-        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit => 124,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => 124,
         End::TooManyViolations => 126,
         End::OutOfMemory => 137,
         End::Signalled { signal } | End::Killed { signal } => 128 + signal,
