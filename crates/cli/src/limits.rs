@@ -30,6 +30,11 @@ pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
             let (most, origin) = bound(Limited::CpuTime)?;
             Some(format!("ended after {most} s of CPU time ({origin}); raise it with --cpu-time"))
         }
+        End::OutputLimit => {
+            let limit = prepared.policy.limits.output.as_ref()?;
+            let most = bytes(limit.value);
+            Some(format!("ended: it wrote more than {most} of output ({}); raise it with --max-output", limit.origin))
+        }
         End::StorageLimit => Some(storage(bound(Limited::Storage).or_else(|| bound(Limited::Inodes)))),
         End::Signalled { signal: SIGXFSZ } => {
             let limit = prepared.policy.limits.file_size.as_ref()?;
