@@ -12,6 +12,7 @@ pub mod network;
 pub mod privilege;
 pub mod proc;
 pub mod process;
+pub mod quota;
 pub mod seccomp;
 pub mod shared;
 pub mod signal;

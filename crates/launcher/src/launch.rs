@@ -22,6 +22,7 @@ use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
 use crate::output::{self, Output};
+use crate::quota::Quota;
 use crate::session::{self, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
@@ -141,6 +142,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     marks.mark(MARK_START);
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
+    let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let cgroup = make_cgroup(plan, &session)?;
     let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
@@ -162,6 +164,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
     let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
+    drop(quota);
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);
     }
@@ -181,6 +184,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         timing: timing(plan, marks),
         usage,
     })
+}
+
+fn put_quota(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> Result<Option<Quota>, LaunchError> {
+    let (Some(wanted), Some(overlays)) = (plan.limits.quota, overlays) else { return Ok(None) };
+    let put = Quota::put(&overlays.path, wanted);
+    put.map(Some).map_err(|errno| LaunchError::SessionDirectory { path: overlays.path.clone(), errno })
 }
 
 fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>, LaunchError> {

@@ -15,6 +15,7 @@ mod listings;
 mod message;
 mod output;
 mod patience;
+mod quota;
 mod relay;
 mod scope;
 mod session;

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::listings::Listings;
-use crate::{cgroup, git, holds, session};
+use crate::{cgroup, git, holds, quota, session};
 
 /// Directories that are never a project, whatever the working directory is.
 const NOT_PROJECTS: &[&str] =
@@ -108,6 +108,9 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     facts.system =
         system_candidates().filter(|p| rustix::fs::lstat(*p).is_ok_and(|s| !is_link(&s))).map(PathBuf::from).collect();
     look_at_paths(policy, &mut facts);
+    if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
+        facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
+    }
     if limits_io(policy) {
         facts.disks = disks(policy, &facts);
     }

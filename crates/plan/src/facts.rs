@@ -165,6 +165,8 @@ pub struct HostFacts {
     pub pid: u32,
     /// Disks (`major:minor`) below what the policy makes writable; looked at only where the policy limits them.
     pub disks: Vec<String>,
+    /// Whether overlays can have a project quota; looked at only where the policy limits storage.
+    pub has_quota: bool,
     /// Where per-session files can be made (overlay uppers).
     pub session_dir: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ mod tests;
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
-pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan};
+pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan, QuotaPlan};
 pub use mounts::system_candidates;
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};

@@ -71,6 +71,13 @@ pub struct CgroupSetting {
     pub if_present: bool,
 }
 
+/// A hard limit by the file system itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct QuotaPlan {
+    pub bytes: Option<u64>,
+    pub files: Option<u64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LimitsPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +85,9 @@ pub struct LimitsPlan {
     pub bounds: Vec<Bound>,
     /// Host directories that the session can write to: their file systems are watched.
     pub storage: Vec<PathBuf>,
+    /// On the session's overlays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaPlan>,
     /// Bytes that may go to stdout and stderr together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
@@ -171,6 +181,7 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>)
     chooser.io(&policy.limits)?;
     chooser.single_processes(&policy.limits);
     chooser.storage(&policy.limits);
+    let quota = chooser.quota(&policy.limits);
     let room = room(&policy.limits, facts, memory);
     chooser.say_room(room);
     if policy.limits.output.is_some() {
@@ -180,7 +191,7 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>)
     let cgroup =
         home.filter(|_| !settings.is_empty()).map(|home| CgroupPlan { home: home.clone(), controllers, settings });
     let output = policy.limits.output.as_ref().map(|limit| limit.value);
-    Ok(Decided { plan: LimitsPlan { cgroup, bounds, storage: writable, output }, steps, room, pinned, lines })
+    Ok(Decided { plan: LimitsPlan { cgroup, bounds, storage: writable, quota, output }, steps, room, pinned, lines })
 }
 
 /// A service manager takes some milliseconds to make a scope, so it is asked only for limits that somebody named.
@@ -426,6 +437,16 @@ impl Chooser<'_> {
             (None, None) => "a full disk".to_owned(),
         };
         self.lines.push(Line::Reduced(format!("{text}: the supervisor watches free space and ends the session")));
+    }
+
+    fn quota(&mut self, limits: &Limits) -> Option<QuotaPlan> {
+        let value = |limit: &Option<Ruled<u64>>| limit.as_ref().map(|limit| limit.value);
+        let quota = QuotaPlan { bytes: value(&limits.storage), files: value(&limits.inodes) };
+        let is_wanted = self.facts.has_quota && (quota.bytes.is_some() || quota.files.is_some());
+        if is_wanted {
+            self.lines.push(Line::Enforced("the same in overlays: project quota of their file system".to_owned()));
+        }
+        is_wanted.then_some(quota)
     }
 
     fn say_room(&mut self, room: Room) {
