@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+pub(crate) enum Status {
     Pass,
     Fail,
     Skip,
@@ -38,12 +38,12 @@ impl fmt::Display for Status {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Ran {
+pub(crate) struct Ran {
     /// `package::path::of::test`
-    name: String,
-    status: Status,
+    pub(crate) name: String,
+    pub(crate) status: Status,
     /// Why it was skipped, in its own words.
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 pub(crate) fn print(args: &Args) -> Result<String, Problems> {
@@ -68,7 +68,7 @@ pub(crate) fn print(args: &Args) -> Result<String, Problems> {
 
 /// The test cases of one file. nextest writes one element per test with `name` and `classname` (package, or
 /// package and binary) in double quotes and all text escaped, so splitting at the tags is enough.
-fn tests(xml: &str) -> Vec<Ran> {
+pub(crate) fn tests(xml: &str) -> Vec<Ran> {
     xml.split("<testcase ").skip(1).filter_map(test_case).collect()
 }
 

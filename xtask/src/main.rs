@@ -12,6 +12,7 @@ mod problems;
 mod rust_source;
 mod schema;
 mod size;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Task {
     Schema(schema::Args),
     /// Build and run the escape suite: every row of the attack corpus with its negative control
     Escape(escape::Args),
+    /// Run the tests that meet the kernel on other kernels, under QEMU; as root
+    Vm(vm::Args),
     /// Turn nextest's junit files into `name status` lines, and a line of totals
     Ran(junit::Args),
     /// Build the shipped binary; check that it is static; print its size and how many crates it holds
@@ -70,6 +73,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Conformance(args) => conformance::check(&Workspace::load()?, args),
         Task::Schema(args) => schema::run(&Workspace::load()?, args),
         Task::Escape(args) => escape::run(&Workspace::load()?, args),
+        Task::Vm(args) => vm::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
         Task::Bench(args) => bench::run(args),

@@ -15,6 +15,10 @@ impl Problems {
         self.0.push(problem.into());
     }
 
+    pub(crate) fn extend(&mut self, more: Problems) {
+        self.0.extend(more.0);
+    }
+
     /// `summary` if nothing was found.
     pub(crate) fn or(self, summary: impl Into<String>) -> Result<String, Problems> {
         if self.0.is_empty() { Ok(summary.into()) } else { Err(self) }

@@ -1,0 +1,201 @@
+//! `cargo xtask vm`: the tests that meet the kernel, on other kernels than this machine's, under QEMU. Owns the order
+//! (fetch, build, boot, judge) and the summary; the guests are in `vm/guests.rs`. Called by people and `.ci/run`, as root.
+
+mod apt;
+mod emulator;
+mod files;
+mod guests;
+mod initramfs;
+mod kernel;
+mod machine;
+mod outcome;
+mod stage;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::junit::Status;
+use crate::problems::Problems;
+use crate::vm::emulator::Emulator;
+use crate::vm::files::{cannot, fresh_dir};
+use crate::vm::guests::{GUESTS, Guest};
+use crate::vm::initramfs::Initramfs;
+use crate::vm::kernel::{Kernel, Version};
+use crate::vm::machine::Machine;
+use crate::vm::outcome::Outcome;
+use crate::vm::stage::Stage;
+use crate::workspace::Workspace;
+
+/// What the guest needs to find its root and its disks, and what an unprivileged user cannot load.
+const MODULES: [&str; 7] = ["virtio_pci", "virtio_blk", "virtiofs", "fuse", "overlay", "ext4", "quota_v2"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only guests with this kernel
+    #[arg(long)]
+    kernel: Option<Version>,
+    /// Only these guests: 6.1, 6.12, no-userns, no-fuse, systemd
+    #[arg(long, value_name = "NAME", value_parser = known_guest)]
+    guest: Vec<String>,
+    /// A filter expression of nextest instead of the guests' own
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// How many guests run at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
+    /// Ask Debian's archive for newer kernels and a newer QEMU than those in the cache
+    #[arg(long)]
+    refresh: bool,
+}
+
+fn known_guest(name: &str) -> Result<String, String> {
+    let names = GUESTS.map(|guest| guest.name);
+    if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("the guests are {}", names.join(", "))) }
+}
+
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
+    let chosen = chosen(args)?;
+    let cache = cache()?;
+    let emulator = Emulator::get(&cache, args.refresh)?;
+    println!("QEMU: Debian's {}", emulator.version);
+    let kernels = kernels(&chosen, &cache, args.refresh)?;
+    let dir = workspace.target.join("vm");
+    let stage = Stage::build(workspace, &fresh_dir(dir.clone())?)?;
+
+    let next = Mutex::new(chosen.into_iter());
+    let outcomes = Mutex::new(Vec::new());
+    let boot_one_after_the_other = || {
+        while let Some(guest) = next.lock().ok().and_then(|mut next| next.next()) {
+            let outcome = boot(guest, &kernels, &emulator, &stage, &dir, args.filter.as_deref());
+            if let Ok(outcome) = &outcome {
+                println!("{}", outcome.line());
+            }
+            if let Ok(mut outcomes) = outcomes.lock() {
+                outcomes.push(outcome);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs {
+            scope.spawn(boot_one_after_the_other);
+        }
+    });
+    summary(outcomes.into_inner().unwrap_or_default())
+}
+
+fn chosen(args: &Args) -> Result<Vec<&'static Guest>, Problems> {
+    let by_kernel = |guest: &Guest| args.kernel.is_none_or(|kernel| kernel == guest.kernel);
+    let by_name = |guest: &Guest| args.guest.is_empty() || args.guest.iter().any(|name| name == guest.name);
+    let chosen: Vec<_> = GUESTS.iter().filter(|guest| by_kernel(guest) && by_name(guest)).collect();
+    if chosen.is_empty() { Err(Problems::one("no guest has that name and that kernel")) } else { Ok(chosen) }
+}
+
+fn cache() -> Result<PathBuf, Problems> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    cache.map(|cache| cache.join("cofferdam-vm")).ok_or_else(|| Problems::one("neither XDG_CACHE_HOME nor HOME is set"))
+}
+
+fn kernels(guests: &[&Guest], cache: &Path, refresh: bool) -> Result<Vec<(Version, Kernel)>, Problems> {
+    let mut kernels: Vec<(Version, Kernel)> = Vec::new();
+    for guest in guests {
+        if !kernels.iter().any(|(version, _)| *version == guest.kernel) {
+            let kernel = Kernel::get(guest.kernel, cache, refresh)?;
+            println!("kernel {}: Debian's {}", guest.kernel.number(), kernel.package_version);
+            kernels.push((guest.kernel, kernel));
+        }
+    }
+    Ok(kernels)
+}
+
+fn boot(
+    guest: &Guest,
+    kernels: &[(Version, Kernel)],
+    emulator: &Emulator,
+    stage: &Stage,
+    dir: &Path,
+    filter: Option<&str>,
+) -> Result<Outcome, Problems> {
+    let Some((_, kernel)) = kernels.iter().find(|(version, _)| *version == guest.kernel) else {
+        return Err(Problems::one(format!("guest {} has no kernel", guest.name)));
+    };
+    let dir = fresh_dir(dir.join(guest.name))?;
+    let initramfs = dir.join("initramfs");
+    let settings = guest.settings(&stage.toolchain, filter.unwrap_or(guest.tests));
+    fs::write(&initramfs, first_files(kernel, &emulator.busybox(), &settings)?)
+        .map_err(|e| cannot("write", &initramfs, &e))?;
+
+    let started = Instant::now();
+    let (kernel, disk, patience) = (&kernel.image, &stage.disk, guest.patience);
+    let machine = Machine { emulator, kernel, initramfs: &initramfs, disk, patience };
+    let end = machine.run(&dir)?;
+    Ok(Outcome::read(guest.name, &dir, &end, started.elapsed()))
+}
+
+fn first_files(kernel: &Kernel, busybox: &Path, settings: &str) -> Result<Vec<u8>, Problems> {
+    let mut archive = Initramfs::default();
+    for directory in ["bin", "modules", "cofferdam-guest"] {
+        archive.directory(directory);
+    }
+    archive.file("init", include_bytes!("vm/guest/init.sh"));
+    archive.file("bin/busybox", &fs::read(busybox).map_err(|e| cannot("read", busybox, &e))?);
+    let mut order = String::new();
+    for module in kernel.modules(&MODULES)? {
+        archive.file(&format!("modules/{}", module.name), &module.content);
+        order.push_str(&module.name);
+        order.push('\n');
+    }
+    archive.file("cofferdam-guest/modules", order.as_bytes());
+    archive.file("cofferdam-guest/settings", settings.as_bytes());
+    archive.file("cofferdam-guest/guest.sh", include_bytes!("vm/guest/guest.sh"));
+    archive.file("cofferdam-guest/cofferdam-guest.service", include_bytes!("vm/guest/cofferdam-guest.service"));
+    Ok(archive.finish())
+}
+
+fn summary(outcomes: Vec<Result<Outcome, Problems>>) -> Result<String, Problems> {
+    let mut problems = Problems::default();
+    let mut judged = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(outcome) => judged.push(outcome),
+            Err(found) => problems.extend(found),
+        }
+    }
+    for outcome in &judged {
+        let details = outcome.details();
+        if !details.is_empty() {
+            println!("{details}");
+        }
+        for wrong in &outcome.wrong {
+            problems.add(format!("guest {}: {wrong}", outcome.name));
+        }
+    }
+    let count = |status| judged.iter().map(|outcome| outcome.count(status)).sum::<usize>();
+    let totals = format!(
+        "{} guests: {} passed, {} failed, {} skipped",
+        judged.len(),
+        count(Status::Pass),
+        count(Status::Fail),
+        count(Status::Skip)
+    );
+    println!("{totals}");
+    problems.or("")
+}
+
+/// Runs a program that has nothing to say to people; hands back what it printed.
+fn tool(command: &mut Command) -> Result<String, Problems> {
+    Ok(String::from_utf8_lossy(&run_tool(command)?).into_owned())
+}
+
+fn run_tool(command: &mut Command) -> Result<Vec<u8>, Problems> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|e| Problems::one(format!("cannot run {name}: {e}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Problems::one(format!("{name} failed ({}): {said}", output.status)))
+}

@@ -1,0 +1,126 @@
+//! The guests and what each promises. Owns the list: kernel, init, what is switched off, which tests run; how a guest is
+//! booted is `machine`'s business, how it comes to be so is that of the scripts in `guest/`.
+
+use std::time::Duration;
+
+use crate::vm::kernel::Version;
+
+/// Tests that meet the kernel: the escape suite, the launcher and the command itself. Policy and plan are the same on
+/// every kernel.
+const KERNEL_FACING: &str = "package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-launcher) \
+     + package(cofferdam-testkit) + package(cofferdam-cli)";
+/// What shows a guest that lacks something: tests named after it, which are skipped elsewhere.
+const NO_USERNS: &str = "test(guest_without_user_namespaces)";
+const NO_FUSE: &str = "test(guest_without_fuse) + binary(launch) + test(/^files::/)";
+const SYSTEMD: &str = "test(guest_systemd) + binary(launch) + test(/^isolation::/)";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Init {
+    /// The rig's own script, which delegates a cgroup by hand.
+    Script,
+    /// systemd, with a user manager and a session bus for the test user.
+    Systemd,
+}
+
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) name: &'static str,
+    pub(crate) kernel: Version,
+    pub(crate) init: Init,
+    pub(crate) user_namespaces: bool,
+    pub(crate) fuse: bool,
+    /// A filter expression of nextest.
+    pub(crate) tests: &'static str,
+    /// Past it the guest hangs.
+    pub(crate) patience: Duration,
+}
+
+const MINUTE: u64 = 60;
+
+pub(crate) const GUESTS: [Guest; 5] = [
+    Guest {
+        name: "6.1",
+        kernel: Version::V6_1,
+        init: Init::Script,
+        user_namespaces: true,
+        fuse: true,
+        tests: KERNEL_FACING,
+        patience: Duration::from_secs(10 * MINUTE),
+    },
+    Guest {
+        name: "6.12",
+        kernel: Version::V6_12,
+        init: Init::Script,
+        user_namespaces: true,
+        fuse: true,
+        tests: KERNEL_FACING,
+        patience: Duration::from_secs(10 * MINUTE),
+    },
+    Guest {
+        name: "no-userns",
+        kernel: Version::V6_12,
+        init: Init::Script,
+        user_namespaces: false,
+        fuse: true,
+        tests: NO_USERNS,
+        patience: Duration::from_secs(3 * MINUTE),
+    },
+    Guest {
+        name: "no-fuse",
+        kernel: Version::V6_12,
+        init: Init::Script,
+        user_namespaces: true,
+        fuse: false,
+        tests: NO_FUSE,
+        patience: Duration::from_secs(4 * MINUTE),
+    },
+    Guest {
+        name: "systemd",
+        kernel: Version::V6_12,
+        init: Init::Systemd,
+        user_namespaces: true,
+        fuse: true,
+        tests: SYSTEMD,
+        patience: Duration::from_secs(5 * MINUTE),
+    },
+];
+
+impl Guest {
+    /// What the scripts in the guest read: assignments of a shell.
+    pub(crate) fn settings(&self, toolchain: &str, tests: &str) -> String {
+        let yes_no = |flag: bool| if flag { "yes" } else { "no" };
+        let init = match self.init {
+            Init::Script => "script",
+            Init::Systemd => "systemd",
+        };
+        let settings = [
+            ("GUEST", self.name),
+            ("KERNEL", self.kernel.number()),
+            ("LANDLOCK", &self.kernel.landlock().to_string()),
+            ("INIT", init),
+            ("USER_NAMESPACES", yes_no(self.user_namespaces)),
+            ("FUSE", yes_no(self.fuse)),
+            ("TOOLCHAIN", toolchain),
+            ("TESTS", tests),
+        ];
+        settings.map(|(name, value)| format!("{name}={}\n", quoted(value))).concat()
+    }
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_a_shell() {
+        let settings = GUESTS[2].settings("/opt/it's here", "test(a) | test(b)");
+        assert!(settings.contains("GUEST='no-userns'\n"), "{settings}");
+        assert!(settings.contains("USER_NAMESPACES='no'\n"), "{settings}");
+        assert!(settings.contains(r"TOOLCHAIN='/opt/it'\''s here'"), "{settings}");
+        assert!(settings.contains("TESTS='test(a) | test(b)'\n"), "{settings}");
+    }
+}
