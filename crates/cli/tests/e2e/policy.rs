@@ -102,7 +102,6 @@ fn what_is_not_built_yet_is_refused_not_ignored() {
         ("mode = \"dynamic\"", "dynamic"),
         ("[network]\nmode = \"egress\"", "egress"),
         ("[network]\nallow = [\"example.org\"]", "network.allow"),
-        ("[limits]\nmemory = \"1GiB\"", "limits.memory"),
     ] {
         place.write("home:.config/cofferdam/config.toml", text);
         place.inside("touch ran").code(126).says(&[name]);

@@ -27,10 +27,6 @@ fn a_request_beyond_a_ceiling_is_refused_with_both_origins() {
         ("[files]\nwrite_within = [\"/srv\"]", "project = \"write\""),
         ("[process]\nmax = 100", "[process]\nmax = 101"),
         ("[limits]\ntimeout = \"10m\"", "[limits]\ntimeout = \"11m\""),
-        ("[limits]\ncpu = 1", "[limits]\ncpu = 2"),
-        ("[limits]\nopen_files = 10", "[limits]\nopen_files = 11"),
-        ("[limits]\nfile_size = \"1M\"", "[limits]\nfile_size = \"1G\""),
-        ("[limits]\ntmp_size = \"1M\"", "[limits]\ntmp_size = \"1G\""),
         ("[syscalls]\nmode = \"allow-list\"", "[syscalls]\nmode = \"deny-list\""),
         ("[env]\nnever_pass = [\"AWS_*\"]", "[env]\npass = [\"AWS_PROFILE\"]"),
         ("[env]\nnever_pass = [\"AWS_*\"]", "[env]\npass = [\"AWS_*\"]"),
@@ -95,8 +91,17 @@ fn without_knowledge_of_places_an_unclear_path_is_refused() {
 
 #[test]
 fn requirements_refuse_what_they_do_not_know() {
-    for text in ["isolaton = \"full\"", "version = 2", "[files]\nwrite_within = [\"/a/*\"]", "[files]\ndeny = [\"..\"]"]
-    {
+    for text in [
+        "isolaton = \"full\"",
+        "version = 2",
+        "[files]\nwrite_within = [\"/a/*\"]",
+        "[files]\ndeny = [\"..\"]",
+        "[process]\nmax = 0",
+        "[limits]\nmemory = 512",
+        "[limits]\nstorage = 0",
+        "[limits]\nswap = 0",
+        "[most.limits]\nmemory = \"1G\"",
+    ] {
         assert!(Ceilings::parse("r", text).is_err(), "{text}");
     }
 }

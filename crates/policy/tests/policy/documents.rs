@@ -8,7 +8,7 @@ use cofferdam_policy::{Ceilings, Layer, parse};
 const DOCUMENTS: &[&str] = &["README.md", "docs/guides/policy.md", "docs/guides/troubleshooting.md"];
 
 /// From the environment: the tests also run from a copy of the sources in another place.
-fn read(document: &str) -> String {
+pub(crate) fn read(document: &str) -> String {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
     std::fs::read_to_string(root.join(document)).unwrap()
 }
