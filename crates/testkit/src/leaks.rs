@@ -1,4 +1,4 @@
-//! Nothing may be left behind: no process, no mount, no stand-in, no session directory. Owns the looking; tests that run
+//! Nothing may be left behind: no process, no mount, no stand-in, no session directory, no cgroup. Owns the looking; tests that run
 //! a sandbox in a scene call it after each run.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Place;
+use crate::{Place, Report};
 
 /// How the launcher marks the stand-ins it makes (docs/decisions/0003).
 const STAND_INS: [u32; 2] = [0o1700, 0o1400];
@@ -22,6 +22,9 @@ pub fn find(place: &Place) -> Vec<String> {
     for entry in fs::read_dir(sessions).into_iter().flatten().flatten() {
         found.push(format!("session {}", entry.path().display()));
     }
+    let report = fs::read_to_string(place.report()).ok().and_then(|text| Report::parse(&text));
+    let cgroup = report.and_then(|report| report.cgroup).filter(|cgroup| cgroup.exists());
+    found.extend(cgroup.map(|cgroup| format!("cgroup {}", cgroup.display())));
     found
 }
 
