@@ -5,6 +5,7 @@
 mod raw;
 
 pub mod exec;
+pub mod file;
 pub mod landlock;
 pub mod mount;
 pub mod network;
