@@ -19,7 +19,7 @@ use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
-use crate::session::{self, OverlayDirs};
+use crate::session::{self, Kept, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
@@ -143,7 +143,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let set_up = running.set_up;
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
+    let (kept, left_behind) = finish_overlays(plan, overlays, options);
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);
     }
@@ -268,19 +268,24 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
-    let path = state.join("sessions");
-    match OverlayDirs::create(&path, session, plan.overlays) {
+    let slots = overlay_slots(plan);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked);
+    let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
+    match OverlayDirs::create(state, session, plan.overlays, &keep) {
         Ok(dirs) => Ok(Some(dirs)),
-        Err(errno) => Err(LaunchError::SessionDirectory { path, errno }),
+        Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }
 }
 
 /// The overlays that are kept, and the directory that could not be removed.
-fn finish_overlays(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
-    let Some(overlays) = overlays else { return (Vec::new(), None) };
+fn finish_overlays(
+    plan: &LaunchPlan,
+    overlays: Option<OverlayDirs>,
+    options: &Options,
+) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
+    let (Some(overlays), Some(state)) = (overlays, &options.state) else { return (Vec::new(), None) };
+    let finished = overlays.finish(state);
     let slots = overlay_slots(plan);
-    let asked: Vec<usize> = slots.iter().filter(|(_, _, asked)| *asked).map(|(slot, _, _)| *slot).collect();
-    let finished = overlays.finish(&asked);
     let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
     let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
     (kept.collect(), finished.left_behind)

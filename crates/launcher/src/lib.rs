@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod claim;
 mod events;
 mod git;
 mod holds;
@@ -12,9 +13,11 @@ mod launch;
 mod listings;
 mod message;
 mod relay;
+mod removal;
 mod session;
 mod supervisor;
 mod survey;
+mod sweep;
 mod terminal;
 mod unrouted;
 mod workload;
@@ -25,3 +28,11 @@ pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
 pub use unrouted::Unrouted;
+
+/// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
+/// them does.
+#[cfg(test)]
+pub(crate) fn scratch() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
+}

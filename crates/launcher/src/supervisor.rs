@@ -27,6 +27,7 @@ use crate::holds::Holds;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::relay::{self, Relay};
+use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
 
@@ -74,6 +75,8 @@ pub(crate) struct Running<'a> {
     deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
+    /// What killed sessions left, for moments with nothing else to do.
+    sweep: Option<Sweep>,
 }
 
 /// What woke the loop up.
@@ -102,6 +105,7 @@ pub(crate) struct Ends {
 impl<'a> Running<'a> {
     pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
         Running {
+            sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             pid: ends.pid,
             counters: None,
@@ -140,7 +144,11 @@ impl<'a> Running<'a> {
 
     fn turn_until_end(&mut self) -> Result<End, Errno> {
         loop {
-            for ready in self.wait()? {
+            let ready = self.wait()?;
+            if ready.is_empty() {
+                self.sweep = self.sweep.take().and_then(Sweep::turn);
+            }
+            for ready in ready {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
@@ -177,7 +185,8 @@ impl<'a> Running<'a> {
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.next_deadline().map(|at| {
+        let at_once = self.sweep.is_some().then(Instant::now);
+        let timeout = at_once.or_else(|| self.next_deadline()).map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
