@@ -34,7 +34,7 @@ fn nest(top: &OwnedFd, levels: usize) {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_mins(1)
 }
 
 fn remove_all(path: &Path, fd: OwnedFd) {
@@ -72,7 +72,7 @@ fn closed_directories_and_special_files_are_removed_and_links_not_followed() {
     rustix::fs::mknodat(CWD, path.join("a/fifo"), FileType::Fifo, Mode::RWXU, 0).expect("anybody can make a fifo");
     let _socket = std::os::unix::net::UnixListener::bind(path.join("a/socket")).expect("a socket can be made");
     for closed in ["a/b/c", "a/b", "a"] {
-        std::fs::set_permissions(path.join(closed), std::fs::Permissions::from_mode(0)).expect("it is ours");
+        std::fs::set_permissions(path.join(closed), std::fs::Permissions::from_mode(0o000)).expect("it is ours");
     }
     remove_all(&path, fd);
     assert!(outside.join("kept").exists());
