@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, End, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
@@ -75,7 +76,7 @@ fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
 
 /// A resolver on the host's own loopback, as systemd's is.
 fn loopback_name_server() -> Option<String> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
+    let text = read_text(Path::new("/etc/resolv.conf"), 1 << 16).ok()?;
     let mut servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")).map(str::trim);
     servers.find(|server| server.starts_with("127.") || *server == "::1").map(str::to_owned)
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
@@ -16,6 +17,9 @@ use crate::trust::Approvals;
 
 const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
 const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
+
+/// More than any policy or record of approvals has; a project's files may be anything.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The policy in force for these flags in these surroundings.
 pub(crate) fn load(
@@ -74,7 +78,7 @@ fn add(layers: &mut Vec<LayerInput>, layer: Layer, path: &Path, trusted: bool) -
 /// A file that is not there says nothing; one that cannot be read might have forbidden something, so that is an error.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     use std::io::ErrorKind::{NotADirectory, NotFound};
-    match std::fs::read_to_string(path) {
+    match read_text(path, MOST_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
         Err(source) => Err(Failure::Read { path: path.display().to_string(), source }),

@@ -80,7 +80,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         eprintln!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
     }
     if let Some(path) = &outcome.left_behind {
-        eprintln!("sandbox: {} could not be removed", path.display());
+        eprintln!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
     }
     if let Some(errno) = outcome.output_failed {
         eprintln!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));

@@ -6,6 +6,7 @@ mod raw;
 
 pub mod cgroup;
 pub mod exec;
+pub mod file;
 pub mod landlock;
 pub mod mount;
 pub mod network;

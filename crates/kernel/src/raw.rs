@@ -44,7 +44,7 @@ pub(crate) fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Optio
         flags: flags | into | libc::CLONE_PIDFD as u64,
         pidfd: &raw mut pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
-        cgroup: cgroup.map_or(0, |fd| fd.as_raw_fd() as u64),
+        cgroup: cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned())),
         ..CloneArgs::default()
     };
     // SAFETY: `args` outlives the call and its size is passed; without CLONE_VM and without a stack the child runs on a

@@ -47,3 +47,13 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     });
     Ok((buffer, fd))
 }
+
+/// Whether nobody has the other end any more.
+pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
+    let mut byte = [0u8; 1];
+    match rustix::net::recv(&socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(true),
+        Ok(_) | Err(Errno::AGAIN) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}

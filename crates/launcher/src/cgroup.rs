@@ -16,6 +16,7 @@ use cofferdam_plan::{CgroupHome, CgroupPlan};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
+use crate::claim::Claim;
 use crate::message::best_effort;
 use crate::scope;
 
@@ -26,6 +27,8 @@ const MANAGER: &str = "/run/systemd/system";
 pub(crate) const PREFIX: &str = "cofferdam-";
 const OWN_LEAF: &str = "supervisor";
 /// The last process of a session leaves its cgroup a moment after it was collected.
+/// How often a cgroup is made again that somebody swept away.
+const MOST_TRIES: u32 = 20;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Where a session's cgroup could be made.
@@ -92,10 +95,11 @@ fn is_writable(path: &Path) -> bool {
 /// user's own units is marked as well, and divides what it has got by itself.
 fn is_given_away(mount: &Path, path: &Path) -> bool {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned).unwrap_or_default();
-    let is_unit = |name: &str| [".scope", ".service", ".slice"].iter().any(|suffix| name.ends_with(suffix));
-    let unit = path.ancestors().take_while(|path| *path != mount).find(|path| is_unit(&name(path)));
+    let kind = |path: &Path| path.extension().and_then(|kind| kind.to_str()).map(str::to_owned).unwrap_or_default();
+    let is_unit = |path: &&Path| ["scope", "service", "slice"].contains(&kind(path).as_str());
+    let unit = path.ancestors().take_while(|path| *path != mount).find(is_unit);
     let Some(unit) = unit else { return path != mount };
-    if name(unit).ends_with(".slice") || name(unit).starts_with("user@") {
+    if kind(unit) == "slice" || name(unit).starts_with("user@") {
         return false;
     }
     let mut value = [0u8; 4];
@@ -123,6 +127,7 @@ pub(crate) struct SessionCgroup {
     home: Cgroup,
     name: String,
     own: Cgroup,
+    _claim: Claim,
 }
 
 impl SessionCgroup {
@@ -147,8 +152,8 @@ impl SessionCgroup {
         }
         enable(&home, &plan.controllers).map_err(about("cgroup.subtree_control"))?;
         let name = format!("{PREFIX}{session}");
-        let own = home.create(&name).map_err(about(&name))?;
-        let made = SessionCgroup { home, name, own };
+        let (own, claim) = make_claimed(&home, &name).map_err(about(&name))?;
+        let made = SessionCgroup { home, name, own, _claim: claim };
         for setting in &plan.settings {
             match made.own.write(setting.file, &setting.value) {
                 Err(Errno::NOENT) if setting.if_present => {}
@@ -190,6 +195,20 @@ fn enter_scope(session: &str, environment: &[(String, String)]) -> Result<PathBu
     })
 }
 
+/// Whoever sweeps may take a new cgroup for a leftover until it is claimed: then it is made again.
+fn make_claimed(home: &Cgroup, name: &str) -> Result<(Cgroup, Claim), Errno> {
+    for _ in 0..MOST_TRIES {
+        let made = home.create(name)?;
+        match Claim::take(home.as_fd(), Path::new(name)) {
+            Ok(Some(claim)) => return Ok((made, claim)),
+            Ok(None) | Err(Errno::NOENT | Errno::NODEV) => std::thread::sleep(Duration::from_micros(200)),
+            Err(errno) => return Err(errno),
+        }
+        best_effort(home.remove(name), "the sweeper may have removed it");
+    }
+    Err(Errno::BUSY)
+}
+
 /// Limits can be set only below a cgroup that has no processes itself.
 fn move_down(home: &Cgroup) -> Result<(), Errno> {
     let leaf = match home.create(OWN_LEAF) {
@@ -210,18 +229,15 @@ fn enable(home: &Cgroup, controllers: &[&str]) -> Result<(), Errno> {
     if missing.is_empty() { Ok(()) } else { home.write("cgroup.subtree_control", &missing.join(" ")) }
 }
 
-/// Removes cgroups of sessions that were killed with their supervisor: empty ones, which nobody else can have made.
-/// One that a starting session has just made and not entered yet is told apart by its age.
-pub(crate) fn sweep(plan: &CgroupPlan, is_live: impl Fn(&str) -> bool) {
+/// Removes cgroups of sessions that were killed with their supervisor.
+pub(crate) fn sweep(plan: &CgroupPlan) {
     let CgroupHome::Delegated { path, .. } = &plan.home else { return };
     let Ok(home) = Cgroup::open(path) else { return };
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some((name, session)) = name.to_str().and_then(|name| Some((name, name.strip_prefix(PREFIX)?))) else {
-            continue;
-        };
-        if !is_live(session) {
-            best_effort(home.remove(name), "it is in use, or somebody else removed it");
+        let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+        if let Ok(Some(_claim)) = Claim::take(home.as_fd(), Path::new(name)) {
+            best_effort(home.remove(name), "a process of it may be ending still; the next session removes it");
         }
     }
 }

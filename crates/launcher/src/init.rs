@@ -56,6 +56,11 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     // A caller that launches again is not dumpable any more, and its child could not write its own id maps.
     process::allow_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
+    // A parent that ended before that sends no signal; but the kernel closes its end of the socket first. (Its pid says
+    // nothing: from a pid namespace of our own it is 0 either way.)
+    if socket::is_abandoned(&inheritance.parent).about(|| "the parent".to_owned()).map_err(outside)? {
+        process::exit_now(125);
+    }
     signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;
     // Modes in the private file systems are exact; the command gets the user's mask back.
     let umask = rustix::process::umask(Mode::empty());

@@ -16,14 +16,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::cgroup::SessionCgroup;
+use crate::cgroup::{self, SessionCgroup};
 use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
 use crate::output::{self, Output};
 use crate::quota::Quota;
-use crate::session::{self, OverlayDirs};
+use crate::session::{self, Kept, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
@@ -152,6 +152,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
+    if let Some(plan) = &plan.limits.cgroup {
+        cgroup::sweep(plan);
+    }
     let mut running = Running::new(plan, ends, holds, session.clone(), options);
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
@@ -163,7 +166,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
+    let (kept, left_behind) = finish_overlays(plan, overlays, options);
     drop(quota);
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);
@@ -318,19 +321,24 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
-    let path = state.join("sessions");
-    match OverlayDirs::create(&path, session, plan.overlays) {
+    let slots = overlay_slots(plan);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked);
+    let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
+    match OverlayDirs::create(state, session, plan.overlays, &keep) {
         Ok(dirs) => Ok(Some(dirs)),
-        Err(errno) => Err(LaunchError::SessionDirectory { path, errno }),
+        Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }
 }
 
 /// The overlays that are kept, and the directory that could not be removed.
-fn finish_overlays(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
-    let Some(overlays) = overlays else { return (Vec::new(), None) };
+fn finish_overlays(
+    plan: &LaunchPlan,
+    overlays: Option<OverlayDirs>,
+    options: &Options,
+) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
+    let (Some(overlays), Some(state)) = (overlays, &options.state) else { return (Vec::new(), None) };
+    let finished = overlays.finish(state);
     let slots = overlay_slots(plan);
-    let asked: Vec<usize> = slots.iter().filter(|(_, _, asked)| *asked).map(|(slot, _, _)| *slot).collect();
-    let finished = overlays.finish(&asked);
     let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
     let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
     (kept.collect(), finished.left_behind)

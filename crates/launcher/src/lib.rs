@@ -5,6 +5,7 @@
 
 mod apply;
 mod cgroup;
+mod claim;
 mod events;
 mod gauge;
 mod git;
@@ -17,11 +18,13 @@ mod output;
 mod patience;
 mod quota;
 mod relay;
+mod removal;
 mod scope;
 mod session;
 mod sink;
 mod supervisor;
 mod survey;
+mod sweep;
 mod terminal;
 mod unrouted;
 mod usage;
@@ -36,3 +39,11 @@ pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
 pub use unrouted::Unrouted;
 pub use usage::Usage;
+
+/// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
+/// them does.
+#[cfg(test)]
+pub(crate) fn scratch() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
+}

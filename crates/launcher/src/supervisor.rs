@@ -30,6 +30,7 @@ use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
 use crate::relay::{self, Relay};
+use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
 use crate::usage::{self, Usage};
@@ -97,6 +98,8 @@ pub(crate) struct Running<'a> {
     reason: Option<End>,
     /// What asked this process, and through it the command, to end.
     asked_to_end: Option<Signal>,
+    /// What killed sessions left, for moments with nothing else to do.
+    sweep: Option<Sweep>,
 }
 
 /// What woke the loop up.
@@ -129,6 +132,7 @@ impl<'a> Running<'a> {
     pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
         Running {
+            sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             pid: ends.pid,
             counters: None,
@@ -171,7 +175,11 @@ impl<'a> Running<'a> {
 
     fn turn_until_end(&mut self) -> Result<End, Errno> {
         loop {
-            for ready in self.wait()? {
+            let ready = self.wait()?;
+            if ready.is_empty() {
+                self.sweep = self.sweep.take().and_then(Sweep::turn);
+            }
+            for ready in ready {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
@@ -215,7 +223,8 @@ impl<'a> Running<'a> {
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.next_deadline().map(time_until);
+        let at_once = self.sweep.is_some().then(Instant::now);
+        let timeout = at_once.or_else(|| self.next_deadline()).map(time_until);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

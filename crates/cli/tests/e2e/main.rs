@@ -10,6 +10,7 @@ mod files;
 mod git;
 mod isolation;
 mod job_control;
+mod leftovers;
 mod limits;
 mod policy;
 mod programs;

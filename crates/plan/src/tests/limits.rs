@@ -15,12 +15,12 @@ fn delegated(controllers: &[&str]) -> CgroupHome {
     CgroupHome::Delegated { path: PathBuf::from("/sys/fs/cgroup/ours"), controllers, alone: false }
 }
 
-fn named<T>(value: T) -> Option<Ruled<T>> {
-    Some(Ruled::new(value, Origin::flag("--test")))
+fn named<T>(value: T) -> Ruled<T> {
+    Ruled::new(value, Origin::flag("--test"))
 }
 
-fn wished<T>(value: T) -> Option<Ruled<T>> {
-    Some(Ruled::new(value, Origin::built_in("test", 1)))
+fn wished<T>(value: T) -> Ruled<T> {
+    Ruled::new(value, Origin::built_in("test", 1))
 }
 
 fn try_plan(edit: impl FnOnce(&mut Policy, &mut Laptop)) -> Result<LaunchPlan, PlanError> {
@@ -55,13 +55,13 @@ fn with_every_controller_the_cgroup_keeps_everything_it_can() {
     let plan = planned(|policy, laptop| {
         laptop.cgroup = delegated(ALL);
         laptop.disks = vec!["8:0".to_owned(), "8:16".to_owned()];
-        policy.process.max = named(100);
-        policy.limits.memory = named(512 << 20);
-        policy.limits.memory_high = named(400 << 20);
-        policy.limits.cpu_millis = named(1500);
-        policy.limits.cpu_set = named("0-1".to_owned());
-        policy.limits.io_read = named(1 << 20);
-        policy.limits.io_write_ops = named(50);
+        policy.process.max = Some(named(100));
+        policy.limits.memory = Some(named(512 << 20));
+        policy.limits.memory_high = Some(named(400 << 20));
+        policy.limits.cpu_millis = Some(named(1500));
+        policy.limits.cpu_set = Some(named("0-1".to_owned()));
+        policy.limits.io_read = Some(named(1 << 20));
+        policy.limits.io_write_ops = Some(named(50));
     });
     let expected = [
         ("pids.max", "100"),
@@ -88,10 +88,10 @@ fn with_every_controller_the_cgroup_keeps_everything_it_can() {
 #[test]
 fn without_cgroups_rlimits_pinning_and_the_eye_keep_what_they_can() {
     let plan = planned(|policy, _| {
-        policy.process.max = named(100);
-        policy.limits.memory = named(512 << 20);
-        policy.limits.cpu_millis = named(2000);
-        policy.limits.cpu_seconds = named(30);
+        policy.process.max = Some(named(100));
+        policy.limits.memory = Some(named(512 << 20));
+        policy.limits.cpu_millis = Some(named(2000));
+        policy.limits.cpu_seconds = Some(named(30));
     });
     assert_eq!(plan.limits.cgroup, None);
     assert_eq!(keeper(&plan, Limited::Processes), Some(Keeper::Rlimit));
@@ -108,7 +108,7 @@ fn without_cgroups_rlimits_pinning_and_the_eye_keep_what_they_can() {
 #[test]
 fn root_is_watched_where_the_rlimit_does_not_bind_it() {
     let plan = planned(|policy, laptop| {
-        policy.process.max = named(100);
+        policy.process.max = Some(named(100));
         laptop.uid = 0;
     });
     assert_eq!(keeper(&plan, Limited::Processes), Some(Keeper::Watched));
@@ -120,12 +120,12 @@ fn root_is_watched_where_the_rlimit_does_not_bind_it() {
 fn a_named_limit_that_nothing_keeps_is_refused() {
     type Edit = fn(&mut Policy);
     let edits: &[(&str, Edit)] = &[
-        ("limits.memory_high", |policy| policy.limits.memory_high = named(1 << 30)),
-        ("limits.io.write", |policy| policy.limits.io_write = named(1 << 20)),
-        ("limits.cpus (a fraction)", |policy| policy.limits.cpu_millis = named(500)),
+        ("limits.memory_high", |policy| policy.limits.memory_high = Some(named(1 << 30))),
+        ("limits.io.write", |policy| policy.limits.io_write = Some(named(1 << 20))),
+        ("limits.cpus (a fraction)", |policy| policy.limits.cpu_millis = Some(named(500))),
         ("limits.cpus beside limits.cpu_set", |policy| {
-            policy.limits.cpu_set = named("0-2".to_owned());
-            policy.limits.cpu_millis = named(1000);
+            policy.limits.cpu_set = Some(named("0-2".to_owned()));
+            policy.limits.cpu_millis = Some(named(1000));
         }),
     ];
     for (expected, edit) in edits {
@@ -134,13 +134,13 @@ fn a_named_limit_that_nothing_keeps_is_refused() {
             other => panic!("{expected}: {other:?}"),
         }
     }
-    let none = try_plan(|policy, _| policy.limits.cpu_set = named("64-70".to_owned()));
+    let none = try_plan(|policy, _| policy.limits.cpu_set = Some(named("64-70".to_owned())));
     assert!(matches!(none, Err(PlanError::NoSuchCpus { have: 4, .. })));
 }
 
 #[test]
 fn a_wish_of_a_preset_that_nothing_keeps_is_told_and_not_refused() {
-    let plan = planned(|policy, _| policy.limits.memory_high = wished(1 << 30));
+    let plan = planned(|policy, _| policy.limits.memory_high = Some(wished(1 << 30)));
     assert!(plan.posture.0.iter().any(|line| line.by.contains("limits.memory_high") && line.layer == "limits"));
 }
 
@@ -148,8 +148,8 @@ fn a_wish_of_a_preset_that_nothing_keeps_is_told_and_not_refused() {
 fn a_controller_that_is_missing_is_replaced_or_refused_by_itself() {
     let plan = planned(|policy, laptop| {
         laptop.cgroup = delegated(&["memory", "pids"]);
-        policy.limits.memory = named(1 << 30);
-        policy.limits.cpu_millis = named(1000);
+        policy.limits.memory = Some(named(1 << 30));
+        policy.limits.cpu_millis = Some(named(1000));
     });
     assert_eq!(keeper(&plan, Limited::Memory), Some(Keeper::Cgroup));
     assert_eq!(keeper(&plan, Limited::Cpus), Some(Keeper::Affinity));
@@ -164,7 +164,7 @@ fn the_service_manager_is_asked_only_for_named_limits() {
     assert_eq!(keeper(&plain, Limited::Memory), Some(Keeper::Watched));
     let limited = planned(|policy, laptop| {
         laptop.cgroup = scope();
-        policy.limits.memory = named(1 << 30);
+        policy.limits.memory = Some(named(1 << 30));
     });
     assert_eq!(keeper(&limited, Limited::Memory), Some(Keeper::Cgroup));
 }
@@ -186,7 +186,7 @@ fn without_a_sandbox_a_named_limit_needs_a_cgroup() {
     let none = |policy: &mut Policy| {
         policy.isolation = Ruled::default_of(cofferdam_policy::Isolation::None);
         policy.none_approved = Some(Origin::default_value());
-        policy.limits.memory = named(1 << 30);
+        policy.limits.memory = Some(named(1 << 30));
     };
     assert!(matches!(try_plan(|policy, _| none(policy)), Err(PlanError::CannotLimit { needs: "a sandbox", .. })));
     planned(|policy, laptop| {
