@@ -21,6 +21,7 @@ mod relay;
 mod removal;
 mod scope;
 mod session;
+mod shared_memory;
 mod sink;
 mod supervisor;
 mod survey;
