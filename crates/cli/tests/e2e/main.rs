@@ -11,6 +11,7 @@ mod git;
 mod isolation;
 mod job_control;
 mod limits;
+mod limits_policy;
 mod policy;
 mod programs;
 mod screen;
