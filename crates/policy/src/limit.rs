@@ -139,7 +139,8 @@ impl fmt::Display for Limit {
     /// As it would stand in a policy file: `limits.memory = "512M"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = self.amount();
-        if amount.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        let is_number = matches!(self, Limit::CpuMillis(_)) || amount.parse::<i64>().is_ok();
+        if is_number {
             write!(f, "limits.{} = {amount}", self.key())
         } else {
             write!(f, "limits.{} = \"{amount}\"", self.key())

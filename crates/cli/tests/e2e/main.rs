@@ -12,6 +12,7 @@ mod isolation;
 mod job_control;
 mod leftovers;
 mod limits;
+mod limits_policy;
 mod policy;
 mod programs;
 mod screen;

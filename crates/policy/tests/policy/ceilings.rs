@@ -65,6 +65,15 @@ fn what_nobody_asked_for_follows_the_ceiling() {
 }
 
 #[test]
+fn a_built_in_limit_follows_the_ceiling_and_a_tighter_one_stays() {
+    let file_size = |requirements: &str| under(requirements, "").unwrap().limits.file_size.unwrap();
+    let lowered = file_size("[limits]\nfile_size = \"1G\"");
+    assert_eq!((lowered.value, lowered.origin.layer), (1 << 30, Layer::Requirements));
+    let kept = file_size("[limits]\nfile_size = \"1T\"");
+    assert_eq!((kept.value, kept.origin.layer), (64 << 30, Layer::BuiltIn));
+}
+
+#[test]
 fn a_glob_in_pass_does_not_reach_a_forbidden_variable() {
     let policy = under("[env]\nnever_pass = [\"CORP_*\"]", "[env]\nmode = \"inherit\"\npass = [\"C*\"]").unwrap();
     assert!(policy.env.lets_through("COLOUR") && !policy.env.lets_through("CORP_HOST"));

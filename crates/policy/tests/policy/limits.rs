@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Ceilings, Inputs, Layer, Overrides, Policy, PolicyError, explain, parse, parse_count, parse_cpu_set, parse_cpus,
-    resolve,
+    Ceilings, Inputs, Layer, Limit, Overrides, Policy, PolicyError, explain, parse, parse_count, parse_cpu_set,
+    parse_cpus, resolve,
 };
 
 use crate::{approved, layer, resolved};
@@ -259,6 +259,13 @@ fn flags_set_limits_and_are_checked_like_files() {
         let error = ask(&mistake).expect_err("a mistake");
         assert!(matches!(error, PolicyError::Value { .. }) && error.to_string().contains("flag: --"), "{error}");
     }
+}
+
+#[test]
+fn only_a_file_of_a_terabyte_meets_the_default() {
+    let policy = Policy::built_in();
+    let limits: Vec<_> = policy.limits.each().map(|limit| limit.value).collect();
+    assert_eq!(limits, [Limit::FileSize(64 << 30)]);
 }
 
 #[test]
