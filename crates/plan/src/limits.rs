@@ -274,10 +274,8 @@ impl Chooser<'_> {
         } else if self.facts.uid == 0 {
             // Root is exempt from the rlimit, and a fork bomb is faster than any eye: the namespace runs out of pids.
             self.largest_pid = self.facts.own_largest_pid.then(|| value.saturating_add(RESERVED_PIDS));
-            let mut line = format!("{value} processes and threads: watched by the supervisor");
-            if let Some(most) = self.largest_pid {
-                line.push_str(&format!(", at most {most} by pid_max"));
-            }
+            let most = self.largest_pid.map(|most| format!(", at most {most} by pid_max")).unwrap_or_default();
+            let line = format!("{value} processes and threads: watched by the supervisor{most}");
             self.lines.push(Line::Reduced(line));
             Keeper::Watched
         } else {

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_policy::{Origin, Ruled};
 use cofferdam_testkit::{Place, Scene, Session, leaks, program};
 use serde_json::json;
 
+use crate::limits::named;
 use crate::raw;
 use crate::row::probe_argv;
 
@@ -231,18 +231,14 @@ fn session(check: &str, limits: Limits, place: &Place) -> i32 {
     match limits {
         _ if check == WORK => {}
         Limits::On => {
-            policy.process.max = named(100);
-            policy.limits.cpu_millis = named(1000);
-            policy.limits.memory = named(memory());
-            policy.limits.output = named(1 << 20);
+            policy.process.max = Some(named(100));
+            policy.limits.cpu_millis = Some(named(1000));
+            policy.limits.memory = Some(named(memory()));
+            policy.limits.output = Some(named(1 << 20));
         }
-        Limits::Off => policy.process.max = named(200),
+        Limits::Off => policy.process.max = Some(named(200)),
     }
     session.run(|_| {}, || {}).code
-}
-
-fn named<T>(value: T) -> Option<Ruled<T>> {
-    Some(Ruled::new(value, Origin::flag("--test")))
 }
 
 /// 512 MiB, or a quarter of a machine that has less than four times that.
