@@ -35,7 +35,7 @@ mount_what_udev_and_systemd_would() {
     ln -sfn /proc/self/fd/0 /dev/stdin
     ln -sfn /proc/self/fd/1 /dev/stdout
     ln -sfn /proc/self/fd/2 /dev/stderr
-    chmod 666 /dev/fuse /dev/tty /dev/ptmx
+    chmod 666 /dev/tty /dev/ptmx
     hostname cofferdam-guest
 }
 
@@ -65,9 +65,10 @@ delegate_cgroup() {
     RUNNER=$own/runner
 }
 
-take_away() {
+switch_off() {
     [[ $USER_NAMESPACES == yes ]] || echo 0 >/proc/sys/user/max_user_namespaces || return
-    [[ $FUSE == yes ]] || rm /dev/fuse
+    # Who may use the device is udev's to say, which runs in no guest.
+    if [[ $FUSE == yes ]]; then chmod 666 /dev/fuse; else rm /dev/fuse; fi
 }
 
 # --- what the guest is ----------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ set -o pipefail
 [[ $INIT == systemd ]] || mount_what_udev_and_systemd_would
 mount_disks || finish 1
 [[ $INIT == systemd ]] || delegate_cgroup || finish 1
-take_away || finish 1
+switch_off || finish 1
 facts
 [[ $wrong == 0 ]] || finish 1
 echo "guest: facts hold after $(cut -d' ' -f1 /proc/uptime) s"
