@@ -197,7 +197,8 @@ fn a_project_does_not_raise_the_defaults_of_the_machine() {
     let raised = ask(900 << 30);
     assert_eq!((memory(&raised), tmp(&raised)), (Some(12 << 30), Some(4 << 30)));
     let lowered = ask(1 << 30);
-    assert_eq!((memory(&lowered), tmp(&lowered)), (Some(1 << 30), Some(1 << 30)));
+    // Half of the memory, because the eye does not see what lies in it.
+    assert_eq!((memory(&lowered), tmp(&lowered)), (Some(1 << 30), Some(512 << 20)));
 }
 
 #[test]
