@@ -8,6 +8,7 @@ mod denials;
 mod environment;
 mod files;
 mod git;
+mod guest;
 mod isolation;
 mod job_control;
 mod leftovers;

@@ -148,7 +148,7 @@ as_user() {
 run_tests() {
     as_user sh -c "cd '$CI/source' && exec cargo-nextest nextest run --profile vm \
         --binaries-metadata '$CI/binaries.json' --cargo-metadata '$CI/cargo.json' \
-        --target-dir-remap '$CI/target' --workspace-remap '$CI/source' --color never -E \"\$1\"" sh "$TESTS" </dev/null
+        --target-dir-remap '$CI/target' --workspace-remap '$CI/source' --color never --show-progress none -E \"\$1\"" sh "$TESTS" </dev/null
 }
 
 # --- the run --------------------------------------------------------------------------------------------------------
