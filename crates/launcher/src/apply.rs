@@ -473,6 +473,8 @@ fn rlimit(resource: Resource) -> Rlimit {
         Resource::Processes => Rlimit::Nproc,
         Resource::CoreSize => Rlimit::Core,
         Resource::Data => Rlimit::Data,
+        Resource::RealtimePriority => Rlimit::Rtprio,
+        Resource::Nice => Rlimit::Nice,
     }
 }
 

@@ -7,6 +7,7 @@ use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cgroup::SessionCgroup;
+use crate::shared_memory::SharedMemory;
 
 const PAGE: u64 = 4096;
 /// Units of CPU time in /proc: hundredths of a second, on every kernel of this architecture.
@@ -28,14 +29,16 @@ pub(crate) struct Processes {
     /// CPU time of processes that vanished without leaving it to a parent.
     lost_micros: u64,
     last_micros: u64,
+    pub(crate) shared: SharedMemory,
 }
 
 impl Processes {
     pub(crate) fn new(proc: OwnedFd) -> Self {
-        Processes { proc, lost_micros: 0, last_micros: 0 }
+        Processes { proc, lost_micros: 0, last_micros: 0, shared: SharedMemory::new() }
     }
 
-    /// Sums over all processes. Where the sum is above `most_memory`, pages that processes share are counted once.
+    /// Sums over all processes. Where that, with what the machine shares since the session began, is above `most_memory`,
+    /// it is looked at closely: pages that processes share count once, and those that no process has count too.
     pub(crate) fn sample(&mut self, most_memory: u64) -> Result<Sample, Errno> {
         let mut sample = Sample::default();
         let pids = self.pids()?;
@@ -46,8 +49,8 @@ impl Processes {
             sample.processes += stat.threads;
             sample.memory += self.read(&format!("{pid}/statm")).as_deref().and_then(private_bytes).unwrap_or(0);
         }
-        if sample.memory > most_memory {
-            sample.memory = pids.iter().map(|pid| self.proportional_bytes(pid)).sum();
+        if sample.memory.saturating_add(self.shared.growth()) >= most_memory {
+            sample.memory = self.closely(&pids);
         }
         self.lost_micros += self.last_micros.saturating_sub(cpu);
         self.last_micros = cpu;
@@ -67,18 +70,29 @@ impl Processes {
         Ok(pids)
     }
 
-    fn proportional_bytes(&self, pid: &str) -> u64 {
-        let rollup = self.read(&format!("{pid}/smaps_rollup"));
-        let kilobytes = |text: &str| {
-            let lines = text.lines().filter_map(|line| line.split_once(':'));
-            let counted = lines.filter(|(name, _)| ["Pss_Anon", "Pss_Shmem", "SwapPss"].contains(name));
-            counted.filter_map(|(_, value)| value.trim().strip_suffix(" kB")?.parse::<u64>().ok()).sum::<u64>()
-        };
-        match rollup {
-            Some(text) => kilobytes(&text) * 1024,
-            // It cannot be looked into: counted in full.
-            None => self.read(&format!("{pid}/statm")).as_deref().and_then(private_bytes).unwrap_or(0),
+    fn closely(&self, pids: &[String]) -> u64 {
+        let (mut private, mut mapped) = (0, 0);
+        for pid in pids {
+            let (own, shared) = self.proportional_bytes(pid);
+            private += own;
+            mapped += shared;
         }
+        // A file may be mapped as well: the larger sum is certain, both together would count it twice.
+        private + mapped.max(self.shared.in_files(&self.proc, pids))
+    }
+
+    /// A process's part of the memory that it has mapped: private, and shared.
+    fn proportional_bytes(&self, pid: &str) -> (u64, u64) {
+        let Some(text) = self.read(&format!("{pid}/smaps_rollup")) else {
+            // It cannot be looked into: counted in full.
+            return (self.read(&format!("{pid}/statm")).as_deref().and_then(private_bytes).unwrap_or(0), 0);
+        };
+        let kilobytes = |name: &str| {
+            let line =
+                text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().strip_suffix(" kB"));
+            line.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
+        };
+        ((kilobytes("Pss_Anon") + kilobytes("SwapPss")) * 1024, kilobytes("Pss_Shmem") * 1024)
     }
 
     fn read(&self, file: &str) -> Option<String> {

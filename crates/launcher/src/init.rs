@@ -2,7 +2,7 @@
 //! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a
 //! terminal session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use cofferdam_kernel::shared::SharedEnd;
@@ -74,16 +74,26 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
     if inheritance.plan.limits.counts_processes() && inheritance.plan.namespaces.pid {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open("/proc", flags, Mode::empty());
-        let sent = opened.and_then(|proc| socket::send(parent, &Message::Processes.encode(), Some(proc.as_fd())));
-        sent.about(|| "the way to count processes".to_owned()).map_err(outside)?;
+        send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
     }
     let Some(outer) = &inheritance.outer else { return Ok(None) };
     let (master, slave) = terminal::open_inside(outer).about(|| "the terminal".to_owned()).map_err(outside)?;
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
     sent.about(|| "the terminal".to_owned()).map_err(outside)?;
     Ok(Some(slave))
+}
+
+/// What only this side of the namespaces can open: the sandbox's /proc, and the list of its segments.
+fn send_what_is_counted(parent: BorrowedFd<'_>) -> Result<(), Errno> {
+    let open = |path: &str, more| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | more, Mode::empty());
+    let proc = open("/proc", OFlags::DIRECTORY)?;
+    socket::send(parent, &Message::Processes.encode(), Some(proc.as_fd()))?;
+    match open("/proc/sysvipc/shm", OFlags::NOFOLLOW) {
+        Ok(list) => socket::send(parent, &Message::Segments.encode(), Some(list.as_fd())),
+        // This kernel has no segments.
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Starts the command and stays as pid 1.

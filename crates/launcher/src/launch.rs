@@ -294,7 +294,7 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
         }
-        Message::Listener | Message::Terminal | Message::Processes => LaunchError::Vanished,
+        Message::Listener | Message::Terminal | Message::Processes | Message::Segments => LaunchError::Vanished,
     }
 }
 

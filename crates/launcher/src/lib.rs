@@ -22,6 +22,7 @@ mod relay;
 mod removal;
 mod scope;
 mod session;
+mod shared_memory;
 mod sink;
 mod supervisor;
 mod survey;

@@ -335,6 +335,7 @@ impl<'a> Running<'a> {
                 self.listener = Some(Listener::from_fd(fd));
             }
             (Some(Message::Processes), Some(fd)) => self.watch.count_in(fd),
+            (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
                     relay.open(fd)?;

@@ -18,6 +18,7 @@ const LATEST: Duration = Duration::from_millis(250);
 const FASTEST: u64 = 4 << 30;
 /// A share of its time that the supervisor may spend on looking, as one in so many.
 const SHARE: u32 = 10;
+const LONGEST: Duration = Duration::from_secs(1);
 /// A session that stands at its process limit for so long does nothing else any more.
 const AT_PROCESS_LIMIT: Duration = Duration::from_secs(5);
 /// Free space that is left to others where the policy names no number.
@@ -94,6 +95,13 @@ impl<'a> Watch<'a> {
         self.processes = Some(Processes::new(proc));
     }
 
+    /// The list of its shared memory segments came, after /proc.
+    pub(crate) fn count_segments(&mut self, list: OwnedFd) {
+        if let Some(processes) = &mut self.processes {
+            processes.shared.count_segments(list);
+        }
+    }
+
     pub(crate) fn next_look(&self) -> Instant {
         self.next
     }
@@ -122,7 +130,8 @@ impl<'a> Watch<'a> {
         findings.retain(|finding| finding.kind == FindingKind::Over || !self.near.contains(&finding.what));
         self.near.extend(findings.iter().map(|finding| finding.what));
         let took = now.elapsed();
-        self.next = Instant::now() + soon.max(took * SHARE);
+        // Whoever makes looking slow does not buy more than that.
+        self.next = Instant::now() + soon.max((took * SHARE).min(LONGEST));
         findings
     }
 

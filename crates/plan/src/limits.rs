@@ -170,7 +170,10 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>)
         controllers: Vec::new(),
         settings: Vec::new(),
         bounds: Vec::new(),
-        steps: vec![Step::Limit { resource: Resource::CoreSize, value: 0 }],
+        // Whatever the user may do outside: a core file is a copy of everything, a priority is taken from others.
+        steps: [Resource::CoreSize, Resource::RealtimePriority, Resource::Nice]
+            .map(|resource| Step::Limit { resource, value: 0 })
+            .to_vec(),
         pinned: false,
         lines: Vec::new(),
     };

@@ -29,6 +29,10 @@ pub enum Resource {
     CoreSize,
     /// Private memory of one process, whether touched or not.
     Data,
+    /// What a user of a machine for audio may have: first before everybody else.
+    RealtimePriority,
+    /// How far below zero the niceness may go.
+    Nice,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

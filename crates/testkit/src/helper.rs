@@ -84,7 +84,7 @@ impl Helper {
             report: report.unwrap_or(Report {
                 error: Some("the launch left no report".to_owned()),
                 code: -1,
-                blocked: Vec::new(),
+                ..Report::default()
             }),
             hung,
         })

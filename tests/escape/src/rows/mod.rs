@@ -8,6 +8,7 @@ pub(crate) mod launch;
 pub(crate) mod names;
 pub(crate) mod processes;
 pub(crate) mod refusals;
+pub(crate) mod resources;
 pub(crate) mod sockets;
 pub(crate) mod workspace;
 
