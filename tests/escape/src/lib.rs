@@ -4,6 +4,7 @@
 
 mod launching;
 mod limits;
+pub mod neighbour;
 pub mod probe;
 pub mod raw;
 mod row;

@@ -2,7 +2,9 @@
 //! the row's id, so that the suite and docs/attack-corpus.md can be held against each other.
 
 use crate::row::Row;
-use crate::rows::{calls, ipc, kernel_files, launch, names, processes, refusals, resources, sockets, workspace};
+use crate::rows::{
+    calls, ipc, kernel_files, launch, leftovers, names, processes, refusals, resources, sockets, workspace,
+};
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
 #[macro_export]
@@ -76,6 +78,8 @@ macro_rules! every_row {
             fn escape_d05_disks_of_the_host_are_not_filled() => resources::D05_STORAGE;
             fn escape_d06_huge_sparse_files_are_refused() => resources::D06;
             fn escape_d07_descriptors_and_inotify_are_bounded() => resources::D07;
+            fn escape_d08_deep_and_wide_trees_are_removed_within_a_budget() => leftovers::D08;
+            fn escape_d09_odd_files_do_not_hang_the_next_launch() => leftovers::D09;
             fn escape_d10_flood_of_refused_calls_ends_the_session() => resources::D10;
             fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
             fn escape_e06_working_directory_grants_nothing_new() => names::E06;

@@ -6,12 +6,14 @@ mod cpu;
 mod files;
 mod ipc;
 mod kernel_files;
+mod latency;
 mod memory;
 mod posture;
 mod processes;
 mod resources;
 
 use std::io;
+use std::time::Duration;
 
 use cofferdam_testkit::Place;
 
@@ -94,11 +96,19 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "d05-nameless" => resources::d05_nameless(place),
         "d06" => resources::d06_sparse(place),
         "d07" => resources::d07_descriptors(),
+        "d08" => resources::d08_tree(place),
+        "d08-wait" => wait(HOLD),
         "d10" => resources::d10_refused_calls(),
         "e05" => files::e05_prefix(place),
         "e06" => files::e06_working_directory(place),
         "e12" | "e15" | "e16" | "e18" => files::protected(place),
         "e14" => files::e14_forged_pointer(place),
+        "nothing" => wait(Duration::ZERO),
+        "work" => latency::work_in_small_steps(place),
+        "attack-forks" => latency::attack_with_forks(),
+        "attack-memory" => latency::attack_with_memory(),
+        "attack-threads" => latency::attack_with_threads(),
+        "attack-output" => latency::attack_with_output(),
         _ => Finding::Broken(format!("no check is called `{check}`")),
     }
 }
@@ -118,7 +128,12 @@ fn number(value: i64) -> usize {
 }
 
 /// Longer than it takes the supervisor to look again.
-const HOLD: std::time::Duration = std::time::Duration::from_secs(2);
+const HOLD: Duration = Duration::from_secs(2);
+
+fn wait(time: Duration) -> Finding {
+    std::thread::sleep(time);
+    Finding::Contained(String::new())
+}
 
 /// An address that no process has: the kernel answers EFAULT if it gets that far.
 const NOWHERE: usize = usize::MAX - 4095;

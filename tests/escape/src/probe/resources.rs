@@ -226,3 +226,24 @@ pub(super) fn d10_refused_calls() -> Finding {
         other => Finding::Broken(format!("callers: {other:?}")),
     }
 }
+
+/// Deeper than any path can say, and wide; then says how long it took, the start of this process included.
+pub(super) fn d08_tree(place: &Place) -> Finding {
+    const LEVELS: usize = 20_000;
+    const FILES: usize = 100_000;
+    let began = Instant::now();
+    let made = || -> io::Result<()> {
+        std::env::set_current_dir(place.home().join(".npm"))?;
+        fs::create_dir("wide")?;
+        (0..FILES).try_for_each(|index| File::create(format!("wide/{index}")).map(drop))?;
+        for _ in 0..LEVELS {
+            fs::create_dir("d")?;
+            std::env::set_current_dir("d")?;
+        }
+        fs::write(place.project().join("took"), began.elapsed().as_millis().to_string())
+    };
+    match made() {
+        Ok(()) => Finding::Contained(format!("{LEVELS} levels and {FILES} files")),
+        Err(error) => Finding::Broken(error.to_string()),
+    }
+}

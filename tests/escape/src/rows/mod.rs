@@ -5,6 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod ipc;
 pub(crate) mod kernel_files;
 pub(crate) mod launch;
+pub(crate) mod leftovers;
 pub(crate) mod names;
 pub(crate) mod processes;
 pub(crate) mod refusals;
