@@ -9,12 +9,18 @@ mod always_denied;
 mod at;
 #[path = "src/check.rs"]
 mod check;
+#[path = "src/cpu_set.rs"]
+mod cpu_set;
 #[path = "src/error.rs"]
 mod error;
 #[path = "src/file.rs"]
 mod file;
+#[path = "src/file_limits.rs"]
+mod file_limits;
 #[path = "src/file_values.rs"]
 mod file_values;
+#[path = "src/limit.rs"]
+mod limit;
 #[path = "src/origin.rs"]
 mod origin;
 #[path = "src/path.rs"]
@@ -36,11 +42,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use at::At;
-use origin::Layer;
+use limit::Limit;
+use origin::{Layer, Ruled};
 use path::{Base, PathExpr};
 use setting::Setting;
 
-const PRESETS: &[&str] = &["default", "cargo", "go", "node", "python"];
+const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "tool"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");
@@ -121,6 +128,10 @@ fn environment(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>>
 }
 
 fn presets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    writeln!(
+        code,
+        "#[expect(clippy::unreadable_literal, clippy::duration_suboptimal_units, reason = \"no person writes these\")]"
+    )?;
     writeln!(code, "pub static PRESETS: &[Preset] = &[")?;
     for name in PRESETS {
         let (source, text) = load(profiles, &format!("presets/{name}.toml"))?;
@@ -132,10 +143,28 @@ fn presets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
             let value = static_setting(&setting.value).map_err(|error| format!("{source}:{line}: {error}"))?;
             writeln!(code, "        ({line}, {value}),")?;
         }
-        writeln!(code, "    ] }},")?;
+        let (processes, limits) = static_maxima(&source, &parsed.most)?;
+        writeln!(code, "    ], most_processes: {processes}, most: &[{limits}] }},")?;
     }
     writeln!(code, "];")?;
     Ok(())
+}
+
+/// The maxima of a preset: of processes, and of limits.
+fn static_maxima(source: &str, most: &[Ruled<Setting>]) -> Result<(String, String), Box<dyn Error>> {
+    let (mut processes, mut limits) = ("None".to_owned(), String::new());
+    for Ruled { value, origin } in most {
+        let line = origin.line.unwrap_or(0);
+        match value {
+            Setting::MaxProcesses(count) => processes = format!("Some(({line}, {count}))"),
+            Setting::Limit(limit) => {
+                let limit = static_limit(limit).map_err(|error| format!("{source}:{line}: {error}"))?;
+                write!(limits, "({line}, {limit}), ")?;
+            }
+            other => return Err(format!("{source}:{line}: `{other}` has no maximum").into()),
+        }
+    }
+    Ok((processes, limits))
 }
 
 /// The settings that presets use; another one is a build error until it is added here and in `builtin`.
@@ -145,8 +174,10 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
         Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
         Setting::Debug(on) => format!("StaticSetting::Debug({on})"),
         Setting::Project(access) => format!("StaticSetting::Project(Access::{access:?})"),
+        Setting::MaxProcesses(count) => format!("StaticSetting::MaxProcesses({count})"),
         Setting::AllowFork(on) => format!("StaticSetting::AllowFork({on})"),
         Setting::AllowExec(on) => format!("StaticSetting::AllowExec({on})"),
+        Setting::Limit(limit) => format!("StaticSetting::Limit({})", static_limit(limit)?),
         Setting::SyscallMode(mode) => format!("StaticSetting::SyscallMode(SyscallMode::{mode:?})"),
         Setting::MaxViolations(count) => format!("StaticSetting::MaxViolations({count})"),
         Setting::EnvMode(mode) => format!("StaticSetting::EnvMode(EnvMode::{mode:?})"),
@@ -162,6 +193,14 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
         }
         other => return Err(format!("`{other}` is not for presets yet")),
     })
+}
+
+fn static_limit(limit: &Limit) -> Result<String, String> {
+    match limit {
+        Limit::Timeout(time) => Ok(format!("Limit::Timeout(std::time::Duration::from_secs({}))", time.as_secs())),
+        Limit::CpuSet(_) => Err(format!("`{limit}` is not for presets: they do not know the machine")),
+        number => Ok(format!("Limit::{number:?}")),
+    }
 }
 
 fn static_path(path: &PathExpr) -> Result<String, String> {

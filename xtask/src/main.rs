@@ -8,6 +8,7 @@ mod elf;
 mod escape;
 mod junit;
 mod map;
+mod neighbour;
 mod problems;
 mod rust_source;
 mod schema;
@@ -41,6 +42,8 @@ enum Task {
     Escape(escape::Args),
     /// Run the tests that meet the kernel on other kernels, under QEMU; as root
     Vm(vm::Args),
+    /// Measure how much slower a session gets beside one that attacks
+    Neighbour(neighbour::Args),
     /// Turn nextest's junit files into `name status` lines, and a line of totals
     Ran(junit::Args),
     /// Build the shipped binary; check that it is static; print its size and how many crates it holds
@@ -74,6 +77,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Schema(args) => schema::run(&Workspace::load()?, args),
         Task::Escape(args) => escape::run(&Workspace::load()?, args),
         Task::Vm(args) => vm::run(&Workspace::load()?, args),
+        Task::Neighbour(args) => neighbour::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
         Task::Bench(args) => bench::run(args),

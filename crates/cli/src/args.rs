@@ -39,7 +39,7 @@ pub(crate) struct PolicyArgs {
     /// How strong the walls are: full, process, none
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<String>,
-    /// Add a preset: cargo, node, python, go (their caches become writable)
+    /// Add a preset: cargo, node, python, go (their caches become writable), tool, process-tool (tight limits)
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Vec<String>,
     /// Make a path writable
@@ -54,16 +54,46 @@ pub(crate) struct PolicyArgs {
     /// Hide a path
     #[arg(long, value_name = "PATH")]
     pub(crate) blacklist: Vec<PathBuf>,
-    /// End the command after this time (90s, 10m, 2h)
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<String>,
     /// Let a variable through, or set one
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
     /// Processes inside may not trace each other
     #[arg(long)]
     pub(crate) no_debug: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
+
+/// The limits that people set by hand; policy files have more.
+#[derive(Debug, Args, Default)]
+pub(crate) struct LimitArgs {
+    /// End the command after this time (90s, 10m, 2h)
+    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
+    pub(crate) timeout: Option<String>,
+    /// Most memory of all processes together (512M, 2G)
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS)]
+    pub(crate) memory: Option<String>,
+    /// Most CPUs used at once (2, 0.5)
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS)]
+    pub(crate) cpus: Option<String>,
+    /// Most CPU time of all processes together (90s, 10m)
+    #[arg(long, value_name = "TIME", help_heading = LIMITS)]
+    pub(crate) cpu_time: Option<String>,
+    /// Most processes and threads alive at once
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS)]
+    pub(crate) max_processes: Option<String>,
+    /// Most open descriptors of each process
+    #[arg(long, value_name = "NUMBER", help_heading = LIMITS)]
+    pub(crate) open_files: Option<String>,
+    /// Most that may be added to a file system of this machine (500M, 2G)
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS)]
+    pub(crate) storage: Option<String>,
+    /// Most written to stdout and stderr together (1M)
+    #[arg(long, value_name = "SIZE", help_heading = LIMITS)]
+    pub(crate) max_output: Option<String>,
+}
+
+const LIMITS: &str = "Limits";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {

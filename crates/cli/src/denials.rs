@@ -4,10 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, End, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
 
+use crate::limits;
 use crate::run::Prepared;
 
 /// The sandbox has its own there; the host's names mean nothing inside.
@@ -20,16 +22,11 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         return lines;
     }
     match outcome.end {
-        End::TimedOut => {
-            let limit = plan.timeout.map(|t| t.as_secs()).unwrap_or_default();
-            let origin = prepared.policy.limits.timeout.as_ref().map(|t| t.origin.to_string()).unwrap_or_default();
-            lines.push(format!("ended after {limit} s ({origin}); raise it with --timeout"));
-        }
         End::TooManyViolations => lines.push(format!(
             "ended: more than {} refused system calls ({})",
             plan.max_violations, prepared.policy.syscalls.max_violations.origin
         )),
-        End::Exited { .. } | End::Killed { .. } => {}
+        _ => lines.extend(limits::line(prepared, outcome)),
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
     lines.extend(network(prepared, outcome.unrouted));
@@ -79,7 +76,7 @@ fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
 
 /// A resolver on the host's own loopback, as systemd's is.
 fn loopback_name_server() -> Option<String> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
+    let text = read_text(Path::new("/etc/resolv.conf"), 1 << 16).ok()?;
     let mut servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")).map(str::trim);
     servers.find(|server| server.starts_with("127.") || *server == "::1").map(str::to_owned)
 }

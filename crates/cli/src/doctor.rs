@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use cofferdam_kernel::process::{Side, clone_into, exit_now, namespace};
 use cofferdam_kernel::{Errno, landlock, mount};
+use cofferdam_plan::CgroupHome;
 use rustix::process::{WaitId, WaitIdOptions};
 use serde::Serialize;
 
@@ -100,7 +101,7 @@ fn machine() -> Check {
 
 /// Runs `probe` in a child with its own namespaces; 0 is success, anything else an errno.
 fn in_namespaces(flags: u64, probe: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    match clone_into(flags)? {
+    match clone_into(flags, None)? {
         Side::Child => {
             let code = probe().map_or_else(|errno| errno.raw_os_error().clamp(1, 255), |()| 0);
             exit_now(code)
@@ -120,7 +121,10 @@ fn map_self(uid: u32, gid: u32) -> Result<(), Errno> {
     let proc = cofferdam_kernel::proc::Proc::open().map_err(|_| Errno::NOENT)?;
     let write = |file: &str, text: &str| match proc.write(file, text) {
         Ok(()) => Ok(()),
-        Err(cofferdam_kernel::proc::ProcError::Write { errno, .. }) => Err(errno),
+        Err(
+            cofferdam_kernel::proc::ProcError::Write { errno, .. }
+            | cofferdam_kernel::proc::ProcError::Read { errno, .. },
+        ) => Err(errno),
         Err(cofferdam_kernel::proc::ProcError::Fake) => Err(Errno::NOENT),
     };
     write("self/setgroups", "deny")?;
@@ -133,6 +137,7 @@ fn ids() -> (u32, u32) {
 }
 
 fn read(path: &str) -> Option<String> {
+    // Files of procfs have no size, and nobody else can put anything there.
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
@@ -259,34 +264,45 @@ fn fuse() -> Check {
 }
 
 fn cgroup() -> Check {
-    let expected = "cgroup v2 with cpu, memory and pids delegated to this user";
-    let remedy = "not used yet: limits are rlimits and the clock until then; with systemd a user scope with Delegate=yes will do";
-    let own = read("/proc/self/cgroup").unwrap_or_default();
-    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else {
-        return check("cgroup-v2", Status::Warn, "not mounted", expected, Some(remedy));
+    let expected = "cpu, memory and pids delegated to this user";
+    let environment: Vec<(String, String)> = std::env::vars().collect();
+    let home = cofferdam_launcher::cgroup_home(&environment);
+    let measured = match &home {
+        CgroupHome::None { why } => why.clone(),
+        CgroupHome::Delegated { path, controllers, .. } => format!("{}: {}", path.display(), controllers.join(" ")),
+        CgroupHome::Scope { controllers } => format!("scopes of the service manager: {}", controllers.join(" ")),
     };
-    let base = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().map(|root| format!("{root}{path}"));
-    let Some(dir) = base.into_iter().find(|dir| Path::new(dir).join("cgroup.controllers").exists()) else {
-        return check("cgroup-v2", Status::Warn, "not mounted", expected, Some(remedy));
+    let has = |name: &str| home.controllers().iter().any(|have| have == name);
+    let status = if ["cpu", "memory", "pids"].into_iter().all(has) { Status::Ok } else { Status::Warn };
+    let remedy = if Path::new("/run/systemd/system").exists() {
+        "log in with a user manager (`loginctl enable-linger`), and let it have more controllers: `Delegate=cpu cpuset io memory pids` in a drop-in of user@.service"
+    } else {
+        "boot with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), or have root chown a cgroup with its cgroup.procs and cgroup.subtree_control to this user and start from a cgroup below it"
     };
-    let controllers = read(&format!("{dir}/cgroup.controllers")).unwrap_or_default();
-    let writable = rustix::fs::access(format!("{dir}/cgroup.procs"), rustix::fs::Access::WRITE_OK).is_ok();
-    let complete = ["cpu", "memory", "pids"].iter().all(|c| controllers.split(' ').any(|have| have == *c));
-    let measured =
-        format!("{dir}: controllers [{controllers}], {}", if writable { "delegated" } else { "not delegated" });
-    let status = if complete && writable { Status::Ok } else { Status::Warn };
     check("cgroup-v2", status, measured, expected, Some(remedy))
 }
 
+/// Who keeps the limits that only some machines can keep.
 fn limits() -> Check {
-    let measured =
-        "rlimits and the supervisor's clock; memory, CPU share and process count of a session are not bounded";
+    let environment: Vec<(String, String)> = std::env::vars().collect();
+    let home = cofferdam_launcher::cgroup_home(&environment);
+    let has = |name: &str| home.controllers().iter().any(|have| have == name);
+    let processes = match (has("pids"), rustix::process::getuid().is_root()) {
+        (true, _) => "cgroup",
+        (false, true) => "watched",
+        (false, false) => "rlimit",
+    };
+    let memory = if has("memory") { "cgroup" } else { "watched" };
+    let cpus = if has("cpu") { "cgroup" } else { "pinning, whole CPUs only" };
+    let io = if has("io") { "cgroup" } else { "nothing (refused)" };
+    let measured = format!("memory: {memory}; processes: {processes}; cpus: {cpus}; disk bandwidth: {io}");
+    let status = if has("memory") && has("pids") { Status::Ok } else { Status::Warn };
     check(
         "limits",
-        Status::Warn,
+        status,
         measured,
-        "cgroup v2 limits",
-        Some("not built yet; run untrusted load where exhaustion does not hurt"),
+        "memory and processes by cgroup",
+        Some("what is watched is ended a moment after it went over; see `cgroup-v2`"),
     )
 }
 

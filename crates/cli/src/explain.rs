@@ -8,7 +8,7 @@ use cofferdam_plan::{LayerState, MountKind, Step};
 use cofferdam_policy::{Layer, explain as explain_policy};
 
 use crate::args::ExplainArgs;
-use crate::output::{escaped, print};
+use crate::output::{bytes, escaped, print};
 use crate::render::Failure;
 use crate::run::{Prepared, prepare};
 
@@ -69,6 +69,10 @@ fn describe(step: &Step) -> String {
     match step {
         Step::MapIds { uid, gid } => format!("map user {uid} and group {gid} to themselves"),
         Step::ForbidUserNamespaces => "forbid further user namespaces".to_owned(),
+        Step::CountedLimit { name, value } => format!("limit {name} to {value}"),
+        Step::OwnCgroupView => "let the view of cgroups begin at the session's own".to_owned(),
+        Step::EndFirst => "when memory runs out, let the kernel end this before others".to_owned(),
+        Step::Pin { cpus } => format!("run on the CPUs {cpus:?} only"),
         Step::CloneRoot { exec } => {
             format!("clone the host tree: private, read-only, nosuid, nodev{}", if *exec { "" } else { ", noexec" })
         }
@@ -105,7 +109,8 @@ fn describe_kind(kind: &MountKind) -> String {
         MountKind::Empty { .. } => "an empty directory".to_owned(),
         MountKind::Refused => "a file that cannot be opened".to_owned(),
         MountKind::Text(_) => "a stand-in file".to_owned(),
-        MountKind::Tmpfs { .. } => "a private tmpfs".to_owned(),
+        MountKind::Tmpfs { size: 0, .. } => "a private tmpfs".to_owned(),
+        MountKind::Tmpfs { size, .. } => format!("a private tmpfs of {}", bytes(*size)),
         MountKind::Proc => "a private proc".to_owned(),
         MountKind::Seal => "itself, read-only".to_owned(),
         MountKind::Devpts => "private terminals".to_owned(),

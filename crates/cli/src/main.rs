@@ -6,6 +6,7 @@ mod denials;
 mod doctor;
 mod explain;
 mod generate;
+mod limits;
 mod output;
 mod policy_files;
 mod render;

@@ -24,3 +24,8 @@ pub(crate) fn escaped(text: &str) -> String {
     }
     out
 }
+
+/// A size as a person reads it.
+pub(crate) fn bytes(count: u64) -> String {
+    cofferdam_plan::Bytes(count).to_string()
+}

@@ -3,9 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
-use cofferdam_policy::{Ceilings, Isolation, Layer, Mode, Overrides, PathExpr, Places, Policy, parse_time};
+use cofferdam_policy::{
+    Ceilings, Isolation, Layer, Mode, Overrides, PathExpr, Places, Policy, parse_count, parse_cpus, parse_size,
+    parse_time,
+};
 
 use crate::args::PolicyArgs;
 use crate::render::Failure;
@@ -13,6 +17,9 @@ use crate::trust::Approvals;
 
 const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
 const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
+
+/// More than any policy or record of approvals has; a project's files may be anything.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The policy in force for these flags in these surroundings.
 pub(crate) fn load(
@@ -71,7 +78,7 @@ fn add(layers: &mut Vec<LayerInput>, layer: Layer, path: &Path, trusted: bool) -
 /// A file that is not there says nothing; one that cannot be read might have forbidden something, so that is an error.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
     use std::io::ErrorKind::{NotADirectory, NotFound};
-    match std::fs::read_to_string(path) {
+    match read_text(path, MOST_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
         Err(source) => Err(Failure::Read { path: path.display().to_string(), source }),
@@ -79,8 +86,17 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Failure> {
+    let limits = &args.limits;
     let mut overrides = Overrides {
         presets: args.preset.clone(),
+        timeout: amount("--timeout", limits.timeout.as_ref(), parse_time, TIME)?,
+        memory: amount("--memory", limits.memory.as_ref(), parse_size, SIZE)?,
+        cpu_millis: amount("--cpus", limits.cpus.as_ref(), parse_cpus, "write a number, e.g. `2`, `0.5`")?,
+        cpu_time: amount("--cpu-time", limits.cpu_time.as_ref(), parse_time, TIME)?,
+        max_processes: amount("--max-processes", limits.max_processes.as_ref(), small_count, COUNT)?,
+        open_files: amount("--open-files", limits.open_files.as_ref(), parse_count, COUNT)?,
+        storage: amount("--storage", limits.storage.as_ref(), parse_size, SIZE)?,
+        output: amount("--max-output", limits.max_output.as_ref(), parse_size, SIZE)?,
         debug: args.no_debug.then_some(false),
         rw: paths("--rw", &args.rw, around)?,
         ro: paths("--ro", &args.ro, around)?,
@@ -96,14 +112,6 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         let level = Isolation::from_name(value).ok_or_else(|| wrong("--isolation", value, Isolation::NAMES))?;
         overrides.isolation = Some(level);
     }
-    if let Some(value) = &args.timeout {
-        let time = parse_time(value).ok_or_else(|| Failure::Flag {
-            flag: "--timeout",
-            value: value.clone(),
-            hint: "write a number with s, m or h, e.g. `90s`, `10m`".to_owned(),
-        })?;
-        overrides.timeout = Some(time);
-    }
     for variable in &args.env {
         match variable.split_once('=') {
             Some((name, value)) => overrides.env_set.push((name.to_owned(), value.to_owned())),
@@ -111,6 +119,28 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         }
     }
     Ok(overrides)
+}
+
+const TIME: &str = "write a number with s, m or h, e.g. `90s`, `10m`";
+const SIZE: &str = "write a number with K, M or G, e.g. `512M`, `2G`";
+const COUNT: &str = "write a number, e.g. `100`";
+
+/// The amount that a flag names, if it was given.
+fn amount<T>(
+    flag: &'static str,
+    value: Option<&String>,
+    parse: fn(&str) -> Option<T>,
+    hint: &str,
+) -> Result<Option<T>, Failure> {
+    let Some(value) = value else { return Ok(None) };
+    match parse(value) {
+        Some(amount) => Ok(Some(amount)),
+        None => Err(Failure::Flag { flag, value: value.clone(), hint: hint.to_owned() }),
+    }
+}
+
+fn small_count(text: &str) -> Option<u32> {
+    parse_count(text).and_then(|count| count.try_into().ok())
 }
 
 fn wrong(flag: &'static str, value: &str, names: &[&str]) -> Failure {

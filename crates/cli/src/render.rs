@@ -14,6 +14,8 @@ use thiserror::Error;
 use crate::doctor::user_namespaces_remedy;
 use crate::output::escaped;
 
+/// A limit ended it.
+pub(crate) const LIMIT: u8 = 124;
 pub(crate) const OUR_FAILURE: u8 = 125;
 pub(crate) const REFUSED: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
@@ -122,7 +124,10 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         }
         PlanError::ExecutableNotFound { origin, .. } => format!("install it or drop the rule ({origin})"),
         PlanError::ExecNeedsLandlock { .. } => "a kernel from 5.13 on with Landlock enabled can do it".to_owned(),
-        PlanError::ProcessLimitForRoot { .. } => "run as an ordinary user, or drop `process.max`".to_owned(),
+        PlanError::CannotLimit { origin, .. } => {
+            format!("`sandbox doctor` shows how to get cgroup v2 delegated; or drop the limit ({origin})")
+        }
+        PlanError::NoSuchCpus { origin, .. } => format!("name CPUs of this machine ({origin})"),
         PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } => {
             return None;
         }
@@ -131,6 +136,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
 
 fn launch_hint(error: &LaunchError) -> Option<String> {
     Some(match error {
+        LaunchError::Cgroup { .. } => "`sandbox doctor` shows what is delegated to this user".to_owned(),
         LaunchError::Namespaces { errno } if *errno == Errno::NOSPC || *errno == Errno::USERS => {
             "user namespaces are exhausted or switched off; as root: sysctl -w user.max_user_namespaces=15000".to_owned()
         }

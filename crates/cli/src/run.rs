@@ -9,7 +9,7 @@ use cofferdam_policy::Policy;
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::escaped;
-use crate::render::{Failure, REFUSED};
+use crate::render::{Failure, LIMIT, REFUSED};
 use crate::{denials, policy_files};
 
 /// Policy, surroundings and plan of one command line; shared with `explain`.
@@ -52,7 +52,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         returns: Returns::WhenEverybodyEnded,
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
-    let code = exit_code(outcome.end);
+    // A command that succeeded while its output was lost has not: programs that see the error say so themselves.
+    let code = match exit_code(outcome.end) {
+        0 if outcome.output_failed.is_some() => 1,
+        code => code,
+    };
     tell(args, &prepared, &outcome, code);
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
@@ -62,9 +66,11 @@ fn exit_code(end: End) -> u8 {
     let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
     match end {
         End::Exited { code } => byte(code),
-        End::TimedOut => 124,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => LIMIT,
         End::TooManyViolations => REFUSED,
-        End::Killed { signal } => byte(128 + signal),
+        // As a command that the kernel ended for want of memory.
+        End::OutOfMemory => 137,
+        End::Signalled { signal } | End::Killed { signal } => byte(128 + signal),
     }
 }
 
@@ -74,7 +80,10 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         eprintln!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
     }
     if let Some(path) = &outcome.left_behind {
-        eprintln!("sandbox: {} could not be removed", path.display());
+        eprintln!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
+    }
+    if let Some(errno) = outcome.output_failed {
+        eprintln!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
     }
     if outcome.log_failed {
         eprintln!("sandbox: the log in {} could not be written", prepared.around.state.display());
@@ -95,7 +104,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         let report = serde_json::json!({
             "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
             "violations": outcome.violations, "kept": outcome.kept,
-            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "timing": outcome.timing,
+            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });
         eprintln!("{report}");
     }

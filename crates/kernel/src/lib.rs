@@ -4,13 +4,16 @@
 
 mod raw;
 
+pub mod cgroup;
 pub mod exec;
+pub mod file;
 pub mod landlock;
 pub mod mount;
 pub mod network;
 pub mod privilege;
 pub mod proc;
 pub mod process;
+pub mod quota;
 pub mod seccomp;
 pub mod shared;
 pub mod signal;

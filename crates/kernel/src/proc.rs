@@ -1,4 +1,4 @@
-//! Writing to the real procfs. Owns the check that `/proc` is procfs and not something planted there.
+//! Writing to the real procfs, and reading what is read before. Owns the check that `/proc` is procfs and not something planted there.
 //! Called by `launcher::apply` before the root is changed.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,6 +14,12 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 pub enum ProcError {
     #[error("`/proc` is not a procfs: refusing to write to it")]
     Fake,
+    #[error("cannot read `/proc/{file}`")]
+    Read {
+        file: String,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot write `/proc/{file}`")]
     Write {
         file: String,
@@ -45,16 +51,31 @@ impl Proc {
         }
     }
 
+    /// The beginning of a short file.
+    pub fn read(&self, file: &str) -> Result<String, ProcError> {
+        let read = || -> Result<String, Errno> {
+            let fd = self.open_file(file, OFlags::RDONLY)?;
+            let mut buffer = [0u8; 256];
+            let length = rustix::io::read(&fd, &mut buffer)?;
+            Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+        };
+        read().map_err(|errno| ProcError::Read { file: file.to_owned(), errno })
+    }
+
+    fn open_file(&self, file: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat2(
+            self.0.as_fd(),
+            Path::new(file),
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS,
+        )
+    }
+
     /// Writes `text` to a file of procfs in one call, never crossing into another mount.
     pub fn write(&self, file: &str, text: &str) -> Result<(), ProcError> {
         let write = || -> Result<(), Errno> {
-            let fd = rustix::fs::openat2(
-                self.0.as_fd(),
-                Path::new(file),
-                OFlags::WRONLY | OFlags::CLOEXEC,
-                Mode::empty(),
-                ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS,
-            )?;
+            let fd = self.open_file(file, OFlags::WRONLY)?;
             let written = rustix::io::write(&fd, text.as_bytes())?;
             if written == text.len() { Ok(()) } else { Err(Errno::IO) }
         };

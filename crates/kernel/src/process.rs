@@ -1,7 +1,7 @@
 //! Making and ending processes: clone3 into namespaces, fork, pidfds, parent-death signal, dumpability.
 //! Owns no policy about which namespaces. Called by `launcher`.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
@@ -26,12 +26,17 @@ pub enum Side {
     Child,
 }
 
-/// A child in new namespaces. The caller must be single-threaded: a child of a threaded process may find locks held for ever.
-pub fn clone_into(namespaces: u64) -> Result<Side, Errno> {
-    Ok(match raw::clone3(namespaces)? {
+/// A child in new namespaces, born in `cgroup` if there is one. The caller must be single-threaded: a child of a threaded process may find locks held for ever.
+pub fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, Errno> {
+    Ok(match raw::clone3(namespaces, cgroup)? {
         Some((pid, pidfd)) => Side::Parent { pid, pidfd },
         None => Side::Child,
     })
+}
+
+/// Moves this process into a new cgroup namespace, whose root is the cgroup that it is in.
+pub fn own_cgroup_view() -> Result<(), Errno> {
+    raw::unshare(namespace::CGROUP)
 }
 
 /// A plain child: its pid, or `None` in the child. Works under the sandbox's own filter, which refuses clone3.

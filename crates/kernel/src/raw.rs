@@ -34,13 +34,17 @@ struct CloneArgs {
     cgroup: u64,
 }
 
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// The parent gets pid and pidfd, the child gets `None`.
-pub(crate) fn clone3(flags: u64) -> Result<Option<(i32, OwnedFd)>> {
+pub(crate) fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Option<(i32, OwnedFd)>> {
     let mut pidfd: RawFd = -1;
+    let into = cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let args = CloneArgs {
-        flags: flags | libc::CLONE_PIDFD as u64,
+        flags: flags | into | libc::CLONE_PIDFD as u64,
         pidfd: &raw mut pidfd as u64,
         exit_signal: libc::SIGCHLD as u64,
+        cgroup: cgroup.map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned())),
         ..CloneArgs::default()
     };
     // SAFETY: `args` outlives the call and its size is passed; without CLONE_VM and without a stack the child runs on a
@@ -196,6 +200,23 @@ pub(crate) fn landlock_abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
+/// Who made the other end of a connection, as seen from here: (pid, uid).
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(i32, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of the live value, and the length itself.
+    check(libc::c_long::from(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    }))?;
+    Ok((peer.pid, peer.uid))
+}
+
 fn all_signals() -> libc::sigset_t {
     // SAFETY: sigset_t is plain old data; sigfillset initialises it.
     unsafe {
@@ -303,4 +324,108 @@ pub(crate) fn unshare_network() -> Result<()> {
     // SAFETY: no pointers; a new network namespace leaves descriptors and memory of this process as they are.
     check(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNET) }))?;
     Ok(())
+}
+
+/// What this process's ended and collected children used, and theirs.
+pub(crate) fn usage_of_children() -> Result<libc::rusage> {
+    // SAFETY: rusage is plain integers, for which zero is a value; the kernel fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        check(libc::c_long::from(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage)))?;
+        Ok(usage)
+    }
+}
+
+pub(crate) fn unshare(flags: u64) -> Result<()> {
+    let flags = libc::c_int::try_from(flags).map_err(|_| Errno::INVAL)?;
+    // SAFETY: unshare takes an integer; callers pass flags that share no memory of this process (namespaces).
+    check(libc::c_long::from(unsafe { libc::unshare(flags) }))?;
+    Ok(())
+}
+
+/// `struct fsxattr`.
+#[repr(C)]
+#[derive(Default)]
+struct FileAttributes {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project: u32,
+    cow_extent_size: u32,
+    padding: [u8; 8],
+}
+
+const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581fu32 as libc::Ioctl;
+const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401c_5820u32 as libc::Ioctl;
+
+/// Moves a directory to a project and adds `flags` to its attributes.
+pub(crate) fn set_project(directory: BorrowedFd<'_>, project: u32, flags: u32) -> Result<()> {
+    let mut attributes = FileAttributes::default();
+    let fd = directory.as_raw_fd();
+    // SAFETY: the request reads and writes one `FileAttributes`, which outlives both calls.
+    unsafe {
+        check(libc::c_long::from(libc::ioctl(fd, FS_IOC_FSGETXATTR, &raw mut attributes)))?;
+        attributes.project = project;
+        attributes.flags |= flags;
+        check(libc::c_long::from(libc::ioctl(fd, FS_IOC_FSSETXATTR, &raw const attributes)))?;
+    }
+    Ok(())
+}
+
+/// The parts of `struct if_dqblk` that are used here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Quota {
+    pub(crate) blocks: u64,
+    pub(crate) files: u64,
+    pub(crate) used: u64,
+}
+
+/// `struct if_dqblk`.
+#[repr(C)]
+#[derive(Default)]
+struct DiskQuota {
+    block_hard: u64,
+    block_soft: u64,
+    space: u64,
+    file_hard: u64,
+    file_soft: u64,
+    files: u64,
+    block_time: u64,
+    file_time: u64,
+    valid: u32,
+}
+
+const PROJECT_QUOTA: u32 = 2;
+const Q_GETFMT: u32 = 0x80_0004;
+const Q_GETQUOTA: u32 = 0x80_0007;
+const Q_SETQUOTA: u32 = 0x80_0008;
+/// Both limits are given.
+const QUOTA_LIMITS: u32 = 1 | 4;
+
+fn quotactl<T>(directory: BorrowedFd<'_>, command: u32, id: u32, argument: &mut T) -> Result<()> {
+    let command = (command << 8) | PROJECT_QUOTA;
+    // SAFETY: every command used here reads or writes one value of the type that its only caller passes, which is
+    // borrowed for the call.
+    check(unsafe {
+        libc::syscall(libc::SYS_quotactl_fd, directory.as_raw_fd(), command, id, ptr::from_mut(argument))
+    })?;
+    Ok(())
+}
+
+pub(crate) fn quota_format(directory: BorrowedFd<'_>) -> Result<u32> {
+    let mut format = 0u32;
+    quotactl(directory, Q_GETFMT, 0, &mut format)?;
+    Ok(format)
+}
+
+pub(crate) fn quota_get(directory: BorrowedFd<'_>, project: u32) -> Result<Quota> {
+    let mut quota = DiskQuota::default();
+    quotactl(directory, Q_GETQUOTA, project, &mut quota)?;
+    Ok(Quota { blocks: quota.block_hard, files: quota.file_hard, used: quota.space })
+}
+
+pub(crate) fn quota_set(directory: BorrowedFd<'_>, project: u32, quota: Quota) -> Result<()> {
+    let mut value =
+        DiskQuota { block_hard: quota.blocks, file_hard: quota.files, valid: QUOTA_LIMITS, ..DiskQuota::default() };
+    quotactl(directory, Q_SETQUOTA, project, &mut value)
 }

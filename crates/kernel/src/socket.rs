@@ -1,5 +1,5 @@
 //! A pair of message sockets that can carry one descriptor per message: how the set-up child reports to its parent.
-//! Closed before the workload starts. Called by `launcher` on both sides.
+//! Closed before the workload starts. Also says who made the other end of a connection. Called by `launcher` on both sides.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,8 +11,22 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType,
 };
 
+use crate::raw;
+
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Who made the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// 0 when that process is not visible from here (outside this pid namespace), which rustix's own type cannot hold.
+    pub pid: i32,
+    pub uid: u32,
+}
+
+pub fn peer(socket: impl AsFd) -> Result<Peer, Errno> {
+    raw::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
 }
 
 pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
@@ -46,4 +60,14 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
         _ => None,
     });
     Ok((buffer, fd))
+}
+
+/// Whether nobody has the other end any more.
+pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
+    let mut byte = [0u8; 1];
+    match rustix::net::recv(&socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(true),
+        Ok(_) | Err(Errno::AGAIN) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }

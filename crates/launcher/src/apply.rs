@@ -10,12 +10,15 @@ use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
-use cofferdam_kernel::{landlock, network, privilege, seccomp, socket};
+use cofferdam_kernel::{landlock, network, privilege, process, seccomp, socket};
 use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::message::{About, HOLDS_READY, StepError};
+
+/// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
+const END_FIRST: i32 = 500;
 
 /// What set-up leaves for the life of the sandbox.
 pub(crate) struct Applied {
@@ -80,6 +83,13 @@ impl Builder<'_> {
             Step::ForbidUserNamespaces => {
                 self.proc()?.write("sys/user/max_user_namespaces", "0").map_err(|error| from_proc(&error))
             }
+            Step::CountedLimit { name, value } => {
+                let written = self.proc()?.write(&format!("sys/user/{name}"), &value.to_string());
+                written.map_err(|error| from_proc(&error))
+            }
+            Step::OwnCgroupView => process::own_cgroup_view().about(|| "the view of cgroups".to_owned()),
+            Step::EndFirst => self.end_first(),
+            Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),
             Step::CloneRoot { exec } => self.clone_root(*exec),
             Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
@@ -123,6 +133,17 @@ impl Builder<'_> {
         proc.write("self/setgroups", "deny").map_err(|error| from_proc(&error))?;
         proc.write("self/uid_map", &format!("{uid} {uid} 1\n")).map_err(|error| from_proc(&error))?;
         proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(|error| from_proc(&error))
+    }
+
+    /// Whoever was told to go earlier stays so.
+    fn end_first(&mut self) -> Result<(), StepError> {
+        const FILE: &str = "self/oom_score_adj";
+        let proc = self.proc()?;
+        let now = proc.read(FILE).map_err(|error| from_proc(&error))?;
+        if now.trim().parse::<i32>().is_ok_and(|now| now >= END_FIRST) {
+            return Ok(());
+        }
+        proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
     }
 
     /// The scratch file system and the new root are both stacked on `/`, where only descriptors reach them:
@@ -185,10 +206,14 @@ impl Builder<'_> {
             MountKind::Text(text) => {
                 self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH)
             }
-            MountKind::Tmpfs { mode, size, exec } => {
+            MountKind::Tmpfs { mode, size, inodes, exec } => {
                 let mode = format!("{mode:o}");
                 let size = size.to_string();
+                let inodes = inodes.to_string();
                 let mut options = vec![("mode", mode.as_str())];
+                if inodes != "0" {
+                    options.push(("nr_inodes", inodes.as_str()));
+                }
                 if size != "0" {
                     options.push(("size", size.as_str()));
                 }
@@ -432,6 +457,14 @@ fn split(path: &Path) -> Result<(&Path, &OsStr), Errno> {
     }
 }
 
+fn pin(cpus: &[u32]) -> Result<(), Errno> {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu as usize);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+}
+
 fn rlimit(resource: Resource) -> Rlimit {
     match resource {
         Resource::CpuSeconds => Rlimit::Cpu,
@@ -439,12 +472,17 @@ fn rlimit(resource: Resource) -> Rlimit {
         Resource::OpenFiles => Rlimit::Nofile,
         Resource::Processes => Rlimit::Nproc,
         Resource::CoreSize => Rlimit::Core,
+        Resource::Data => Rlimit::Data,
+        Resource::RealtimePriority => Rlimit::Rtprio,
+        Resource::Nice => Rlimit::Nice,
     }
 }
 
 fn from_proc(error: &ProcError) -> StepError {
     match error {
         ProcError::Fake => StepError::new(error.to_string(), Errno::PERM),
-        ProcError::Write { file, errno } => StepError::new(format!("/proc/{file}"), *errno),
+        ProcError::Write { file, errno } | ProcError::Read { file, errno } => {
+            StepError::new(format!("/proc/{file}"), *errno)
+        }
     }
 }

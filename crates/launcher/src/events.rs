@@ -1,13 +1,51 @@
-//! What was blocked: system calls that the filter reported, with number and arguments, counted.
-//! Owns the record; the supervisor's loop feeds it, `cli` renders it.
+//! What happened to a session, for the log on disk and for the end: system calls that the filter reported, limits that
+//! came near or were exceeded. Owns the records; the supervisor's loop feeds them, `cli` renders them.
 
 use std::path::Path;
 
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::seccomp::name_of;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::session;
+use crate::watch::{Finding, FindingKind};
+
+/// Appends to the log, until that fails once.
+#[derive(Debug)]
+pub(crate) struct Log<'a> {
+    session: String,
+    state: Option<&'a Path>,
+    pub(crate) failed: bool,
+}
+
+impl<'a> Log<'a> {
+    pub(crate) fn new(session: String, state: Option<&'a Path>) -> Self {
+        Log { session, state, failed: false }
+    }
+
+    fn add(&mut self, event: &str, details: Value) {
+        let Some(state) = self.state.filter(|_| !self.failed) else { return };
+        let mut line = json!({ "version": 1, "event": event, "session": self.session, "time": seconds_now() });
+        if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
+            line.extend(details);
+        }
+        self.failed = session::append(state, "events.ndjson", &format!("{line}\n")).is_err();
+    }
+
+    pub(crate) fn limit(&mut self, finding: Finding) {
+        let event = match finding.kind {
+            FindingKind::Near => "RESOURCE_LIMIT_APPROACHED",
+            FindingKind::Over => "RESOURCE_LIMIT_EXCEEDED",
+        };
+        self.add(event, json!({ "limit": finding.what, "used": finding.used, "allowed": finding.limit }));
+    }
+
+    /// A limit that is not one of the plan's bounds.
+    pub(crate) fn named_limit(&mut self, event: &str, name: &str, allowed: u64) {
+        self.add(event, json!({ "limit": name, "allowed": allowed }));
+    }
+}
 
 /// Calls of one number, with the arguments of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,11 +60,10 @@ pub struct Blocked {
 pub(crate) struct Record {
     pub(crate) blocked: Vec<Blocked>,
     pub(crate) total: u32,
-    log_failed: bool,
 }
 
 impl Record {
-    pub(crate) fn add(&mut self, notification: &Notification, session: &str, state: Option<&Path>) {
+    pub(crate) fn add(&mut self, notification: &Notification, log: &mut Log<'_>) {
         self.total += 1;
         let name = name_of(notification.number).unwrap_or("unknown");
         match self.blocked.iter_mut().find(|b| b.number == notification.number) {
@@ -38,20 +75,10 @@ impl Record {
                 count: 1,
             }),
         }
-        if let Some(state) = state
-            && !self.log_failed
-        {
-            let line = serde_json::json!({
-                "version": 1, "event": "SYSCALL_BLOCKED", "session": session, "time": seconds_now(), "pid": notification.pid,
-                "syscall": name, "number": notification.number, "arguments": notification.arguments,
-            });
-            self.log_failed = session::append(state, "events.ndjson", &format!("{line}\n")).is_err();
-        }
-    }
-
-    /// The log on disk could not be written; the count in memory is right all the same.
-    pub(crate) fn log_failed(&self) -> bool {
-        self.log_failed
+        let details = json!({
+            "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
+        });
+        log.add("SYSCALL_BLOCKED", details);
     }
 }
 

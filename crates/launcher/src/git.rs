@@ -3,12 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole};
 
 use crate::holds;
 
 /// Most submodules and worktrees looked at: a repository with more gets the rest protected as a whole.
 const MOST: usize = 64;
+
+/// A path with its prefix; git's own limit is the same.
+const LONGEST_POINTER: u64 = 1 << 16;
 
 pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     let dot_git = project.join(".git");
@@ -60,7 +64,7 @@ fn linked_worktree(project: &Path, dot_git: &Path) -> Option<Vec<GitDir>> {
 }
 
 fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(file).ok()?;
+    let text = read_text(file, LONGEST_POINTER).ok()?;
     let line = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
     (!line.is_empty() && !line.contains('\n')).then(|| PathBuf::from(line))
 }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Hold, HoldKind};
@@ -18,6 +19,10 @@ use crate::message::best_effort;
 /// the host that look for a file in it find none, as if the directory were missing, and may make one.
 const DIRECTORY_MARK: u32 = 0o1700;
 const FILE_MARK: u32 = 0o1400;
+
+/// How long a lock that somebody has for himself is waited for.
+const WAIT: Duration = Duration::from_millis(1);
+const MOST_WAITS: u32 = 1000;
 
 /// The name is held until this is dropped. The shared lock tells other sessions of the project that somebody needs it.
 #[derive(Debug)]
@@ -193,11 +198,23 @@ fn take(hold: &Hold, pool: &mut Pool) -> Result<Held, Errno> {
             // It came into being since the survey: the plan is about a name that was missing.
             return Err(Errno::EXIST);
         }
-        rustix::fs::flock(&lock, FlockOperation::LockShared)?;
+        share(&lock)?;
         let candidate =
             Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
         if is_still_ours(&candidate) {
             return Ok(candidate);
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// A session that ends has the lock for itself, for a moment. Anybody who can read the stand-in can hold it for longer: a
+/// command in another session must not be able to make this one wait for ever.
+fn share(lock: &OwnedFd) -> Result<(), Errno> {
+    for _ in 0..MOST_WAITS {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(WAIT),
+            other => return other,
         }
     }
     Err(Errno::BUSY)

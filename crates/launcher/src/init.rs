@@ -2,19 +2,20 @@
 //! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a
 //! terminal session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::LaunchPlan;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
 use crate::message::{About, Message, StepError, best_effort};
+use crate::output::Writers;
 use crate::terminal::{self, Outer};
 use crate::workload;
 
@@ -24,8 +25,10 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) parent: OwnedFd,
     /// Reports stops of the command; only terminal sessions have one.
     pub(crate) stops: Option<OwnedFd>,
+    /// What takes the place of the user's streams, where the output is limited.
+    pub(crate) writers: Writers,
     /// Where the command's exit code is left once nobody else is inside.
-    pub(crate) code: SharedNumber,
+    pub(crate) told: SharedEnd,
     pub(crate) outer: Option<Outer>,
     pub(crate) overlay_dir: Option<&'a Path>,
     pub(crate) marks: Marks,
@@ -53,6 +56,11 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     // A caller that launches again is not dumpable any more, and its child could not write its own id maps.
     process::allow_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     process::die_with_parent().about(|| "the parent-death signal".to_owned()).map_err(outside)?;
+    // A parent that ended before that sends no signal; but the kernel closes its end of the socket first. (Its pid says
+    // nothing: from a pid namespace of our own it is 0 either way.)
+    if socket::is_abandoned(&inheritance.parent).about(|| "the parent".to_owned()).map_err(outside)? {
+        process::exit_now(125);
+    }
     signal::block_all().about(|| "signals".to_owned()).map_err(outside)?;
     // Modes in the private file systems are exact; the command gets the user's mask back.
     let umask = rustix::process::umask(Mode::empty());
@@ -65,6 +73,9 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
+    if inheritance.plan.limits.counts_processes() && inheritance.plan.namespaces.pid {
+        send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
+    }
     let Some(outer) = &inheritance.outer else { return Ok(None) };
     let (master, slave) = terminal::open_inside(outer).about(|| "the terminal".to_owned()).map_err(outside)?;
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
@@ -72,14 +83,27 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     Ok(Some(slave))
 }
 
+/// What only this side of the namespaces can open: the sandbox's /proc, and the list of its segments.
+fn send_what_is_counted(parent: BorrowedFd<'_>) -> Result<(), Errno> {
+    let open = |path: &str, more| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | more, Mode::empty());
+    let proc = open("/proc", OFlags::DIRECTORY)?;
+    socket::send(parent, &Message::Processes.encode(), Some(proc.as_fd()))?;
+    match open("/proc/sysvipc/shm", OFlags::NOFOLLOW) {
+        Ok(list) => socket::send(parent, &Message::Segments.encode(), Some(list.as_fd())),
+        // This kernel has no segments.
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Starts the command and stays as pid 1.
 fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     if !inheritance.plan.namespaces.pid {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
-        workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks);
+        workload::become_command(inheritance, terminal);
     }
     let command = match process::fork() {
-        Ok(None) => workload::become_command(inheritance.plan, &inheritance.parent, terminal, inheritance.marks),
+        Ok(None) => workload::become_command(inheritance, terminal),
         Ok(Some(pid)) => pid,
         Err(errno) => return not_started(inheritance, errno),
     };
@@ -91,11 +115,11 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
         return 125;
     }
     process::without_descriptors_from(u32::from(has_stops), || {
-        let code = reap(command, has_stops);
+        let ended = reap(command, has_stops);
         inheritance.marks.mark(crate::launch::MARK_REAPED);
         end_everybody();
-        inheritance.code.set(code.cast_unsigned());
-        code
+        inheritance.told.tell(ended.code, ended.signalled);
+        i32::from(ended.code)
     })
 }
 
@@ -116,13 +140,27 @@ fn end_everybody() {
     while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
 }
 
+/// How the command ended, as a shell would say it.
+struct Ended {
+    code: u8,
+    signalled: bool,
+}
+
+impl Ended {
+    const FAILED: Ended = Ended { code: 125, signalled: false };
+}
+
+fn byte(code: i32) -> u8 {
+    u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+}
+
 /// Pid 1's life: collect the dead, pass on what comes from outside, end with the command.
-fn reap(command: Pid, has_stops: bool) -> i32 {
+fn reap(command: Pid, has_stops: bool) -> Ended {
     loop {
-        let Ok(received) = signal::wait() else { return 125 };
+        let Ok(received) = signal::wait() else { return Ended::FAILED };
         if received.signal == Signal::CHILD.as_raw() {
-            if let Some(code) = collect(command, has_stops) {
-                return code;
+            if let Some(ended) = collect(command, has_stops) {
+                return ended;
             }
         } else if received.sender == 0
             && let Some(signal) = Signal::from_named_raw(received.signal)
@@ -133,15 +171,15 @@ fn reap(command: Pid, has_stops: bool) -> i32 {
     }
 }
 
-fn collect(command: Pid, has_stops: bool) -> Option<i32> {
+fn collect(command: Pid, has_stops: bool) -> Option<Ended> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((pid, status))) if pid == command => {
                 if let Some(code) = status.exit_status() {
-                    return Some(code);
+                    return Some(Ended { code: byte(code), signalled: false });
                 }
                 if let Some(signal) = status.terminating_signal() {
-                    return Some(128 + signal);
+                    return Some(Ended { code: byte(128 + signal), signalled: true });
                 }
                 if has_stops && status.stopped() {
                     let told = rustix::io::write(rustix::stdio::stdin(), b"S");
@@ -150,7 +188,7 @@ fn collect(command: Pid, has_stops: bool) -> Option<i32> {
             }
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return None,
-            Err(_) => return Some(125),
+            Err(_) => return Some(Ended::FAILED),
         }
     }
 }

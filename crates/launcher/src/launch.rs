@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use cofferdam_kernel::process::{Side, namespace};
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
@@ -15,14 +16,18 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::cgroup::{self, SessionCgroup};
 use crate::events::Blocked;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
-use crate::session::{self, OverlayDirs};
+use crate::output::{self, Output};
+use crate::quota::Quota;
+use crate::session::{self, Kept, OverlayDirs};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
+use crate::usage::Usage;
 
 /// Marks before this index are the supervisor's own.
 pub(crate) const FIRST_STEP_MARK: usize = 8;
@@ -45,6 +50,12 @@ pub enum LaunchError {
     #[error("cannot make the session's directory in `{path}`")]
     SessionDirectory {
         path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
+    #[error("cannot limit the session: {what}")]
+    Cgroup {
+        what: String,
         #[source]
         errno: Errno,
     },
@@ -111,6 +122,8 @@ pub struct Outcome {
     pub end: End,
     pub blocked: Vec<Blocked>,
     pub violations: u32,
+    /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
+    pub output_failed: Option<i32>,
     pub log_failed: bool,
     /// Host path of each overlay that was written to and kept, with where its changes are.
     pub kept: Vec<(PathBuf, PathBuf)>,
@@ -119,31 +132,42 @@ pub struct Outcome {
     /// Looked at when the command failed and had a network namespace of its own.
     pub unrouted: Unrouted,
     pub timing: Vec<TimingLine>,
+    pub usage: Usage,
 }
 
 /// Runs a plan until its command has ended.
 pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
     let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
+    let began = Instant::now();
     marks.mark(MARK_START);
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
+    let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
-    let ends = start(plan, outer, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
+    let cgroup = make_cgroup(plan, &session)?;
+    let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
     marks.mark(MARK_CLONED);
     let holds = take_holds(plan, &ends, options)?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
 
+    if let Some(plan) = &plan.limits.cgroup {
+        cgroup::sweep(plan);
+    }
     let mut running = Running::new(plan, ends, holds, session.clone(), options);
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
     let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
     let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
+    let usage = running.usage(began.elapsed());
+    let log_failed = running.log.failed;
+    let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    let (kept, left_behind) = finish_overlays(plan, overlays.as_ref());
+    let (kept, left_behind) = finish_overlays(plan, overlays, options);
+    drop(quota);
     if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
         return Err(error);
     }
@@ -154,13 +178,31 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         session,
         end,
         violations: record.total,
-        log_failed: record.log_failed(),
+        log_failed,
+        output_failed,
         blocked: record.blocked,
         kept,
         left_behind,
         unrouted,
         timing: timing(plan, marks),
+        usage,
     })
+}
+
+fn put_quota(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> Result<Option<Quota>, LaunchError> {
+    let (Some(wanted), Some(overlays)) = (plan.limits.quota, overlays) else { return Ok(None) };
+    let put = Quota::put(&overlays.path, wanted);
+    put.map(Some).map_err(|errno| LaunchError::SessionDirectory { path: overlays.path.clone(), errno })
+}
+
+fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>, LaunchError> {
+    let Some(wanted) = &plan.limits.cgroup else { return Ok(None) };
+    // A variable that is no text names no bus.
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let made = SessionCgroup::create(wanted, session, &environment);
+    made.map(Some).map_err(|error| LaunchError::Cgroup { what: error.what, errno: error.errno })
 }
 
 /// Made while the child builds its root, which waits for them before it mounts over them.
@@ -179,12 +221,13 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options) -> Result<Holds
 fn start(
     plan: &LaunchPlan,
     outer: Option<Outer>,
+    cgroup: Option<SessionCgroup>,
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Ends, LaunchError> {
     let supervise = LaunchError::Supervise;
     let (ours, theirs) = socket::pair().map_err(supervise)?;
-    let code = SharedNumber::new().map_err(supervise)?;
+    let told = SharedEnd::new().map_err(supervise)?;
     let (stops, stops_writer): (Option<OwnedFd>, Option<OwnedFd>) = match &outer {
         Some(outer) if outer.is_input() => {
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervise)?;
@@ -192,18 +235,31 @@ fn start(
         }
         _ => (None, None),
     };
+    let (output, writers) = output::open(plan).map_err(supervise)?;
     signal::block_all().map_err(supervise)?;
-    match process::clone_into(flags(plan.namespaces)).map_err(|errno| LaunchError::Namespaces { errno })? {
+    let into = cgroup.as_ref().map(AsFd::as_fd);
+    match process::clone_into(flags(plan.namespaces), into).map_err(|errno| LaunchError::Namespaces { errno })? {
         Side::Child => {
             drop(ours);
             drop(stops);
-            init::run(&Inheritance { plan, parent: theirs, stops: stops_writer, code, outer, overlay_dir, marks })
+            drop(output);
+            init::run(&Inheritance {
+                plan,
+                parent: theirs,
+                stops: stops_writer,
+                writers,
+                told,
+                outer,
+                overlay_dir,
+                marks,
+            })
         }
         Side::Parent { pid, pidfd } => {
             drop(theirs);
             drop(stops_writer);
+            drop(writers);
             let signals = SignalFd::new().map_err(supervise)?;
-            Ok(Ends { pid, pidfd, socket: ours, stops, code, signals, outer })
+            Ok(Ends { pid, pidfd, socket: ours, stops, told, cgroup, signals, outer, output })
         }
     }
 }
@@ -238,7 +294,7 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
         }
-        Message::Listener | Message::Terminal => LaunchError::Vanished,
+        Message::Listener | Message::Terminal | Message::Processes | Message::Segments => LaunchError::Vanished,
     }
 }
 
@@ -268,19 +324,24 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
-    let path = state.join("sessions");
-    match OverlayDirs::create(&path, session, plan.overlays) {
+    let slots = overlay_slots(plan);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked);
+    let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
+    match OverlayDirs::create(state, session, plan.overlays, &keep) {
         Ok(dirs) => Ok(Some(dirs)),
-        Err(errno) => Err(LaunchError::SessionDirectory { path, errno }),
+        Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }
 }
 
 /// The overlays that are kept, and the directory that could not be removed.
-fn finish_overlays(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
-    let Some(overlays) = overlays else { return (Vec::new(), None) };
+fn finish_overlays(
+    plan: &LaunchPlan,
+    overlays: Option<OverlayDirs>,
+    options: &Options,
+) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
+    let (Some(overlays), Some(state)) = (overlays, &options.state) else { return (Vec::new(), None) };
+    let finished = overlays.finish(state);
     let slots = overlay_slots(plan);
-    let asked: Vec<usize> = slots.iter().filter(|(_, _, asked)| *asked).map(|(slot, _, _)| *slot).collect();
-    let finished = overlays.finish(&asked);
     let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
     let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
     (kept.collect(), finished.left_behind)
@@ -317,6 +378,10 @@ fn step_name(step: &Step) -> String {
         Step::MakeDirectory { at, .. } => format!("directory {}", at.display()),
         Step::MapIds { .. } => "id maps".to_owned(),
         Step::ForbidUserNamespaces => "forbid user namespaces".to_owned(),
+        Step::CountedLimit { name, .. } => format!("limit {name}"),
+        Step::OwnCgroupView => "own view of cgroups".to_owned(),
+        Step::EndFirst => "oom_score_adj".to_owned(),
+        Step::Pin { .. } => "pin to CPUs".to_owned(),
         Step::AwaitHolds => "wait for held names".to_owned(),
         Step::CloneRoot { .. } => "clone the host tree".to_owned(),
         Step::PivotRoot => "pivot_root".to_owned(),

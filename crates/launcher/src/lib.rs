@@ -4,24 +4,48 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod bus;
+mod cgroup;
+mod claim;
 mod events;
+mod gauge;
 mod git;
 mod holds;
 mod init;
 mod launch;
 mod listings;
 mod message;
+mod output;
+mod patience;
+mod quota;
 mod relay;
+mod removal;
+mod scope;
 mod session;
+mod shared_memory;
+mod sink;
 mod supervisor;
 mod survey;
+mod sweep;
 mod terminal;
 mod unrouted;
+mod usage;
+mod watch;
 mod workload;
 
+pub use cgroup::cgroup_home;
 pub use events::Blocked;
 pub use launch::{LaunchError, Options, Outcome, Returns, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
 pub use unrouted::Unrouted;
+pub use usage::Usage;
+
+/// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
+/// them does.
+#[cfg(test)]
+pub(crate) fn scratch() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
+}

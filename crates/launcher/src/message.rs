@@ -15,6 +15,10 @@ pub(crate) enum Message {
     Listener,
     /// Carries the master side of the sandbox's terminal.
     Terminal,
+    /// Carries the sandbox's /proc, for a session whose processes the supervisor counts.
+    Processes,
+    /// Carries the list of the sandbox's shared memory segments, which belong to no process.
+    Segments,
     /// The program could not be executed.
     NotExecuted { errno: i32 },
     /// The working directory is not there inside.
@@ -33,6 +37,8 @@ impl Message {
             }
             Message::Listener => vec![b'L'],
             Message::Terminal => vec![b'T'],
+            Message::Processes => vec![b'P'],
+            Message::Segments => vec![b'S'],
             Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
             Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
         }
@@ -48,6 +54,8 @@ impl Message {
             }),
             (b'L', []) => Some(Message::Listener),
             (b'T', []) => Some(Message::Terminal),
+            (b'P', []) => Some(Message::Processes),
+            (b'S', []) => Some(Message::Segments),
             (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
             (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),
             _ => None,

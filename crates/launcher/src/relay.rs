@@ -3,15 +3,17 @@
 //! itself is `terminal`'s. Driven by `supervisor`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::Terminal;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::Signal;
 
+use crate::output::Allowance;
+use crate::patience::{Drained, Patience, Waiting};
 use crate::terminal::{Outer, is_line_mode, open_other_side, output, reopen};
 
 /// A person does not answer a prompt sooner.
@@ -42,6 +44,9 @@ pub(crate) struct Relay {
     typed_ahead: usize,
     to_inside: Vec<u8>,
     to_outside: Vec<u8>,
+    /// How much may be shown, where that is limited.
+    allowance: Option<Rc<Allowance>>,
+    last: Option<u8>,
 }
 
 struct Inner {
@@ -51,7 +56,7 @@ struct Inner {
 }
 
 impl Relay {
-    pub(crate) fn new(outer: Outer, terminal: Terminal) -> Self {
+    pub(crate) fn new(outer: Outer, terminal: Terminal, allowance: Option<Rc<Allowance>>) -> Self {
         Relay {
             outer,
             screen: reopen(output(terminal), OFlags::WRONLY).ok(),
@@ -64,6 +69,8 @@ impl Relay {
             typed_ahead: 0,
             to_inside: Vec::new(),
             to_outside: Vec::new(),
+            allowance,
+            last: None,
         }
     }
 
@@ -122,7 +129,9 @@ impl Relay {
         match rustix::io::read(&inner.master, &mut buffer) {
             Ok(0) | Err(Errno::IO) => self.inner = None,
             Ok(count) => {
-                self.to_outside.extend_from_slice(&buffer[..count]);
+                let passed = self.allowance.as_ref().map_or(count, |allowance| allowance.pass(count));
+                self.to_outside.extend_from_slice(&buffer[..passed]);
+                self.last = self.to_outside.last().copied().or(self.last);
                 self.look_again = self.lines.as_ref().map(|_| Instant::now() + SECOND_LOOK);
                 self.follow_inner()?;
             }
@@ -182,27 +191,28 @@ impl Relay {
         Ok(())
     }
 
-    /// After the end: what the command wrote last may still lie in the buffers. Asked to end, it lets go of the rest.
-    pub(crate) fn drain(&mut self, signals: &SignalFd) -> Result<(), Errno> {
+    /// After the end: what the command wrote last may still lie in the buffers.
+    pub(crate) fn drain(&mut self, signals: &SignalFd, patience: Patience) -> Result<Drained, Errno> {
+        let mut waiting = Waiting::new(patience);
         loop {
             self.fetch_output()?;
             if self.to_outside.is_empty() {
-                return Ok(());
+                return Ok(Drained::All);
             }
-            let mut fds = [
-                PollFd::from_borrowed_fd(self.screen(), PollFlags::OUT),
-                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+            if let Some(given_up) = waiting.for_room(&[self.screen()], signals)? {
+                return Ok(given_up);
             }
-            if !fds[0].revents().is_empty() {
-                self.show_output()?;
-            } else if !fds[1].revents().is_empty() && asked_to_end(signals)? {
-                return Ok(());
-            }
+            waiting.moved();
+            self.show_output()?;
         }
+    }
+
+    /// Says that the rest is dropped, in the mode in which the shell finds the terminal.
+    pub(crate) fn mark(&mut self) -> Result<(), Errno> {
+        self.leave_raw_mode()?;
+        let marker = self.allowance.as_ref().map(|allowance| allowance.marker(self.last)).unwrap_or_default();
+        self.to_outside.extend_from_slice(marker.as_bytes());
+        Ok(())
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -263,13 +273,4 @@ impl Relay {
     pub(crate) fn resize(&self) -> Result<(), Errno> {
         self.inner.as_ref().map_or(Ok(()), |inner| self.outer.resize(inner.master.as_fd()))
     }
-}
-
-fn asked_to_end(signals: &SignalFd) -> Result<bool, Errno> {
-    let mut asked = false;
-    while let Some(number) = signals.read()? {
-        let signal = Signal::from_named_raw(number);
-        asked |= matches!(signal, Some(Signal::TERM | Signal::HUP | Signal::INT | Signal::QUIT));
-    }
-    Ok(asked)
 }

@@ -1,10 +1,33 @@
-//! The session's identity and its directory on disk (overlay uppers). Owns making and removing it; state that a later
-//! process needs lies on disk, nothing only in memory. Called by `launch`.
+//! The session's identity and its directory on disk (overlay uppers). Owns making it, and what becomes of it at the end:
+//! removed but for the changes that the user asked to keep, which move to `kept`. State that a later process needs lies on
+//! disk, nothing only in memory. Called by `launch`, and by `sweep` for sessions that were killed.
+//!
+//! ```text
+//!   sessions/ID          locked while the session lives (see `claim`)
+//!   sessions/ID/0/upper  what was written to the overlay in slot 0
+//!   sessions/ID/0/work   overlayfs's own
+//!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
+//!   kept/ID              the same, once nobody uses it any more
+//! ```
 
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::claim::Claim;
+use crate::message::best_effort;
+use crate::removal::{Progress, Removal};
+
+/// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
+/// removed while later sessions run.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Marks a slot whose changes are kept.
+const KEEP: &str = "keep-";
 
 /// `$XDG_STATE_HOME/cofferdam`, where sessions, approvals and logs are kept.
 pub fn state_dir(home: &Path, variable: Option<&str>) -> PathBuf {
@@ -14,53 +37,94 @@ pub fn state_dir(home: &Path, variable: Option<&str>) -> PathBuf {
     }
 }
 
+/// Where the directories of sessions are.
+pub(crate) fn sessions_in(state: &Path) -> PathBuf {
+    state.join("sessions")
+}
+
 /// A name that no other session has, sortable by start.
 pub(crate) fn new_id() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:011x}-{:x}", now.as_millis(), rustix::process::getpid().as_raw_nonzero())
 }
 
-/// Upper and work directories of overlays; removed when dropped, except uppers that hold what the user asked to keep.
+/// A slot whose changes the user asked to keep, and what the overlay lies over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept<'a> {
+    pub(crate) slot: usize,
+    pub(crate) lower: &'a Path,
+}
+
+/// Upper and work directories of overlays, until [`OverlayDirs::finish`].
 #[derive(Debug)]
 pub(crate) struct OverlayDirs {
     pub(crate) path: PathBuf,
+    claim: Claim,
 }
 
 impl OverlayDirs {
-    pub(crate) fn create(sessions: &Path, id: &str, slots: usize) -> Result<Self, Errno> {
+    pub(crate) fn create(state: &Path, id: &str, slots: usize, keep: &[Kept<'_>]) -> Result<Self, Errno> {
+        let sessions = sessions_in(state);
         let path = sessions.join(id);
-        make_all(&path)?;
+        let claim = make_claimed(&sessions, Path::new(id))?;
+        for kept in keep {
+            rustix::fs::symlinkat(kept.lower, &claim, format!("{KEEP}{}", kept.slot))?;
+        }
         for slot in 0..slots {
+            let slot = slot.to_string();
+            rustix::fs::mkdirat(&claim, &slot, Mode::RWXU)?;
             for name in ["upper", "work"] {
-                make_all(&path.join(slot.to_string()).join(name))?;
+                rustix::fs::mkdirat(&claim, Path::new(&slot).join(name), Mode::RWXU)?;
             }
         }
-        Ok(OverlayDirs { path })
+        Ok(OverlayDirs { path, claim })
     }
 
-    pub(crate) fn upper(&self, slot: usize) -> PathBuf {
-        self.path.join(slot.to_string()).join("upper")
+    /// Removes everything but the uppers to keep that are not empty. The command has run, so whatever cannot be removed
+    /// is told and changes nothing else.
+    pub(crate) fn finish(self, state: &Path) -> Finished {
+        self.finish_until(state, Instant::now() + PATIENCE)
     }
 
-    /// Removes everything but the uppers in `keep` that are not empty. The command has run, so whatever cannot be
-    /// removed is told and changes nothing else.
-    pub(crate) fn finish(&self, keep: &[usize]) -> Finished {
-        // An upper that the command made unreadable is not known to be empty.
-        let is_changed = |upper: &Path| std::fs::read_dir(upper).map_or(true, |mut entries| entries.next().is_some());
-        let uppers = keep.iter().map(|slot| (*slot, self.upper(*slot)));
-        let kept: Vec<(usize, PathBuf)> = uppers.filter(|(_, upper)| is_changed(upper)).collect();
-        let removed = self.remove_but(&kept);
-        Finished { kept, left_behind: removed.is_err().then(|| self.path.clone()) }
-    }
-
-    fn remove_but(&self, kept: &[(usize, PathBuf)]) -> Result<(), std::io::Error> {
-        for entry in std::fs::read_dir(&self.path)? {
-            let entry = entry?.path();
-            let slot_is_kept = kept.iter().any(|(_, upper)| upper.starts_with(&entry));
-            remove_tree(&if slot_is_kept { entry.join("work") } else { entry })?;
+    fn finish_until(self, state: &Path, until: Instant) -> Finished {
+        let Some(id) = self.path.file_name().map(PathBuf::from) else { return Finished::default() };
+        let ending = Ending::begin(state, id, self.claim);
+        match ending.and_then(|mut ending| Ok((ending.turn(until)?, ending))) {
+            Ok((Progress::Done, ending)) => Finished { kept: ending.kept(), left_behind: None },
+            // Where it is now is where the changes are until somebody goes on.
+            Ok((_, ending)) => Finished { kept: ending.kept_so_far(), left_behind: Some(self.path) },
+            Err(_) => Finished { kept: Vec::new(), left_behind: Some(self.path) },
         }
-        if kept.is_empty() { std::fs::remove_dir(&self.path) } else { Ok(()) }
     }
+}
+
+/// A directory that is claimed before anybody can take it for a leftover.
+fn make_claimed(sessions: &Path, id: &Path) -> Result<Claim, Errno> {
+    let open = || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, sessions, flags, Mode::empty())
+    };
+    let sessions = match open() {
+        Err(Errno::NOENT) => {
+            make_all(sessions)?;
+            open()?
+        }
+        other => other?,
+    };
+    for _ in 0..64 {
+        match rustix::fs::mkdirat(&sessions, id, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            other => other?,
+        }
+        match Claim::take(sessions.as_fd(), id) {
+            Ok(Some(claim)) => return Ok(claim),
+            // Somebody who sweeps was faster, and removes it.
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::BUSY)
 }
 
 /// What is left of a session's directory.
@@ -70,18 +134,91 @@ pub(crate) struct Finished {
     pub(crate) left_behind: Option<PathBuf>,
 }
 
-/// overlayfs leaves directories of mode 000, and so may the command: each is opened up before it is emptied. Nobody
-/// inside is alive any more, so a directory that was looked at cannot become a link before it is changed.
-fn remove_tree(path: &Path) -> Result<(), std::io::Error> {
-    use std::os::unix::fs::PermissionsExt as _;
-    if !path.symlink_metadata()?.is_dir() {
-        return std::fs::remove_file(path);
+/// The directory of a session that has ended, on its way out. Can stop at any time; a new one goes on.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    state: PathBuf,
+    sessions: OwnedFd,
+    id: PathBuf,
+    _claim: Claim,
+    slots: Vec<usize>,
+    removal: Removal,
+}
+
+impl Ending {
+    pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
+        let slots: Vec<usize> = asked(claim.as_fd())?.into_iter().filter(|slot| is_changed(&claim, *slot)).collect();
+        let mut spared = Vec::new();
+        for slot in &slots {
+            // Beside the slot, and so among what is removed.
+            let moved = rustix::fs::renameat(&claim, format!("{slot}/work"), &claim, format!("work-{slot}"));
+            best_effort(moved, "what is not there was moved before");
+            spared.extend([CString::new(slot.to_string()), CString::new(format!("{KEEP}{slot}"))]);
+        }
+        let spared = spared.into_iter().collect::<Result<_, _>>().map_err(|_| Errno::INVAL)?;
+        let top = rustix::fs::openat(&claim, c".", flags, Mode::empty())?;
+        Ok(Ending {
+            state: state.to_path_buf(),
+            sessions,
+            id,
+            _claim: claim,
+            slots,
+            removal: Removal::new(top, spared)?,
+        })
     }
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
-    for entry in std::fs::read_dir(path)? {
-        remove_tree(&entry?.path())?;
+
+    pub(crate) fn turn(&mut self, until: Instant) -> Result<Progress, Errno> {
+        let progress = self.removal.turn(until);
+        if progress != Progress::Done {
+            return Ok(progress);
+        }
+        if self.slots.is_empty() {
+            rustix::fs::unlinkat(&self.sessions, &self.id, AtFlags::REMOVEDIR)?;
+            return Ok(Progress::Done);
+        }
+        let kept = self.state.join("kept");
+        make_all(&kept)?;
+        rustix::fs::renameat(&self.sessions, &self.id, CWD, kept.join(&self.id))?;
+        Ok(Progress::Done)
     }
-    std::fs::remove_dir(path)
+
+    fn kept(&self) -> Vec<(usize, PathBuf)> {
+        self.uppers_in(&self.state.join("kept"))
+    }
+
+    fn kept_so_far(&self) -> Vec<(usize, PathBuf)> {
+        self.uppers_in(&sessions_in(&self.state))
+    }
+
+    fn uppers_in(&self, directory: &Path) -> Vec<(usize, PathBuf)> {
+        let upper = |slot: &usize| (*slot, directory.join(&self.id).join(slot.to_string()).join("upper"));
+        self.slots.iter().map(upper).collect()
+    }
+}
+
+/// The slots that the user asked for.
+fn asked(session: BorrowedFd<'_>) -> Result<Vec<usize>, Errno> {
+    let mut slots = Vec::new();
+    let mut entries = Dir::read_from(session)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let slot = entry.file_name().to_bytes().strip_prefix(KEEP.as_bytes()).and_then(|s| str::from_utf8(s).ok());
+        slots.extend(slot.and_then(|slot| slot.parse::<usize>().ok()));
+    }
+    slots.sort_unstable();
+    Ok(slots)
+}
+
+/// An upper that the command made unreadable is not known to be empty.
+fn is_changed(session: &Claim, slot: usize) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(session, format!("{slot}/upper"), flags, Mode::empty()).and_then(Dir::new) {
+        Err(Errno::NOENT) => false,
+        Err(_) => true,
+        Ok(entries) => entries.flatten().any(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")),
+    }
 }
 
 pub(crate) fn make_all(path: &Path) -> Result<(), Errno> {
@@ -89,7 +226,11 @@ pub(crate) fn make_all(path: &Path) -> Result<(), Errno> {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(Errno::NOENT) => {
             make_all(path.parent().ok_or(Errno::NOENT)?)?;
-            rustix::fs::mkdir(path, Mode::RWXU)
+            match rustix::fs::mkdir(path, Mode::RWXU) {
+                // Somebody else's first session started at the same time.
+                Err(Errno::EXIST) => Ok(()),
+                other => other,
+            }
         }
         Err(errno) => Err(errno),
     }
@@ -98,8 +239,12 @@ pub(crate) fn make_all(path: &Path) -> Result<(), Errno> {
 /// Appends to a file of the state directory, made on first use.
 pub(crate) fn append(state: &Path, name: &str, text: &str) -> Result<(), Errno> {
     make_all(state)?;
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(CWD, state.join(name), flags, Mode::RUSR | Mode::WUSR)?;
     let written = rustix::io::write(&fd, text.as_bytes())?;
     if written == text.len() { Ok(()) } else { Err(Errno::NOSPC) }
 }
+
+#[cfg(test)]
+mod tests;

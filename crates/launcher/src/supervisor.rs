@@ -1,34 +1,40 @@
 //! The loop outside: waits for the end of the session while it answers notifications, passes signals on, copies the
-//! terminal and watches the clock. Owns the life of a running session; its set-up is `launch`'s.
+//! terminal and watches clock and limits. Owns the life of a running session; its set-up is `launch`'s.
 //!
 //! ```text
 //!   running --command stopped--> suspended --SIGCONT--> running
 //!   running --deadline--> terminating (SIGTERM, grace) --> killed
-//!   running --too many violations--> killed
+//!   running --too many violations, a limit exceeded--> killed
 //!   any --everybody but pid 1 gone--> ended (if the caller does not care for the rest)
 //!   any --pid 1 gone--> ended
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::Listener;
-use cofferdam_kernel::shared::SharedNumber;
+use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{LaunchPlan, seccomp};
+use cofferdam_plan::{Keeper, LaunchPlan, Limited, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
-use crate::events::Record;
+use crate::cgroup::SessionCgroup;
+use crate::events::{Log, Record};
+use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
+use crate::output::{self, Output};
+use crate::patience::{Drained, Patience, asks_to_end, time_until};
 use crate::relay::{self, Relay};
+use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
+use crate::usage::{self, Usage};
+use crate::watch::{FindingKind, Watch};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -40,9 +46,21 @@ pub enum End {
     Exited {
         code: i32,
     },
+    /// A signal ended the command.
+    Signalled {
+        signal: i32,
+    },
     TimedOut,
+    /// All of it was ended for want of memory: by the kernel at the cgroup's limit, or by the supervisor.
+    OutOfMemory,
+    /// It stood at its process limit, as a fork bomb does.
+    ProcessLimit,
+    CpuTimeLimit,
+    StorageLimit,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
+    /// More written to stdout and stderr than the policy allows.
+    OutputLimit,
     /// Pid 1 was killed from outside.
     Killed {
         signal: i32,
@@ -58,12 +76,14 @@ pub(crate) struct Running<'a> {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
-    code: SharedNumber,
+    told: SharedEnd,
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
-    pub(crate) session: String,
-    pub(crate) state: Option<&'a Path>,
+    pub(crate) output: Option<Output>,
+    pub(crate) log: Log<'a>,
     pub(crate) record: Record,
+    pub(crate) cgroup: Option<SessionCgroup>,
+    pub(crate) watch: Watch<'a>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// The child's reports other than descriptors, in order.
@@ -72,8 +92,14 @@ pub(crate) struct Running<'a> {
     pub(crate) set_up: bool,
     returns: Returns,
     deadline: Option<Instant>,
+    /// When to tell that the deadline comes near.
+    near_deadline: Option<Instant>,
     kill_at: Option<Instant>,
     reason: Option<End>,
+    /// What asked this process, and through it the command, to end.
+    asked_to_end: Option<Signal>,
+    /// What killed sessions left, for moments with nothing else to do.
+    sweep: Option<Sweep>,
 }
 
 /// What woke the loop up.
@@ -84,6 +110,7 @@ enum Ready {
     /// Everybody under the filter is gone.
     Unfiltered,
     Terminal(relay::Ready),
+    Output(output::Ready),
     Stops,
     Signal,
     Ended,
@@ -94,34 +121,42 @@ pub(crate) struct Ends {
     pub(crate) pidfd: OwnedFd,
     pub(crate) socket: OwnedFd,
     pub(crate) stops: Option<OwnedFd>,
-    pub(crate) code: SharedNumber,
+    pub(crate) told: SharedEnd,
+    pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) signals: SignalFd,
     pub(crate) outer: Option<Outer>,
+    pub(crate) output: Option<Output>,
 }
 
 impl<'a> Running<'a> {
     pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
+        let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
         Running {
+            sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             pid: ends.pid,
             counters: None,
             pidfd: ends.pidfd,
             socket: Some(ends.socket),
             stops: ends.stops,
-            code: ends.code,
+            told: ends.told,
+            cgroup: ends.cgroup,
+            watch: Watch::new(&plan.limits),
             signals: ends.signals,
             listener: None,
-            relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal)),
-            session,
-            state: options.state.as_deref(),
+            relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
+            output: ends.output,
+            log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
             holds,
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
+            near_deadline: plan.timeout.map(|timeout| Instant::now() + timeout / 5 * 4),
             kill_at: None,
             reason: None,
+            asked_to_end: None,
         }
     }
 
@@ -130,7 +165,7 @@ impl<'a> Running<'a> {
         let result = self.turn_until_end();
         if result.is_err() {
             // A session that cannot be supervised does not go on: the caller may live long after this.
-            best_effort(self.signal(Signal::KILL), "it may be gone already");
+            best_effort(self.kill(), "it may be gone already");
         }
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
@@ -140,7 +175,11 @@ impl<'a> Running<'a> {
 
     fn turn_until_end(&mut self) -> Result<End, Errno> {
         loop {
-            for ready in self.wait()? {
+            let ready = self.wait()?;
+            if ready.is_empty() {
+                self.sweep = self.sweep.take().and_then(Sweep::turn);
+            }
+            for ready in ready {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
@@ -148,17 +187,22 @@ impl<'a> Running<'a> {
                         // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
                         self.holds = Holds::default();
-                        if let (Returns::WhenEverybodyEnded, Some(code)) = (self.returns, self.code.get()) {
-                            return self.finish_early(code);
+                        // A cgroup can be removed only once pid 1 has left it.
+                        if let (Returns::WhenEverybodyEnded, None, Some(told)) =
+                            (self.returns, &self.cgroup, self.told.get())
+                        {
+                            return self.finish_early(told);
                         }
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
+                    Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
                     Ready::Ended => return self.finish(),
                 }
             }
             self.check_clock()?;
+            self.check_output()?;
         }
     }
 
@@ -173,17 +217,14 @@ impl<'a> Running<'a> {
             (Some(self.pidfd.as_fd()), Ready::Ended),
         ];
         let relayed = self.relay.iter().flat_map(Relay::wanted);
+        let copied = self.output.iter().flat_map(Output::wanted);
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
+        watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = self.next_deadline().map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
+        let at_once = self.sweep.is_some().then(Instant::now);
+        let timeout = at_once.or_else(|| self.next_deadline()).map(time_until);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -198,7 +239,9 @@ impl<'a> Running<'a> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.deadline, self.kill_at, self.relay.as_ref().and_then(Relay::deadline)].into_iter().flatten().min()
+        let look = self.set_up.then(|| self.watch.next_look());
+        let relay = self.relay.as_ref().and_then(Relay::deadline);
+        [self.deadline, self.near_deadline, self.kill_at, look, relay].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
@@ -206,9 +249,18 @@ impl<'a> Running<'a> {
         if let Some(relay) = &mut self.relay {
             relay.check_clock(now)?;
         }
+        if self.set_up && now >= self.watch.next_look() {
+            self.look(now)?;
+        }
+        let seconds = self.plan.timeout.unwrap_or_default().as_secs();
+        if self.near_deadline.is_some_and(|at| now >= at) {
+            self.near_deadline = None;
+            self.log.named_limit("RESOURCE_LIMIT_APPROACHED", "timeout", seconds);
+        }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);
+            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "timeout", seconds);
             self.kill_at = Some(now + GRACE);
             self.signal(Signal::TERM)?;
             // A stopped command would not see the request to end.
@@ -216,9 +268,50 @@ impl<'a> Running<'a> {
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
-            self.signal(Signal::KILL)?;
+            self.kill()?;
         }
         Ok(())
+    }
+
+    fn look(&mut self, now: Instant) -> Result<(), Errno> {
+        for finding in self.watch.look(now, self.cgroup.as_ref()) {
+            self.log.limit(finding);
+            if finding.kind == FindingKind::Over {
+                let end = match finding.what {
+                    Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
+                    Limited::CpuTime => End::CpuTimeLimit,
+                    Limited::Storage | Limited::Inodes | Limited::Io => End::StorageLimit,
+                    Limited::Processes | Limited::Cpus | Limited::CpuSet => End::ProcessLimit,
+                };
+                self.end(end)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_output(&mut self) -> Result<(), Errno> {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if let Some((event, limit)) = output.news() {
+            self.log.named_limit(event, "output", limit);
+        }
+        if output.allowance.is_exceeded() && self.reason.is_none() {
+            self.end(End::OutputLimit)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session now; the first reason is the one that is told.
+    fn end(&mut self, reason: End) -> Result<(), Errno> {
+        self.reason.get_or_insert(reason);
+        self.kill()
+    }
+
+    fn kill(&self) -> Result<(), Errno> {
+        if let Some(cgroup) = &self.cgroup {
+            // Kernels before 5.14 have no such file; pid 1 takes everybody along as well.
+            best_effort(cgroup.kill(), "the signal below does the same");
+        }
+        self.signal(Signal::KILL)
     }
 
     /// Sends a signal to pid 1, which passes it on. Gone is fine: the end is noticed elsewhere.
@@ -241,6 +334,8 @@ impl<'a> Running<'a> {
                 self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
                 self.listener = Some(Listener::from_fd(fd));
             }
+            (Some(Message::Processes), Some(fd)) => self.watch.count_in(fd),
+            (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
                     relay.open(fd)?;
@@ -262,11 +357,10 @@ impl<'a> Running<'a> {
                 return Ok(());
             }
         };
-        self.record.add(&notification, &self.session, self.state);
+        self.record.add(&notification, &mut self.log);
         listener.refuse(&notification, seccomp::refusal(notification.number))?;
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            self.reason = Some(End::TooManyViolations);
-            self.signal(Signal::KILL)?;
+            self.end(End::TooManyViolations)?;
         }
         Ok(())
     }
@@ -305,7 +399,8 @@ impl<'a> Running<'a> {
         while let Some(number) = self.signals.read()? {
             let Some(signal) = Signal::from_named_raw(number) else { continue };
             match signal {
-                Signal::CHILD => {}
+                // SIGPIPE is about what this process wrote: the command's own comes from its own pipe.
+                Signal::CHILD | Signal::PIPE => {}
                 Signal::WINCH => {
                     if let Some(relay) = &self.relay {
                         relay.resize()?;
@@ -317,7 +412,10 @@ impl<'a> Running<'a> {
                     self.signal(Signal::TSTP)?;
                     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
                 }
-                other => self.signal(other)?,
+                other => {
+                    self.asked_to_end = self.asked_to_end.or(Some(other).filter(|signal| asks_to_end(*signal)));
+                    self.signal(other)?;
+                }
             }
         }
         Ok(())
@@ -328,16 +426,77 @@ impl<'a> Running<'a> {
         while self.socket.is_some() && readable(self.socket.as_ref())? {
             self.take_report()?;
         }
-        match &mut self.relay {
-            Some(relay) => relay.drain(&self.signals),
-            None => Ok(()),
+        let drained = self.drain()?;
+        // What was written last may have been too much.
+        self.check_output()?;
+        let Some(output) = self.output.as_mut().filter(|output| drained && output.allowance.is_exceeded()) else {
+            return Ok(());
+        };
+        if !output.mark()
+            && let Some(relay) = &mut self.relay
+        {
+            relay.mark()?;
         }
+        self.drain()?;
+        Ok(())
+    }
+
+    /// Whether all that was written could be passed on.
+    fn drain(&mut self) -> Result<bool, Errno> {
+        let is_over = self.asked_to_end.is_some() || self.reason == Some(End::TimedOut);
+        let patience = if is_over { Patience::WhileRead(GRACE) } else { Patience::Until(self.deadline) };
+        let shown = self.relay.as_mut().map(|relay| relay.drain(&self.signals, patience)).transpose()?;
+        let copied = self.output.as_mut().map(|output| output.drain(&self.signals, patience)).transpose()?;
+        let given_up = [shown, copied].into_iter().flatten().find_map(|drained| match (drained, self.asked_to_end) {
+            (Drained::All, _) => None,
+            (Drained::Asked(signal), _) | (Drained::OutOfTime, Some(signal)) => {
+                Some(End::Killed { signal: signal.as_raw() })
+            }
+            (Drained::OutOfTime, None) => Some(End::TimedOut),
+        });
+        self.reason = self.reason.or(given_up);
+        Ok(given_up.is_none())
     }
 
     /// Everybody inside has ended but pid 1, which the kernel is taking apart.
-    fn finish_early(&mut self, code: u32) -> Result<End, Errno> {
+    fn finish_early(&mut self, told: Told) -> Result<End, Errno> {
         self.take_what_is_left()?;
-        Ok(self.reason.unwrap_or(End::Exited { code: code.cast_signed() }))
+        Ok(self.reason.unwrap_or(self.end_of(told)))
+    }
+
+    /// How the command ended. What the eye keeps may be stopped by an rlimit before the eye has seen it.
+    fn end_of(&self, told: Told) -> End {
+        let watched = |what: Limited| {
+            let bound = self.plan.limits.bound(what).filter(|bound| bound.by == Keeper::Watched);
+            bound.map_or(u64::MAX, |bound| bound.value)
+        };
+        let cpu_seconds = told.user_micros.saturating_add(told.system_micros) / 1_000_000;
+        if told.code != 0 && told.memory_peak >= watched(Limited::Memory) {
+            return End::OutOfMemory;
+        }
+        if told.signalled && cpu_seconds >= watched(Limited::CpuTime) {
+            return End::CpuTimeLimit;
+        }
+        let code = i32::from(told.code);
+        if told.signalled { End::Signalled { signal: code - 128 } } else { End::Exited { code } }
+    }
+
+    /// Whether the kernel ended processes of the session at its memory limit. With them it ends pid 1.
+    fn was_out_of_memory(&mut self) -> bool {
+        let events = self.cgroup.as_ref().and_then(|cgroup| cgroup.read("memory.events"));
+        let killed = events.as_deref().and_then(|text| keyed(text, "oom_kill")).is_some_and(|count| count > 0);
+        if killed {
+            let allowed = self.plan.limits.bound(Limited::Memory).map_or(0, |bound| bound.value);
+            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "memory", allowed);
+        }
+        killed
+    }
+
+    pub(crate) fn usage(&self, wall: Duration) -> Usage {
+        match &self.cgroup {
+            Some(cgroup) => usage::of_cgroup(cgroup, self.watch.peak, wall),
+            None => usage::of_processes(self.told.get(), self.watch.last, self.watch.peak, wall),
+        }
     }
 
     fn finish(&mut self) -> Result<End, Errno> {
@@ -349,7 +508,11 @@ impl<'a> Running<'a> {
             }
         };
         let ended = match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
-            Some((Some(code), _)) => End::Exited { code },
+            Some((Some(code), _)) => self.told.get().map_or(End::Exited { code }, |told| self.end_of(told)),
+            Some((_, Some(signal))) if self.was_out_of_memory() => {
+                debug_assert_eq!(signal, Signal::KILL.as_raw());
+                End::OutOfMemory
+            }
             Some((_, Some(signal))) => End::Killed { signal },
             _ => End::Killed { signal: 0 },
         };

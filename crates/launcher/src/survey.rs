@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::listings::Listings;
-use crate::{git, holds, session};
+use crate::{cgroup, git, holds, quota, session};
 
 /// Directories that are never a project, whatever the working directory is.
 const NOT_PROJECTS: &[&str] =
@@ -95,6 +95,10 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
             stdout: rustix::termios::isatty(rustix::stdio::stdout()),
             stderr: rustix::termios::isatty(rustix::stdio::stderr()),
         },
+        cgroup: cgroup::cgroup_home(&request.environment),
+        memory: memory(),
+        cpus: cpus(),
+        pid: rustix::process::getpid().as_raw_nonzero().get().cast_unsigned(),
         session_dir: Some(around.state.join("sessions")),
         ..HostFacts::default()
     };
@@ -104,11 +108,67 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     facts.system =
         system_candidates().filter(|p| rustix::fs::lstat(*p).is_ok_and(|s| !is_link(&s))).map(PathBuf::from).collect();
     look_at_paths(policy, &mut facts);
+    if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
+        facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
+    }
+    if limits_io(policy) {
+        facts.disks = disks(policy, &facts);
+    }
     let limits_programs = !policy.process.allow_exec.value || !policy.process.executables.is_empty();
     if limits_programs {
         look_at_programs(policy, request, &mut facts);
     }
     facts
+}
+
+fn limits_io(policy: &Policy) -> bool {
+    let limits = &policy.limits;
+    [&limits.io_read, &limits.io_write, &limits.io_read_ops, &limits.io_write_ops].into_iter().any(Option::is_some)
+}
+
+/// The disks below everything that the session can write to.
+fn disks(policy: &Policy, facts: &HostFacts) -> Vec<String> {
+    let is_written = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access > Access::Read);
+    let granted = facts.answers.iter().filter(|(index, _)| is_written(index)).map(|(_, fact)| fact.canonical());
+    let project = facts.project.iter().chain(&facts.session_dir).map(PathBuf::as_path);
+    let mut found = Vec::new();
+    for path in granted.chain(project) {
+        // What does not exist yet will lie where its parent does.
+        let existing = path.ancestors().find_map(|path| rustix::fs::stat(path).ok());
+        if let Some(disk) = existing.and_then(|stat| disk_of(stat.st_dev)).filter(|disk| !found.contains(disk)) {
+            found.push(disk);
+        }
+    }
+    found
+}
+
+/// The kernel limits whole disks, never partitions. File systems without a disk of their own have no number.
+fn disk_of(device: u64) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    if major == 0 {
+        return None;
+    }
+    let entry = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    if rustix::fs::stat(entry.join("partition")).is_err() {
+        return Some(format!("{major}:{minor}"));
+    }
+    let whole = std::fs::read_to_string(entry.canonicalize().ok()?.parent()?.join("dev")).ok()?;
+    Some(whole.trim().to_owned())
+}
+
+/// Bytes of memory that the machine has.
+fn memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Vec<u32> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .filter_map(|cpu| u32::try_from(cpu).ok())
+        .collect()
 }
 
 fn is_link(stat: &rustix::fs::Stat) -> bool {

@@ -4,18 +4,20 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{exec, process, seccomp, signal, socket};
 use cofferdam_plan::LaunchPlan;
 use rustix::io::Errno;
 
 use crate::apply::program;
+use crate::init::Inheritance;
 use crate::message::{Message, best_effort};
+use crate::output::Writers;
 
 /// Never returns: becomes the command, or reports why not and ends.
-pub(crate) fn become_command(plan: &LaunchPlan, parent: &OwnedFd, terminal: Option<&OwnedFd>, marks: Marks) -> ! {
-    let message = prepare(plan, terminal).err().unwrap_or_else(|| {
-        marks.mark(crate::launch::MARK_EXECUTE);
+pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> ! {
+    let plan = inheritance.plan;
+    let message = prepare(plan, &inheritance.writers, terminal).err().unwrap_or_else(|| {
+        inheritance.marks.mark(crate::launch::MARK_EXECUTE);
         Message::NotExecuted { errno: execute(plan).raw_os_error() }
     });
     let code = match message {
@@ -23,12 +25,12 @@ pub(crate) fn become_command(plan: &LaunchPlan, parent: &OwnedFd, terminal: Opti
         Message::NotExecuted { .. } => 126,
         _ => 125,
     };
-    let sent = socket::send(parent.as_fd(), &message.encode(), None);
+    let sent = socket::send(inheritance.parent.as_fd(), &message.encode(), None);
     best_effort(sent, "the exit code says the same");
     process::exit_now(code)
 }
 
-fn prepare(plan: &LaunchPlan, terminal: Option<&OwnedFd>) -> Result<(), Message> {
+fn prepare(plan: &LaunchPlan, writers: &Writers, terminal: Option<&OwnedFd>) -> Result<(), Message> {
     let failed = |text: &str| {
         let text = text.to_owned();
         move |errno: Errno| Message::Failed { step: u16::MAX, errno: errno.raw_os_error(), text }
@@ -40,6 +42,7 @@ fn prepare(plan: &LaunchPlan, terminal: Option<&OwnedFd>) -> Result<(), Message>
     if let Some(terminal) = terminal {
         take_terminal(plan, terminal.as_fd()).map_err(failed("the terminal"))?;
     }
+    writers.become_streams().map_err(failed("the output"))?;
     process::close_at_exec_from(3).map_err(failed("descriptors"))?;
     signal::reset().map_err(failed("signals"))?;
     rustix::process::chdir(&plan.command.cwd).map_err(|errno| Message::NoDirectory { errno: errno.raw_os_error() })?;

@@ -34,6 +34,8 @@ pub enum PlanError {
     ExecutableNotFound { name: String, origin: Origin },
     #[error("limiting programs needs Landlock, which this kernel does not offer")]
     ExecNeedsLandlock { origin: Origin },
-    #[error("a process limit cannot be enforced for the root user by this kernel's rlimits")]
-    ProcessLimitForRoot { origin: Origin },
+    #[error("`{setting}` cannot be enforced here: it needs {needs}, and {why}")]
+    CannotLimit { setting: &'static str, needs: &'static str, why: String, origin: Origin },
+    #[error("none of the CPUs `{set}` can be used: there are {have}")]
+    NoSuchCpus { set: String, have: usize, origin: Origin },
 }

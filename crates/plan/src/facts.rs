@@ -80,6 +80,55 @@ impl Terminal {
     }
 }
 
+/// Where the session's cgroup can be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupHome {
+    None {
+        why: String,
+    },
+    /// A cgroup of this user's, below which others can be made. Where `alone` is set, nobody but this process is in it
+    /// and it has to move down before controllers can be switched on.
+    Delegated {
+        path: PathBuf,
+        controllers: Vec<String>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        alone: bool,
+    },
+    /// The service manager makes one on demand.
+    Scope {
+        controllers: Vec<String>,
+    },
+}
+
+impl Default for CgroupHome {
+    fn default() -> Self {
+        CgroupHome::None { why: "nobody has looked".to_owned() }
+    }
+}
+
+impl CgroupHome {
+    pub fn controllers(&self) -> &[String] {
+        match self {
+            CgroupHome::None { .. } => &[],
+            CgroupHome::Delegated { controllers, .. } | CgroupHome::Scope { controllers } => controllers,
+        }
+    }
+
+    /// Why a controller that is not in `controllers` cannot be had.
+    pub(crate) fn why_not(&self) -> String {
+        match self {
+            CgroupHome::None { why } => why.clone(),
+            CgroupHome::Delegated { path, controllers, .. } => {
+                format!("`{}` has only: {}", path.display(), controllers.join(" "))
+            }
+            CgroupHome::Scope { controllers } => {
+                format!("the service manager delegates only: {}", controllers.join(" "))
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct HostFacts {
     pub machine: String,
@@ -107,6 +156,17 @@ pub struct HostFacts {
     /// 0 where the kernel has no Landlock.
     pub landlock_abi: u32,
     pub terminal: Terminal,
+    pub cgroup: CgroupHome,
+    /// Bytes of memory that the machine has; 0 if unknown.
+    pub memory: u64,
+    /// The CPUs that this process may use.
+    pub cpus: Vec<u32>,
+    /// This process: sessions that start together spread by it.
+    pub pid: u32,
+    /// Disks (`major:minor`) below what the policy makes writable; looked at only where the policy limits them.
+    pub disks: Vec<String>,
+    /// Whether overlays can have a project quota; looked at only where the policy limits storage.
+    pub has_quota: bool,
     /// Where per-session files can be made (overlay uppers).
     pub session_dir: Option<PathBuf>,
 }

@@ -5,19 +5,22 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Isolation, Limits, Origin, Policy};
+use cofferdam_policy::{Isolation, Origin, Policy};
 use serde::Serialize;
 
 use crate::facts::{HostFacts, PathFact, Terminal};
+use crate::limits::{self, LimitsPlan};
 use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
-use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Resource, Step};
+use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step};
 use crate::{PlanError, environment, mounts};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
 const LANDLOCK_SCOPES: u32 = 6;
-const DEFAULT_TMP_SIZE: u64 = 0;
+/// Half of what the kernel gives a user by default; watches cost a kilobyte each.
+const INOTIFY_INSTANCES: u64 = 64;
+const INOTIFY_WATCHES: u64 = 1 << 17;
 const HOSTNAME: &str = "sandbox";
 
 /// What the user asks to run.
@@ -44,6 +47,7 @@ pub struct LaunchPlan {
     pub filter: Filter,
     pub max_violations: u32,
     pub timeout: Option<Duration>,
+    pub limits: LimitsPlan,
     pub terminal: Terminal,
     /// Number of overlay slots that need an upper directory.
     pub overlays: usize,
@@ -67,16 +71,24 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     if files.overlays > 0 && facts.session_dir.is_none() {
         return Err(PlanError::NoSessionDirectory);
     }
-    let filter = seccomp::filter(policy, full)?;
+    let limits = limits::decide(policy, facts, writable(&files, facts))?;
+    let filter = seccomp::filter(policy, full, limits.pinned)?;
     let landlock = landlock(facts, exec.as_ref());
-    let tmp_size = policy.limits.tmp_size.as_ref().map_or(DEFAULT_TMP_SIZE, |s| s.value);
 
-    let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces];
+    let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
+    // The host's counts for this user stay the upper bound; a session cannot use all of them up.
+    for (name, value) in [("max_inotify_instances", INOTIFY_INSTANCES), ("max_inotify_watches", INOTIFY_WATCHES)] {
+        steps.push(Step::CountedLimit { name, value });
+    }
+    let own_cgroup = limits.plan.cgroup.is_some();
+    if full && own_cgroup {
+        steps.push(Step::OwnCgroupView);
+    }
     if full {
         steps.push(Step::CreateNetwork);
     }
     steps.push(Step::CloneRoot { exec: exec.is_none() });
-    steps.extend(mounts::system(facts, tmp_size, exec.is_none()));
+    steps.extend(mounts::system(facts, limits.room, exec.is_none()));
     steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
@@ -87,7 +99,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         steps.push(Step::SetHostname(HOSTNAME.to_owned()));
         steps.push(Step::JoinNetwork);
     }
-    steps.extend(limits(policy, facts)?);
+    steps.extend(limits.steps.iter().cloned());
     // Privilege ends here: nothing below may need a capability.
     steps.push(Step::DropCapabilities);
     steps.push(Step::NoNewPrivileges);
@@ -96,15 +108,18 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     steps.push(Step::Seccomp); // last, so that the set-up needs no allowances
     if isolation == Isolation::None {
+        limits.refuse_without_sandbox(policy)?;
         steps.clear();
     }
 
     let on = isolation != Isolation::None;
-    let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup: full };
+    // Made together with the process it would begin at the supervisor's cgroup.
+    let cgroup = full && !own_cgroup;
+    let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup };
     Ok(LaunchPlan {
         isolation,
         namespaces,
-        posture: posture(policy, facts, &filter, &landlock),
+        posture: posture(policy, facts, &filter, &landlock, &limits),
         command: CommandSpec {
             argv: request.argv.clone(),
             environment: environment::build(&policy.env, &request.environment, facts.uid),
@@ -115,6 +130,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         filter,
         max_violations: policy.syscalls.max_violations.value,
         timeout: policy.limits.timeout.as_ref().map(|t| t.value),
+        limits: limits.plan,
         terminal: facts.terminal,
         overlays: files.overlays,
         decisions,
@@ -175,26 +191,29 @@ fn landlock(facts: &HostFacts, exec: Option<&ExecRules>) -> LandlockStep {
     }
 }
 
-fn limits(policy: &Policy, facts: &HostFacts) -> Result<Vec<Step>, PlanError> {
-    let Limits { cpu_seconds, open_files, file_size, .. } = &policy.limits;
-    let mut steps = vec![Step::Limit { resource: Resource::CoreSize, value: 0 }];
-    if let Some(max) = &policy.process.max {
-        if facts.uid == 0 {
-            return Err(PlanError::ProcessLimitForRoot { origin: max.origin.clone() });
-        }
-        steps.push(Step::Limit { resource: Resource::Processes, value: u64::from(max.value) });
-    }
-    for (resource, limit) in
-        [(Resource::CpuSeconds, cpu_seconds), (Resource::OpenFiles, open_files), (Resource::FileSize, file_size)]
-    {
-        if let Some(limit) = limit {
-            steps.push(Step::Limit { resource, value: limit.value });
+/// Directories of the host whose file systems grow with what the session writes.
+fn writable(files: &mounts::FileMounts, facts: &HostFacts) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for step in &files.steps {
+        if let Step::Mount(Mount { kind: MountKind::Bind { source, write: true, .. }, .. }) = step
+            && !found.iter().any(|above| source.starts_with(above))
+        {
+            found.push(source.clone());
         }
     }
-    Ok(steps)
+    if files.overlays > 0 {
+        found.extend(facts.session_dir.clone());
+    }
+    found
 }
 
-fn posture(policy: &Policy, facts: &HostFacts, filter: &Filter, landlock: &LandlockStep) -> Posture {
+fn posture(
+    policy: &Policy,
+    facts: &HostFacts,
+    filter: &Filter,
+    landlock: &LandlockStep,
+    limits: &limits::Decided,
+) -> Posture {
     let mut posture = Posture::default();
     if policy.isolation.value == Isolation::None {
         posture.missing("isolation", "approved by the organisation's policy; nothing is enforced");
@@ -245,7 +264,7 @@ fn posture(policy: &Policy, facts: &HostFacts, filter: &Filter, landlock: &Landl
         posture
             .enforced("programs", format!("{} executable, by noexec mounts and Landlock", landlock.executables.len()));
     }
-    posture.reduced("limits", "rlimits and the supervisor's clock; cgroup limits are not built yet");
+    limits.tell(&mut posture);
     posture.missing("questions at first access", "static mode: decided at start");
     posture
 }

@@ -7,6 +7,7 @@ mod environment;
 mod error;
 mod facts;
 mod launch;
+mod limits;
 mod mounts;
 mod posture;
 mod rules;
@@ -16,8 +17,9 @@ mod step;
 mod tests;
 
 pub use error::PlanError;
-pub use facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
+pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan, QuotaPlan};
 pub use mounts::system_candidates;
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};

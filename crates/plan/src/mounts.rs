@@ -10,12 +10,17 @@ use cofferdam_policy::{Access, Hold as HoldRule, Stand};
 
 use crate::PlanError;
 use crate::facts::{HostFacts, Kind, PathFact};
+use crate::limits::Room;
 use crate::rules::Decision;
 use crate::step::{Hold, HoldKind, Mount, MountKind, Step};
 
 /// Private file systems that cover what the host has there.
 const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/run"];
 const OWN: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// Sockets and locks live in /run; nothing but our own nodes in /dev.
+const RUN: Room = Room { size: 1 << 26, inodes: 1 << 14 };
+const DEV: Room = Room { size: 1 << 16, inodes: 64 };
 
 /// Entries of /proc that say too much about the host or change it. Those marked for root belong to root and nobody else
 /// can open them; without capabilities that holds inside too.
@@ -74,7 +79,7 @@ fn make(target: impl Into<PathBuf>, kind: MountKind, create: Kind, why: &str) ->
 }
 
 /// /proc, /sys, /dev and the temporary directories of the sandbox.
-pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> {
+pub(crate) fn system(facts: &HostFacts, room: Room, exec: bool) -> Vec<Step> {
     let exists = |path: &str| facts.system.iter().any(|p| p.as_os_str() == path);
     let mut steps = vec![mount("/proc", MountKind::Proc, "the sandbox's processes only")];
     let covers = |who: For| who == For::All || facts.uid == 0;
@@ -94,10 +99,11 @@ pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> 
             steps.push(mount(path, bind, "programs size themselves by it"));
         }
     }
-    steps.extend(devices());
+    steps.extend(devices(room));
     for path in PRIVATE.iter().filter(|p| exists(p)) {
-        let mode = if *path == "/run" { 0o755 } else { 0o1777 };
-        steps.push(mount(*path, MountKind::Tmpfs { mode, size: tmp_size, exec }, "private"));
+        let (mode, room) = if *path == "/run" { (0o755, room.at_most(RUN)) } else { (0o1777, room) };
+        let kind = MountKind::Tmpfs { mode, size: room.size, inodes: room.inodes, exec };
+        steps.push(mount(*path, kind, "private"));
     }
     if exists("/run") {
         steps.push(Step::MakeDirectory { at: "/run/user".into(), mode: 0o755 });
@@ -107,15 +113,17 @@ pub(crate) fn system(facts: &HostFacts, tmp_size: u64, exec: bool) -> Vec<Step> 
     steps
 }
 
-fn devices() -> Vec<Step> {
-    let mut steps =
-        vec![mount("/dev", MountKind::Tmpfs { mode: 0o755, size: 1 << 16, exec: false }, "minimal devices")];
+fn devices(room: Room) -> Vec<Step> {
+    let Room { size, inodes } = DEV;
+    let mut steps = vec![mount("/dev", MountKind::Tmpfs { mode: 0o755, size, inodes, exec: false }, "minimal devices")];
     for (name, major, minor) in DEVICES {
         let device = MountKind::Device { major: *major, minor: *minor };
         steps.push(make(format!("/dev/{name}"), device, Kind::File, "harmless device"));
     }
     steps.push(make("/dev/pts", MountKind::Devpts, Kind::Directory, "own terminals"));
-    steps.push(make("/dev/shm", MountKind::Tmpfs { mode: 0o1777, size: 0, exec: false }, Kind::Directory, "private"));
+    let Room { size, inodes } = room;
+    let shm = MountKind::Tmpfs { mode: 0o1777, size, inodes, exec: false };
+    steps.push(make("/dev/shm", shm, Kind::Directory, "private"));
     for (at, to) in [
         ("/dev/ptmx", "pts/ptmx"),
         ("/dev/fd", "/proc/self/fd"),

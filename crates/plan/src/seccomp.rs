@@ -79,9 +79,13 @@ pub fn name_of(number: u32) -> Option<&'static str> {
     NUMBERS.iter().find(|(_, n)| *n == number).map(|(name, _)| *name)
 }
 
-/// Decides and compiles. `internet` says whether AF_INET and AF_INET6 sockets may be made.
-pub fn filter(policy: &Policy, internet: bool) -> Result<Filter, PlanError> {
-    let verdicts = verdicts(policy, internet)?;
+/// Decides and compiles. `internet` says whether AF_INET and AF_INET6 sockets may be made, `pinned` whether processes
+/// have to stay on the CPUs they were given.
+pub fn filter(policy: &Policy, internet: bool, pinned: bool) -> Result<Filter, PlanError> {
+    let mut verdicts = verdicts(policy, internet)?;
+    if let Some(number) = number_of("sched_setaffinity").filter(|_| pinned) {
+        verdicts[number as usize] = Verdict::Errno(errno::EPERM);
+    }
     let beyond = default_verdict(policy.syscalls.mode.value);
     let program = bpf::compile(&verdicts, beyond);
     let workload_program =

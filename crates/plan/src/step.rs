@@ -27,6 +27,12 @@ pub enum Resource {
     OpenFiles,
     Processes,
     CoreSize,
+    /// Private memory of one process, whether touched or not.
+    Data,
+    /// What a user of a machine for audio may have: first before everybody else.
+    RealtimePriority,
+    /// How far below zero the niceness may go.
+    Nice,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,6 +56,7 @@ pub enum MountKind {
     Tmpfs {
         mode: u32,
         size: u64,
+        inodes: u64,
         exec: bool,
     },
     Proc,
@@ -99,8 +106,17 @@ pub enum Step {
         uid: u32,
         gid: u32,
     },
+    /// What the kernel shows of cgroups begins at the session's own.
+    OwnCgroupView,
+    /// The kernel, short of memory, ends this before others.
+    EndFirst,
     /// No user namespace can be made below this one.
     ForbidUserNamespaces,
+    /// A count of the kernel's, of those it keeps for each user namespace.
+    CountedLimit {
+        name: &'static str,
+        value: u64,
+    },
     /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
     CloneRoot {
         exec: bool,
@@ -127,6 +143,10 @@ pub enum Step {
     Limit {
         resource: Resource,
         value: u64,
+    },
+    /// These processes run on these CPUs only.
+    Pin {
+        cpus: Vec<u32>,
     },
     DropCapabilities,
     NoNewPrivileges,

@@ -1,6 +1,7 @@
 //! Plans for a made-up laptop: what is mounted where, in which order, and what is refused. No root, no kernel.
 
 mod fixtures;
+mod limits;
 mod properties;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
@@ -8,7 +9,7 @@ use fixtures::{Laptop, rule};
 
 use crate::facts::{GitRole, Kind};
 use crate::posture::LayerState;
-use crate::step::{HoldKind, MountKind, Resource, Step};
+use crate::step::{HoldKind, MountKind, Step};
 use crate::{LaunchPlan, PlanError, Request, plan};
 
 fn request() -> Request {
@@ -294,16 +295,6 @@ fn limiting_programs_needs_landlock_and_makes_the_rest_not_executable() {
         super::plan(&policy, &laptop.facts(&policy), &request()),
         Err(PlanError::ExecutableNotFound { .. })
     ));
-}
-
-#[test]
-fn a_process_limit_for_root_is_refused_because_the_kernel_would_ignore_it() {
-    let mut policy = Policy::built_in();
-    policy.process.max = Some(Ruled::default_of(50));
-    let mut laptop = Laptop::with(&[]);
-    assert!(planned(&policy, &laptop).steps.contains(&Step::Limit { resource: Resource::Processes, value: 50 }));
-    laptop.uid = 0;
-    assert!(matches!(plan(&policy, &laptop.facts(&policy), &request()), Err(PlanError::ProcessLimitForRoot { .. })));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use crate::limit::Limit;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, StaticBase, StaticPath};
 use crate::setting::Setting;
@@ -15,6 +16,8 @@ pub struct Preset {
     pub description: &'static str,
     source: &'static str,
     settings: &'static [(u32, StaticSetting)],
+    most_processes: Option<(u32, u32)>,
+    most: &'static [(u32, Limit)],
 }
 
 #[derive(Debug)]
@@ -42,8 +45,10 @@ enum StaticSetting {
     Mode(Mode),
     Debug(bool),
     Project(Access),
+    MaxProcesses(u32),
     AllowFork(bool),
     AllowExec(bool),
+    Limit(Limit),
     SyscallMode(SyscallMode),
     MaxViolations(u32),
     EnvMode(EnvMode),
@@ -67,8 +72,10 @@ impl Preset {
                 StaticSetting::Mode(mode) => Setting::Mode(*mode),
                 StaticSetting::Debug(on) => Setting::Debug(*on),
                 StaticSetting::Project(access) => Setting::Project(*access),
+                StaticSetting::MaxProcesses(count) => Setting::MaxProcesses(*count),
                 StaticSetting::AllowFork(on) => Setting::AllowFork(*on),
                 StaticSetting::AllowExec(on) => Setting::AllowExec(*on),
+                StaticSetting::Limit(limit) => Setting::Limit(limit.clone()),
                 StaticSetting::SyscallMode(mode) => Setting::SyscallMode(*mode),
                 StaticSetting::MaxViolations(count) => Setting::MaxViolations(*count),
                 StaticSetting::EnvMode(mode) => Setting::EnvMode(*mode),
@@ -81,6 +88,21 @@ impl Preset {
             };
             Ruled::new(setting, Origin::built_in(self.source, *line))
         })
+    }
+
+    /// Whether choosing this preset sets maxima.
+    pub(crate) fn has_maxima(&self) -> bool {
+        self.most_processes.is_some() || !self.most.is_empty()
+    }
+
+    /// Most processes that a request may ask for.
+    pub(crate) fn most_processes(&self) -> Option<Ruled<u32>> {
+        self.most_processes.map(|(line, count)| Ruled::new(count, Origin::built_in(self.source, line)))
+    }
+
+    /// Most that a request may ask for, of each limit that has a maximum.
+    pub(crate) fn most(&self) -> impl Iterator<Item = Ruled<Limit>> {
+        self.most.iter().map(|(line, limit)| Ruled::new(limit.clone(), Origin::built_in(self.source, *line)))
     }
 
     /// Whether `rule` comes from a preset rather than from a list.

@@ -1,6 +1,6 @@
-//! The org's requirements: what no layer may ask for more than. Owns the format of `requirements.toml` and the check
-//! of a merged policy against it; it cuts nothing off a request (that is an error), and reads no file.
-//! Called by `layers` last.
+//! What no layer may ask for more than: the org's requirements, and the maxima of chosen presets. Owns the format of
+//! `requirements.toml` and the check of a merged policy; it cuts nothing off a request (that is an error), and reads
+//! no file. Called by `layers` last.
 //!
 //! What nobody asked for (a built-in value) follows the ceiling silently; what somebody asked for and goes beyond is
 //! refused with both origins.
@@ -8,21 +8,22 @@
 mod hold;
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::at::{At, Lines};
-use crate::builtin::DEFAULT_PRESET;
+use crate::builtin::{DEFAULT_PRESET, Preset};
+use crate::check::check;
 use crate::error::PolicyError;
 use crate::file::from_toml;
+use crate::file_limits::LimitsTable;
 use crate::file_values::PathEntry;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
-use crate::quantity::{Size, Time};
-use crate::types::{Isolation, NetworkMode, SyscallMode};
+use crate::setting::Setting;
+use crate::types::{Isolation, Limits, NetworkMode, SyscallMode};
 
-/// Parsed requirements, each with its origin.
+/// Ceilings, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ceilings {
     /// At least this.
@@ -38,11 +39,7 @@ pub struct Ceilings {
     /// Write and overlay grants lie at or below these.
     pub write_within: Vec<Ruled<PathExpr>>,
     pub max_processes: Option<Ruled<u32>>,
-    pub timeout: Option<Ruled<Duration>>,
-    pub cpu_seconds: Option<Ruled<u64>>,
-    pub open_files: Option<Ruled<u64>>,
-    pub file_size: Option<Ruled<u64>>,
-    pub tmp_size: Option<Ruled<u64>>,
+    pub limits: Limits,
     pub syscalls: Option<Ruled<SyscallMode>>,
     /// Globs of variables that no `pass` may name.
     pub never_pass: Vec<Ruled<String>>,
@@ -74,16 +71,6 @@ struct FilesTable {
 #[serde(deny_unknown_fields, default)]
 struct ProcessTable {
     max: Option<At<u32>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LimitsTable {
-    timeout: Option<At<Time>>,
-    cpu: Option<At<Time>>,
-    open_files: Option<At<u64>>,
-    file_size: Option<At<Size>>,
-    tmp_size: Option<At<Size>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -121,6 +108,15 @@ impl Ceilings {
             }
             write_within.push(Ruled::new(path, place.origin(offset)));
         }
+        let max_processes = file.process.max.map(|at| place.ruled(at));
+        if let Some(most) = &max_processes {
+            check(&most.map(Setting::MaxProcesses))?;
+        }
+        let mut limits = Limits::default();
+        for most in file.limits.limits().map(|at| place.ruled(at)) {
+            check(&most.map(Setting::Limit))?;
+            limits.set(most.value, most.origin);
+        }
         Ok(Ceilings {
             isolation: file.isolation.map(|at| place.ruled(at)),
             network: file.network.map(|at| place.ruled(at)),
@@ -128,15 +124,23 @@ impl Ceilings {
             presets: file.presets.map(|at| place.ruled(at)),
             deny,
             write_within,
-            max_processes: file.process.max.map(|at| place.ruled(at)),
-            timeout: file.limits.timeout.map(|at| place.map(at, |time| time.0)),
-            cpu_seconds: file.limits.cpu.map(|at| place.map(at, |time| time.0.as_secs())),
-            open_files: file.limits.open_files.map(|at| place.ruled(at)),
-            file_size: file.limits.file_size.map(|at| place.map(at, |size| size.0)),
-            tmp_size: file.limits.tmp_size.map(|at| place.map(at, |size| size.0)),
+            max_processes,
+            limits,
             syscalls: file.syscalls.mode.map(|at| place.ruled(at)),
             never_pass: file.env.never_pass.into_iter().map(|at| place.ruled(at)).collect(),
         })
+    }
+
+    /// Lowers these to the maxima of a preset: of two about the same limit the tighter counts, so that it is the one named.
+    pub(crate) fn lower_to(&mut self, preset: &Preset) {
+        if let Some(most) = preset.most_processes()
+            && self.max_processes.as_ref().is_none_or(|now| most.value < now.value)
+        {
+            self.max_processes = Some(most);
+        }
+        for most in preset.most() {
+            self.limits.lower(most);
+        }
     }
 
     pub(crate) fn allows_preset(&self, name: &str) -> bool {
@@ -157,11 +161,7 @@ impl Place<'_> {
     }
 
     fn ruled<T>(&self, at: At<T>) -> Ruled<T> {
-        self.map(at, |value| value)
-    }
-
-    fn map<T, U>(&self, at: At<T>, change: impl FnOnce(T) -> U) -> Ruled<U> {
-        Ruled::new(change(at.value), self.origin(at.offset))
+        Ruled::new(at.value, self.origin(at.offset))
     }
 
     fn path(&self, setting: &'static str, text: &str, offset: usize) -> Result<PathExpr, PolicyError> {

@@ -27,6 +27,10 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
             fails(&format!("files.{access}"), path.as_str(), "a path without `*`")
         }
         Setting::MaxProcesses(0) => fails("process.max", "0", "at least 1"),
+        Setting::Limit(limit) => match limit.mistake() {
+            Some(expected) => fails(&format!("limits.{}", limit.key()), &limit.amount(), expected),
+            None => Ok(()),
+        },
         // An empty list would read as "none" and mean "all".
         Setting::Executables(names) if names.is_empty() => {
             fails("process.executables", "[]", "names of programs, or `allow_exec = false`")

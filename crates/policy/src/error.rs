@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::origin::{Origin, Ruled};
+use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathError;
 
 /// Every variant names the rule and where it stands.
@@ -32,9 +32,11 @@ pub enum PolicyError {
     UnknownVariable { name: String, hint: Option<String> },
     #[error("`{setting}` counts in the org's policy only ({origin})")]
     OrgOnly { setting: String, origin: Origin },
+    #[error("`{setting}` counts in shipped presets only ({origin})")]
+    PresetOnly { setting: &'static str, origin: Origin },
     #[error("isolation `none` needs the approval of the org's policy ({origin})")]
     NoneNotApproved { origin: Origin },
-    #[error("`{request}` ({origin}) is beyond what the org allows: {} ({})", ceiling.value, ceiling.origin)]
+    #[error("`{request}` ({origin}) is beyond the ceiling: {} ({})", ceiling.value, ceiling.origin)]
     BeyondCeiling { request: String, origin: Origin, ceiling: Box<Ruled<String>> },
 }
 
@@ -49,7 +51,13 @@ impl PolicyError {
             PolicyError::NoneNotApproved { .. } => Some(
                 "the org's policy (`/etc/cofferdam/policy.toml`) must say `allow_isolation_none = true`".to_owned(),
             ),
+            PolicyError::BeyondCeiling { ceiling, .. } if ceiling.origin.layer == Layer::BuiltIn => {
+                Some("ask for less, or do without the preset".to_owned())
+            }
             PolicyError::BeyondCeiling { .. } => Some("ask for less, or ask whoever keeps the ceiling".to_owned()),
+            PolicyError::PresetOnly { .. } => {
+                Some("an organisation's maxima stand in `/etc/cofferdam/requirements.toml`".to_owned())
+            }
             PolicyError::Unbuilt { .. } => Some("remove the setting".to_owned()),
             PolicyError::OrgOnly { .. } => Some("remove the setting here".to_owned()),
             PolicyError::AlwaysDenied { .. } | PolicyError::Path { .. } | PolicyError::Value { .. } => None,
@@ -65,6 +73,7 @@ impl PolicyError {
             | PolicyError::AlwaysDenied { origin, .. }
             | PolicyError::UnknownPreset { origin, .. }
             | PolicyError::OrgOnly { origin, .. }
+            | PolicyError::PresetOnly { origin, .. }
             | PolicyError::NoneNotApproved { origin }
             | PolicyError::BeyondCeiling { origin, .. } => Some(origin),
             PolicyError::Syntax { .. } | PolicyError::UnknownVariable { .. } => None,

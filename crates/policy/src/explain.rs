@@ -83,16 +83,12 @@ fn processes(policy: &Policy, lines: &mut Vec<String>) {
 }
 
 fn limits(policy: &Policy, lines: &mut Vec<String>) {
-    let limits = &policy.limits;
-    let mut set = Vec::new();
-    set.extend(limits.timeout.as_ref().map(|time| line(&format!("timeout {}s", time.value.as_secs()), &time.origin)));
-    set.extend(limits.cpu_seconds.as_ref().map(|seconds| value("cpu seconds", seconds)));
-    set.extend(limits.open_files.as_ref().map(|count| value("open files", count)));
-    set.extend(limits.file_size.as_ref().map(|bytes| value("file size", bytes)));
-    set.extend(limits.tmp_size.as_ref().map(|bytes| value("temporary space", bytes)));
-    if !set.is_empty() {
+    let mut limits = policy.limits.each().peekable();
+    if limits.peek().is_some() {
         lines.push("limits".to_owned());
-        lines.append(&mut set);
+        lines.extend(
+            limits.map(|Ruled { value: limit, origin }| line(&format!("{} {}", limit.key(), limit.amount()), &origin)),
+        );
     }
 }
 

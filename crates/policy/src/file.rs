@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use crate::at::{At, Lines};
 use crate::check;
 use crate::error::{PolicyError, did_you_mean};
+use crate::file_limits::LimitsTable;
 use crate::file_values::{Anything, PathEntry, Texts};
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
-use crate::quantity::{Size, Time};
 use crate::setting::Setting;
 use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
 use crate::unbuilt;
@@ -46,6 +46,9 @@ pub(crate) struct PolicyFile {
     limits: LimitsTable,
     syscalls: SyscallsTable,
     env: EnvTable,
+    /// Counts in shipped presets only; those of an organisation are `requirements.toml`.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    most: Option<At<MostTable>>,
 }
 
 /// Paths. The rule with the longest path that contains a file decides about it.
@@ -88,33 +91,18 @@ struct NetworkTable {
     deny: Option<At<Anything>>,
 }
 
+/// What no request may exceed once the preset was chosen.
 #[derive(Debug, Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
-struct LimitsTable {
-    /// Wall-clock time for the whole run.
-    timeout: Option<At<Time>>,
-    /// CPU time of any single process.
-    cpu: Option<At<Time>>,
-    open_files: Option<At<u64>>,
-    /// Largest single file.
-    file_size: Option<At<Size>>,
-    /// Size of each private temporary file system.
-    tmp_size: Option<At<Size>>,
-    /// Not enforced yet, so refused.
-    memory: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    swap: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    cpus: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    io: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    storage: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    inodes: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    output: Option<At<Anything>>,
+struct MostTable {
+    process: MostProcessTable,
+    limits: LimitsTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MostProcessTable {
+    max: Option<At<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -146,6 +134,8 @@ struct EnvTable {
 pub struct Parsed {
     pub description: Option<String>,
     pub settings: Vec<Ruled<Setting>>,
+    /// The maxima of a preset: limits and `process.max`.
+    pub most: Vec<Ruled<Setting>>,
 }
 
 /// Reads one policy file. `source` is the name under which the user knows it.
@@ -157,13 +147,16 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     reader.files(file.files)?;
     reader.process(&file.process);
     reader.network(&file.network)?;
-    reader.limits(&file.limits)?;
+    reader.limits(file.limits);
     reader.syscalls(file.syscalls);
     reader.env(file.env);
-    for setting in &reader.settings {
+    let settings = std::mem::take(&mut reader.settings);
+    reader.most(file.most)?;
+    let most = reader.settings;
+    for setting in settings.iter().chain(&most) {
         check::check(setting)?;
     }
-    Ok(Parsed { description: file.description, settings: reader.settings })
+    Ok(Parsed { description: file.description, settings, most })
 }
 
 /// Deserialises with our error positions and hints.
@@ -267,19 +260,10 @@ impl Reader<'_> {
         self.refused("network.deny", network.deny.as_ref())
     }
 
-    fn limits(&mut self, limits: &LimitsTable) -> Result<(), PolicyError> {
-        self.add_each(limits.timeout.as_ref(), |time| Setting::Timeout(time.0));
-        self.add_each(limits.cpu.as_ref(), |time| Setting::CpuSeconds(time.0.as_secs()));
-        self.add_each(limits.open_files.as_ref(), |count| Setting::OpenFiles(*count));
-        self.add_each(limits.file_size.as_ref(), |size| Setting::FileSize(size.0));
-        self.add_each(limits.tmp_size.as_ref(), |size| Setting::TmpSize(size.0));
-        self.refused("limits.memory", limits.memory.as_ref())?;
-        self.refused("limits.swap", limits.swap.as_ref())?;
-        self.refused("limits.cpus", limits.cpus.as_ref())?;
-        self.refused("limits.io", limits.io.as_ref())?;
-        self.refused("limits.storage", limits.storage.as_ref())?;
-        self.refused("limits.inodes", limits.inodes.as_ref())?;
-        self.refused("limits.output", limits.output.as_ref())
+    fn limits(&mut self, limits: LimitsTable) {
+        for At { value: limit, offset } in limits.limits() {
+            self.add(offset, Setting::Limit(limit));
+        }
     }
 
     fn syscalls(&mut self, syscalls: SyscallsTable) {
@@ -304,6 +288,16 @@ impl Reader<'_> {
         for (name, At { value, offset }) in env.set {
             self.add(offset, Setting::EnvSet(name, value));
         }
+    }
+
+    fn most(&mut self, most: Option<At<MostTable>>) -> Result<(), PolicyError> {
+        let Some(At { value: most, offset }) = most else { return Ok(()) };
+        if self.layer != Layer::BuiltIn {
+            return Err(PolicyError::PresetOnly { setting: "most", origin: self.origin(offset) });
+        }
+        self.add_each(most.process.max.as_ref(), |count| Setting::MaxProcesses(*count));
+        self.limits(most.limits);
+        Ok(())
     }
 }
 

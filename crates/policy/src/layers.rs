@@ -2,7 +2,10 @@
 //! policies; single settings are applied by `merge`, ceilings held by `ceilings`. Called by the edge, once per run.
 //!
 //! Order, weakest first: shipped lists, `default` preset, named presets, org, user, project, project.local,
-//! environment, flags. Scalars: the later wins. Lists add up. Requirements are checked last and cut nothing off.
+//! environment, flags. Scalars: the later wins. Lists add up. Ceilings (requirements, maxima of presets) are checked
+//! last and cut nothing off.
+
+use std::borrow::Cow;
 
 use crate::builtin::{DEFAULT_PRESET, PRESETS, Preset};
 use crate::ceilings::Ceilings;
@@ -54,7 +57,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     apply_presets(&mut policy, &said)?;
     apply_settings(&mut policy, said);
     require_approval_of_none(&policy)?;
-    if let Some(ceilings) = inputs.requirements {
+    if let Some(ceilings) = ceilings_in_force(inputs.requirements, &policy) {
         ceilings.hold(&mut policy, inputs.places)?;
     }
     Ok(policy)
@@ -140,6 +143,18 @@ fn narrow_executables(policy: &mut Policy, narrowing: Ruled<Vec<String>>) {
     if !beyond.is_empty() {
         hold_back(policy, Ruled::new(Setting::Executables(beyond), origin));
     }
+}
+
+/// The org's requirements and the maxima of every preset that counts, whichever layer named it.
+fn ceilings_in_force<'a>(requirements: Option<&'a Ceilings>, policy: &Policy) -> Option<Cow<'a, Ceilings>> {
+    let mut ceilings = requirements.map(Cow::Borrowed);
+    let named = policy.presets.iter().map(|preset| preset.value.as_str());
+    for preset in std::iter::once(DEFAULT_PRESET).chain(named).filter_map(Preset::named) {
+        if preset.has_maxima() {
+            ceilings.get_or_insert_default().to_mut().lower_to(preset);
+        }
+    }
+    ceilings
 }
 
 fn require_approval_of_none(policy: &Policy) -> Result<(), PolicyError> {

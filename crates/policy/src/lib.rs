@@ -8,14 +8,17 @@ mod at;
 mod builtin;
 mod ceilings;
 mod check;
+mod cpu_set;
 mod decide;
 mod environment;
 mod error;
 mod explain;
 mod file;
+mod file_limits;
 mod file_values;
 mod fold;
 pub mod layers;
+mod limit;
 mod merge;
 pub mod origin;
 mod overrides;
@@ -30,6 +33,7 @@ mod variables;
 pub use always_denied::{ALWAYS_DENIED, is_always_denied};
 pub use builtin::{DEFAULT_PRESET, PRESETS, Preset};
 pub use ceilings::Ceilings;
+pub use cpu_set::parse_cpu_set;
 pub use error::PolicyError;
 pub use explain::explain;
 #[cfg(feature = "schema")]
@@ -37,10 +41,11 @@ pub use file::json_schema;
 pub use file::{Parsed, parse};
 pub use fold::folded;
 pub use layers::{ExpandedRule, Inputs, LayerInput, deciding_rule, hold_of, resolve};
+pub use limit::Limit;
 pub use origin::{Layer, Origin, Ruled};
 pub use overrides::Overrides;
 pub use path::{PathExpr, Places};
-pub use quantity::{parse_size, parse_time};
+pub use quantity::{parse_count, parse_cpus, parse_size, parse_time};
 pub use setting::Setting;
 pub use types::{
     Access, Env, EnvMode, FileRule, HeldBack, Hold, Isolation, Limits, Mode, NetworkMode, Policy, Process, Stand,

@@ -54,11 +54,7 @@ impl Policy {
                 self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
             }
             Setting::Network(mode) => self.network = Ruled::new(mode, origin),
-            Setting::Timeout(time) => self.limits.timeout = Some(Ruled::new(time, origin)),
-            Setting::CpuSeconds(seconds) => self.limits.cpu_seconds = Some(Ruled::new(seconds, origin)),
-            Setting::OpenFiles(count) => self.limits.open_files = Some(Ruled::new(count, origin)),
-            Setting::FileSize(bytes) => self.limits.file_size = Some(Ruled::new(bytes, origin)),
-            Setting::TmpSize(bytes) => self.limits.tmp_size = Some(Ruled::new(bytes, origin)),
+            Setting::Limit(limit) => self.limits.set(limit, origin),
             Setting::SyscallMode(mode) => self.syscalls.mode = Ruled::new(mode, origin),
             Setting::SyscallAllow(call) => self.syscalls.allow.push(Ruled::new(call, origin)),
             Setting::SyscallDeny(call) => self.syscalls.deny.push(Ruled::new(call, origin)),

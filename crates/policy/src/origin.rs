@@ -98,4 +98,12 @@ impl<T> Ruled<T> {
     pub fn default_of(value: T) -> Self {
         Ruled { value, origin: Origin::default_value() }
     }
+
+    /// The same rule about what `change` makes of the value.
+    pub(crate) fn map<U>(&self, change: impl FnOnce(T) -> U) -> Ruled<U>
+    where
+        T: Clone,
+    {
+        Ruled { value: change(self.value.clone()), origin: self.origin.clone() }
+    }
 }

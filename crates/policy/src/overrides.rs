@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::limit::Limit;
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
 use crate::setting::Setting;
@@ -23,7 +24,14 @@ pub struct Overrides {
     pub overlay: Vec<PathExpr>,
     pub blacklist: Vec<PathExpr>,
     pub timeout: Option<Duration>,
+    pub memory: Option<u64>,
+    /// Thousandths of a CPU.
+    pub cpu_millis: Option<u32>,
+    pub cpu_time: Option<Duration>,
     pub max_processes: Option<u32>,
+    pub open_files: Option<u64>,
+    pub storage: Option<u64>,
+    pub output: Option<u64>,
     pub env_mode: Option<EnvMode>,
     pub env_pass: Vec<String>,
     pub env_set: Vec<(String, String)>,
@@ -62,11 +70,22 @@ impl Overrides {
                 add(flag, file(access, path.clone()));
             }
         }
-        if let Some(time) = self.timeout {
-            add("--timeout", Setting::Timeout(time));
-        }
         if let Some(count) = self.max_processes {
             add("--max-processes", Setting::MaxProcesses(count));
+        }
+        let limits = [
+            ("--timeout", self.timeout.map(Limit::Timeout)),
+            ("--memory", self.memory.map(Limit::Memory)),
+            ("--cpus", self.cpu_millis.map(Limit::CpuMillis)),
+            ("--cpu-time", self.cpu_time.map(|time| Limit::CpuSeconds(time.as_secs()))),
+            ("--open-files", self.open_files.map(Limit::OpenFiles)),
+            ("--storage", self.storage.map(Limit::Storage)),
+            ("--max-output", self.output.map(Limit::Output)),
+        ];
+        for (flag, limit) in limits {
+            if let Some(limit) = limit {
+                add(flag, Setting::Limit(limit));
+            }
         }
         if let Some(mode) = self.env_mode {
             add("--env-mode", Setting::EnvMode(mode));

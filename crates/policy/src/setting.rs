@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Duration;
 
+use crate::limit::Limit;
 use crate::path::PathExpr;
 use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
 
@@ -23,11 +23,7 @@ pub enum Setting {
     AllowExec(bool),
     Executables(Vec<String>),
     Network(NetworkMode),
-    Timeout(Duration),
-    CpuSeconds(u64),
-    OpenFiles(u64),
-    FileSize(u64),
-    TmpSize(u64),
+    Limit(Limit),
     SyscallMode(SyscallMode),
     SyscallAllow(String),
     SyscallDeny(String),
@@ -54,11 +50,7 @@ impl fmt::Display for Setting {
             Setting::AllowExec(on) => write!(f, "process.allow_exec = {on}"),
             Setting::Executables(names) => write!(f, "process.executables = {names:?}"),
             Setting::Network(mode) => write!(f, "network.mode = \"{mode}\""),
-            Setting::Timeout(time) => write!(f, "limits.timeout = \"{}s\"", time.as_secs()),
-            Setting::CpuSeconds(seconds) => write!(f, "limits.cpu = \"{seconds}s\""),
-            Setting::OpenFiles(count) => write!(f, "limits.open_files = {count}"),
-            Setting::FileSize(bytes) => write!(f, "limits.file_size = {bytes}"),
-            Setting::TmpSize(bytes) => write!(f, "limits.tmp_size = {bytes}"),
+            Setting::Limit(limit) => write!(f, "{limit}"),
             Setting::SyscallMode(mode) => write!(f, "syscalls.mode = \"{mode}\""),
             Setting::SyscallAllow(name) => write!(f, "syscalls.allow = {name:?}"),
             Setting::SyscallDeny(name) => write!(f, "syscalls.deny = {name:?}"),

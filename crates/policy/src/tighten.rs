@@ -2,6 +2,7 @@
 //! against the policy so far; what happens to the rest (held back, shown) is `layers`'. Called by `layers`.
 
 use crate::decide::covers;
+use crate::limit::Within;
 use crate::origin::Ruled;
 use crate::path::{Base, PathExpr};
 use crate::setting::Setting;
@@ -19,11 +20,7 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         Setting::AllowFork(on) => no_wider(*on, policy.process.allow_fork.value),
         Setting::AllowExec(on) => no_wider(*on, policy.process.allow_exec.value),
         Setting::Network(mode) => *mode <= policy.network.value,
-        Setting::Timeout(time) => no_more(time, policy.limits.timeout.as_ref()),
-        Setting::CpuSeconds(seconds) => no_more(seconds, policy.limits.cpu_seconds.as_ref()),
-        Setting::OpenFiles(count) => no_more(count, policy.limits.open_files.as_ref()),
-        Setting::FileSize(bytes) => no_more(bytes, policy.limits.file_size.as_ref()),
-        Setting::TmpSize(bytes) => no_more(bytes, policy.limits.tmp_size.as_ref()),
+        Setting::Limit(limit) => no_more(limit, policy.limits.same(limit).as_ref()),
         Setting::SyscallMode(mode) => *mode == SyscallMode::AllowList || *mode == policy.syscalls.mode.value,
         Setting::MaxViolations(count) => *count <= policy.syscalls.max_violations.value,
         Setting::EnvMode(mode) => *mode <= policy.env.mode.value,
@@ -61,6 +58,6 @@ fn no_wider(asked: bool, now: bool) -> bool {
     !asked || now
 }
 
-fn no_more<T: PartialOrd>(asked: &T, now: Option<&Ruled<T>>) -> bool {
-    now.is_none_or(|now| *asked <= now.value)
+fn no_more<T: Within>(asked: &T, now: Option<&Ruled<T>>) -> bool {
+    now.is_none_or(|now| asked.is_within(&now.value))
 }

@@ -147,18 +147,37 @@ pub enum NetworkMode {
     Host,
 }
 
-/// Limits that the kernel's rlimits and the supervisor's clock enforce.
+/// How much of the machine a session may use. What enforces each is the plan's business; nothing here is a promise.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct Limits {
     /// Wall-clock time for the whole run.
     pub timeout: Option<Ruled<Duration>>,
-    /// CPU seconds of any single process.
+    /// CPU seconds of all processes together.
     pub cpu_seconds: Option<Ruled<u64>>,
+    /// Thousandths of a CPU that may be used at once: 1500 is one and a half.
+    pub cpu_millis: Option<Ruled<u32>>,
+    /// The CPUs that may be used, as the kernel writes a list: `0-3,6`.
+    pub cpu_set: Option<Ruled<String>>,
+    /// Memory of all processes together, in bytes; swap is never used.
+    pub memory: Option<Ruled<u64>>,
+    /// Memory above which the session is slowed down, in bytes.
+    pub memory_high: Option<Ruled<u64>>,
+    /// Bytes and operations a second, for each disk that the session can write to.
+    pub io_read: Option<Ruled<u64>>,
+    pub io_write: Option<Ruled<u64>>,
+    pub io_read_ops: Option<Ruled<u64>>,
+    pub io_write_ops: Option<Ruled<u64>>,
     pub open_files: Option<Ruled<u64>>,
     /// Largest single file, in bytes.
     pub file_size: Option<Ruled<u64>>,
-    /// Size of each private temporary file system, in bytes.
+    /// Size of each private temporary file system, in bytes, and how many files it holds.
     pub tmp_size: Option<Ruled<u64>>,
+    pub tmp_inodes: Option<Ruled<u64>>,
+    /// What the session may add to each file system of the host that it can write to: bytes and files.
+    pub storage: Option<Ruled<u64>>,
+    pub inodes: Option<Ruled<u64>>,
+    /// Bytes written to stdout and stderr together.
+    pub output: Option<Ruled<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -6,7 +6,6 @@ use crate::origin::{Origin, Ruled};
 use crate::setting::Setting;
 
 const EGRESS: &str = "it arrives with egress";
-const CGROUPS: &str = "it needs cgroups and arrives with the limits work";
 const GATE: &str = "it arrives with the gate";
 const SESSIONS: &str = "it arrives with sessions that outlive a run";
 
@@ -17,15 +16,6 @@ const UNBUILT: &[(&str, &str)] = &[
     ("network.mode = \"host\"", EGRESS),
     ("network.allow", EGRESS),
     ("network.deny", EGRESS),
-    ("limits.memory", CGROUPS),
-    ("limits.swap", CGROUPS),
-    ("limits.cpus", CGROUPS),
-    ("limits.io", CGROUPS),
-    ("limits.storage", CGROUPS),
-    ("limits.inodes", CGROUPS),
-    ("limits.output", "it arrives with captured output"),
-    ("COFFERDAM_MEMORY", CGROUPS),
-    ("COFFERDAM_CPU", CGROUPS),
     ("COFFERDAM_ROOT", SESSIONS),
     ("COFFERDAM_TTL", SESSIONS),
 ];

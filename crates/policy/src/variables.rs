@@ -2,10 +2,11 @@
 //! that a misspelt restriction is no silence; reads no environment itself. Called by `layers`.
 
 use crate::error::{PolicyError, did_you_mean};
+use crate::limit::Limit;
 use crate::origin::{Origin, Ruled};
 use crate::overrides::file;
 use crate::path::PathExpr;
-use crate::quantity::{TIME, parse_time};
+use crate::quantity::{COUNT, CPUS, SIZE, TIME, parse_count, parse_cpus, parse_size, parse_time};
 use crate::setting::Setting;
 use crate::types::{Access, Isolation, Mode, NetworkMode};
 use crate::unbuilt;
@@ -17,12 +18,16 @@ const MARKERS: &[&str] = &["COFFERDAM_SESSION"];
 
 const KNOWN: &[&str] = &[
     "COFFERDAM_BLACKLIST",
+    "COFFERDAM_CPUS",
     "COFFERDAM_DEBUG",
     "COFFERDAM_ISOLATION",
+    "COFFERDAM_MEMORY",
     "COFFERDAM_MODE",
     "COFFERDAM_NETWORK",
+    "COFFERDAM_OUTPUT",
     "COFFERDAM_OVERLAY",
     "COFFERDAM_PRESET",
+    "COFFERDAM_PROCESSES",
     "COFFERDAM_RO",
     "COFFERDAM_RW",
     "COFFERDAM_TIMEOUT",
@@ -51,6 +56,8 @@ fn of_variable(name: &str, value: &str, origin: &Origin) -> Result<Vec<Setting>,
     };
     let one_of = |names: &[&str]| bad(format!("one of {}", names.join(", ")));
     let one = |setting| Ok(vec![setting]);
+    let limit =
+        |limit: Option<Limit>, expected: &str| one(Setting::Limit(limit.ok_or_else(|| bad(expected.to_owned()))?));
     match name {
         "COFFERDAM_PRESET" => Ok(parts(value).map(|preset| Setting::Preset(preset.to_owned())).collect()),
         "COFFERDAM_ISOLATION" => {
@@ -60,7 +67,14 @@ fn of_variable(name: &str, value: &str, origin: &Origin) -> Result<Vec<Setting>,
         "COFFERDAM_NETWORK" => {
             one(Setting::Network(NetworkMode::from_name(value).ok_or_else(|| one_of(NetworkMode::NAMES))?))
         }
-        "COFFERDAM_TIMEOUT" => one(Setting::Timeout(parse_time(value).ok_or_else(|| bad(TIME.to_owned()))?)),
+        "COFFERDAM_TIMEOUT" => limit(parse_time(value).map(Limit::Timeout), TIME),
+        "COFFERDAM_MEMORY" => limit(parse_size(value).map(Limit::Memory), SIZE),
+        "COFFERDAM_CPUS" => limit(parse_cpus(value).map(Limit::CpuMillis), CPUS),
+        "COFFERDAM_OUTPUT" => limit(parse_size(value).map(Limit::Output), SIZE),
+        "COFFERDAM_PROCESSES" => {
+            let count = parse_count(value).and_then(|count| u32::try_from(count).ok());
+            one(Setting::MaxProcesses(count.ok_or_else(|| bad(COUNT.to_owned()))?))
+        }
         "COFFERDAM_DEBUG" => match value {
             "1" | "true" => one(Setting::Debug(true)),
             "0" | "false" => one(Setting::Debug(false)),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cofferdam_plan::seccomp::{Instruction, number_of};
-use cofferdam_plan::{Kind, LaunchPlan, Mount, MountKind, Namespaces, Step};
+use cofferdam_plan::{Kind, LaunchPlan, LimitsPlan, Mount, MountKind, Namespaces, Step};
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
@@ -76,6 +76,21 @@ pub fn no_walls(plan: &mut LaunchPlan) {
         Namespaces { user: false, pid: false, mount: false, net: false, ipc: false, uts: false, cgroup: false };
     plan.steps.clear();
     plan.holds.clear();
+}
+
+/// Nothing limits the session: no cgroup, no rlimit, no pinning, nobody who looks. The filter lets go of what it refused
+/// for their sake.
+pub fn drop_limits(plan: &mut LaunchPlan) {
+    plan.limits = LimitsPlan::default();
+    drop_steps(plan, |step| {
+        matches!(step, Step::Limit { .. } | Step::CountedLimit { .. } | Step::Pin { .. } | Step::OwnCgroupView)
+    });
+    let_through(plan, &["sched_setaffinity"]);
+    for step in &mut plan.steps {
+        if let Step::Mount(Mount { kind: MountKind::Tmpfs { size, inodes, .. }, .. }) = step {
+            (*size, *inodes) = (0, 0);
+        }
+    }
 }
 
 /// A directory or file of the host becomes writable inside, as if a rule had granted it.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::{Place, Report};
 
 /// Longer than any row takes; a launch that hangs is killed and reported.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What came out of a launch.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Helper {
             report: report.unwrap_or(Report {
                 error: Some("the launch left no report".to_owned()),
                 code: -1,
-                blocked: Vec::new(),
+                ..Report::default()
             }),
             hung,
         })

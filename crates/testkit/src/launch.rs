@@ -2,11 +2,13 @@
 //! own, because a launch blocks signals, forbids tracing and must be the only thread. Called by helper programs.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use cofferdam_launcher::{End, LaunchError, Options, Outcome, Surroundings};
-use cofferdam_plan::{LaunchPlan, Request};
+use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::Policy;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What a helper wrote about a launch.
@@ -17,6 +19,21 @@ pub struct Report {
     pub code: i32,
     /// Names of the calls that the supervisor was told about.
     pub blocked: Vec<String>,
+    /// How the session ended, if there was one.
+    pub end: Option<End>,
+    pub usage: Used,
+    /// Who kept which limit of the session.
+    pub keepers: Vec<(Limited, Keeper)>,
+    /// Where the session's cgroup was.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Those figures of a session that tests compare; absent is zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    pub cpu_micros: u64,
+    pub memory_peak: u64,
+    pub processes_peak: u64,
 }
 
 impl Report {
@@ -27,11 +44,24 @@ impl Report {
             error: value["error"].as_str().map(str::to_owned),
             code: i32::try_from(value["code"].as_i64()?).ok()?,
             blocked: names.map(str::to_owned).collect(),
+            end: end_of(&value["end"]),
+            usage: Used::parse(&value["usage"]),
+            keepers: value["keepers"].as_array().into_iter().flatten().filter_map(keeper_of).collect(),
+            cgroup: value["cgroup"].as_str().map(PathBuf::from),
         })
     }
 
     pub fn to_json(&self) -> String {
-        json!({"error": self.error, "code": self.code, "blocked": self.blocked}).to_string()
+        let usage = [self.usage.cpu_micros, self.usage.memory_peak, self.usage.processes_peak];
+        let report = json!({
+            "error": self.error, "code": self.code, "blocked": self.blocked, "end": self.end, "usage": usage,
+            "keepers": self.keepers, "cgroup": self.cgroup,
+        });
+        report.to_string()
+    }
+
+    pub fn keeper(&self, what: Limited) -> Option<Keeper> {
+        self.keepers.iter().find(|(limited, _)| *limited == what).map(|(_, keeper)| *keeper)
     }
 
     fn failed(error: &dyn std::error::Error, code: i32) -> Self {
@@ -41,7 +71,7 @@ impl Report {
             write!(text, ": {error}").unwrap_or_default();
             cause = error.source();
         }
-        Report { error: Some(text), code, blocked: Vec::new() }
+        Report { error: Some(text), code, ..Report::default() }
     }
 }
 
@@ -73,7 +103,7 @@ impl Session {
         edit(&mut plan);
         swap();
         match cofferdam_launcher::run(&plan, &Options { state: Some(around.state), ..Options::default() }) {
-            Ok(outcome) => ran(&outcome),
+            Ok(outcome) => ran(&plan, &outcome),
             Err(error) => Report::failed(&error, exit_code(&error)),
         }
     }
@@ -88,14 +118,79 @@ impl Session {
     }
 }
 
-fn ran(outcome: &Outcome) -> Report {
+fn ran(plan: &LaunchPlan, outcome: &Outcome) -> Report {
     let code = match outcome.end {
         End::Exited { code } => code,
-        End::TimedOut => 124,
+        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => 124,
         End::TooManyViolations => 126,
-        End::Killed { signal } => 128 + signal,
+        End::OutOfMemory => 137,
+        End::Signalled { signal } | End::Killed { signal } => 128 + signal,
     };
-    Report { error: None, code, blocked: outcome.blocked.iter().map(|b| b.name.to_owned()).collect() }
+    let home = plan.limits.cgroup.as_ref().and_then(|cgroup| match &cgroup.home {
+        CgroupHome::Delegated { path, .. } => Some(path),
+        CgroupHome::Scope { .. } | CgroupHome::None { .. } => None,
+    });
+    let usage = &outcome.usage;
+    Report {
+        error: None,
+        code,
+        blocked: outcome.blocked.iter().map(|b| b.name.to_owned()).collect(),
+        end: Some(outcome.end),
+        usage: Used {
+            cpu_micros: usage.cpu_user_micros.unwrap_or(0) + usage.cpu_system_micros.unwrap_or(0),
+            memory_peak: usage.memory_peak.unwrap_or(0),
+            processes_peak: usage.processes_peak.unwrap_or(0),
+        },
+        keepers: plan.limits.bounds.iter().map(|bound| (bound.what, bound.by)).collect(),
+        cgroup: home.map(|home| home.join(format!("cofferdam-{}", outcome.session))),
+    }
+}
+
+impl Used {
+    fn parse(value: &Value) -> Self {
+        let number = |index: usize| value[index].as_u64().unwrap_or(0);
+        Used { cpu_micros: number(0), memory_peak: number(1), processes_peak: number(2) }
+    }
+}
+
+fn end_of(value: &Value) -> Option<End> {
+    let number = |kind: &str, name: &str| value[kind][name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let ended = [
+        number("exited", "code").map(|code| End::Exited { code }),
+        number("signalled", "signal").map(|signal| End::Signalled { signal }),
+        number("killed", "signal").map(|signal| End::Killed { signal }),
+    ];
+    const NAMED: [End; 7] = [
+        End::TimedOut,
+        End::OutOfMemory,
+        End::ProcessLimit,
+        End::CpuTimeLimit,
+        End::StorageLimit,
+        End::OutputLimit,
+        End::TooManyViolations,
+    ];
+    ended.into_iter().flatten().next().or_else(|| named(value, &NAMED))
+}
+
+fn keeper_of(value: &Value) -> Option<(Limited, Keeper)> {
+    const LIMITED: [Limited; 9] = [
+        Limited::Memory,
+        Limited::MemoryHigh,
+        Limited::Processes,
+        Limited::Cpus,
+        Limited::CpuSet,
+        Limited::CpuTime,
+        Limited::Io,
+        Limited::Storage,
+        Limited::Inodes,
+    ];
+    const KEEPERS: [Keeper; 4] = [Keeper::Cgroup, Keeper::Rlimit, Keeper::Affinity, Keeper::Watched];
+    Some((named(&value[0], &LIMITED)?, named(&value[1], &KEEPERS)?))
+}
+
+/// The one that is written so.
+fn named<T: Serialize + Copy>(value: &Value, all: &[T]) -> Option<T> {
+    all.iter().copied().find(|one| json!(one) == *value)
 }
 
 fn exit_code(error: &LaunchError) -> i32 {
@@ -103,5 +198,27 @@ fn exit_code(error: &LaunchError) -> i32 {
         LaunchError::Execute { errno, .. } if errno.raw_os_error() == 2 => 127,
         LaunchError::Execute { .. } => 126,
         _ => 125,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_its_file() {
+        for end in [End::OutOfMemory, End::Exited { code: 3 }, End::Signalled { signal: 9 }, End::Killed { signal: 9 }]
+        {
+            let report = Report {
+                error: None,
+                code: 137,
+                blocked: vec!["add_key".to_owned()],
+                end: Some(end),
+                usage: Used { cpu_micros: 1, memory_peak: 2, processes_peak: 3 },
+                keepers: vec![(Limited::Processes, Keeper::Rlimit), (Limited::CpuTime, Keeper::Watched)],
+                cgroup: Some(PathBuf::from("/sys/fs/cgroup/cofferdam-1")),
+            };
+            assert_eq!(Report::parse(&report.to_json()), Some(report));
+        }
     }
 }

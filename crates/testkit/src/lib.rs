@@ -11,6 +11,6 @@ mod place;
 mod programs;
 
 pub use helper::{Helper, Launched, run_helper, start_helper};
-pub use launch::{Report, Session};
+pub use launch::{Report, Session, Used};
 pub use place::{Place, Scene};
 pub use programs::{program, sibling};

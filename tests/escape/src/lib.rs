@@ -3,6 +3,8 @@
 //! mechanics of launching are `testkit`'s. Run by `cargo xtask escape` and, one test per row, by nextest.
 
 mod launching;
+mod limits;
+pub mod neighbour;
 pub mod probe;
 pub mod raw;
 mod row;

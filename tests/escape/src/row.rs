@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use cofferdam_plan::LaunchPlan;
 use cofferdam_policy::Policy;
@@ -183,7 +184,24 @@ impl Trial {
     }
 
     fn arguments<'a>(&'a self, check: &'a str) -> [&'a str; 5] {
-        ["launch", self.name, self.walls.name(), check, self.scene.root().to_str().unwrap_or("")]
+        self.arguments_in(&self.scene, check)
+    }
+
+    fn arguments_in<'a>(&'a self, scene: &'a Scene, check: &'a str) -> [&'a str; 5] {
+        ["launch", self.name, self.walls.name(), check, scene.root().to_str().unwrap_or("")]
+    }
+
+    /// Another session of the same user, in a scene of its own: how long it took from its start to its end.
+    pub(crate) fn neighbour(&self) -> Result<Duration, String> {
+        let scene = Scene::new().map_err(|error| error.to_string())?;
+        std::fs::copy(self.scene.probe(), scene.probe()).map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        let launched = run_helper(&self.runner, &self.arguments_in(&scene, "ran"), &scene, &scene.project(), &[]);
+        let took = began.elapsed();
+        let launched = launched.map_err(|error| error.to_string())?;
+        let ran = scene.project().join("ran").exists();
+        scene.remove().map_err(|error| error.to_string())?;
+        if ran { Ok(took) } else { Err(format!("{:?} {}", launched.report, launched.stderr.trim())) }
     }
 
     /// The finding that a launch ended with.

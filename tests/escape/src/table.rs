@@ -2,7 +2,9 @@
 //! the row's id, so that the suite and docs/attack-corpus.md can be held against each other.
 
 use crate::row::Row;
-use crate::rows::{calls, ipc, kernel_files, launch, names, processes, refusals, sockets, workspace};
+use crate::rows::{
+    calls, ipc, kernel_files, launch, leftovers, names, processes, refusals, resources, sockets, workspace,
+};
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
 #[macro_export]
@@ -64,6 +66,21 @@ macro_rules! every_row {
             fn escape_c19_execution_domains_are_refused() => calls::C19;
             fn escape_c20_kernel_log_is_out_of_reach() => kernel_files::C20;
             fn escape_c21_every_thread_has_the_filter() => processes::C21;
+            fn escape_d01_processes_past_the_limit_are_refused() => resources::D01;
+            fn escape_d01_fork_bomb_is_ended_and_a_neighbour_starts() => resources::D01_BOMB;
+            fn escape_d02_memory_past_the_limit_ends_the_session() => resources::D02;
+            fn escape_d02_files_that_are_memory_count_as_memory() => resources::D02_FILES;
+            fn escape_d03_realtime_classes_are_refused() => resources::D03;
+            fn escape_d03_one_cpu_is_one_cpu() => resources::D03_CPUS;
+            fn escape_d03_cpu_time_of_short_lived_processes_counts() => resources::D03_TIME;
+            fn escape_d04_output_flood_is_ended() => resources::D04;
+            fn escape_d05_private_file_systems_are_bounded() => resources::D05;
+            fn escape_d05_disks_of_the_host_are_not_filled() => resources::D05_STORAGE;
+            fn escape_d06_huge_sparse_files_are_refused() => resources::D06;
+            fn escape_d07_descriptors_and_inotify_are_bounded() => resources::D07;
+            fn escape_d08_deep_and_wide_trees_are_removed_within_a_budget() => leftovers::D08;
+            fn escape_d09_odd_files_do_not_hang_the_next_launch() => leftovers::D09;
+            fn escape_d10_flood_of_refused_calls_ends_the_session() => resources::D10;
             fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
             fn escape_e06_working_directory_grants_nothing_new() => names::E06;
             fn escape_e12_git_hooks_and_config_are_read_only() => workspace::E12;

@@ -29,6 +29,10 @@ pub(crate) fn errno(number: i32) -> String {
         (libc::ENODEV, "ENODEV"),
         (libc::ENXIO, "ENXIO"),
         (libc::E2BIG, "E2BIG"),
+        (libc::EAGAIN, "EAGAIN"),
+        (libc::ENOMEM, "ENOMEM"),
+        (libc::EMFILE, "EMFILE"),
+        (libc::EFBIG, "EFBIG"),
     ];
     known.iter().find(|(n, _)| *n == number).map_or_else(|| format!("errno {number}"), |(_, name)| (*name).to_owned())
 }

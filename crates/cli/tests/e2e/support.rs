@@ -6,8 +6,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use cofferdam_testkit::leaks;
 
 /// Longest that a test waits for something that should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -18,6 +21,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 pub(crate) struct Place {
     pub(crate) home: PathBuf,
     pub(crate) project: PathBuf,
+    /// A supervisor was killed here, and left what the next session has to sweep.
+    killed: Arc<AtomicBool>,
 }
 
 /// How a command ended and what it printed.
@@ -63,7 +68,7 @@ impl Place {
         let home = real.join(format!("cofferdam-e2e-{}-{count}", std::process::id()));
         let project = home.join("project");
         std::fs::create_dir_all(&project).expect("the home directory is writable");
-        Place { home, project }
+        Place { home, project, killed: Arc::default() }
     }
 
     /// A place, if these programs are installed; else says why the test is skipped.
@@ -134,8 +139,9 @@ impl Place {
         if rustup.is_dir() {
             environment.push(("RUSTUP_HOME".to_owned(), rustup.display().to_string()));
         }
-        if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
-            environment.push(("RUSTUP_TOOLCHAIN".to_owned(), toolchain));
+        // And a login's way to its service manager, where there is one.
+        for name in ["RUSTUP_TOOLCHAIN", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
+            environment.extend(std::env::var(name).ok().map(|value| (name.to_owned(), value)));
         }
         environment
     }
@@ -172,16 +178,28 @@ impl Place {
         while out.read_exact(&mut byte).is_ok() && byte[0] != b'\n' {
             line.push(byte[0]);
         }
-        Running { child, first_line: String::from_utf8_lossy(&line).into_owned() }
+        let killed = Arc::clone(&self.killed);
+        Running { child, first_line: String::from_utf8_lossy(&line).into_owned(), killed }
+    }
+
+    /// What sessions left here; after a kill, what the next one did not sweep either.
+    fn leaks(&self) -> Vec<String> {
+        if self.killed.load(Ordering::Relaxed) {
+            self.run(&[], &["sleep", "0.2"]).ok();
+        }
+        leaks::find_in(&self.home, &self.home)
     }
 }
 
+/// Fails the test that left something behind.
 impl Drop for Place {
     fn drop(&mut self) {
+        let leaks = if std::thread::panicking() { Vec::new() } else { self.leaks() };
         // overlayfs leaves directories of mode 000 behind when a session was killed.
         let remove = format!("chmod -R u+rwX '{0}'; rm -rf '{0}'", self.home.display());
         let removed = Command::new("sh").args(["-c", &remove]).stderr(Stdio::null()).status();
         assert!(removed.is_ok() || std::thread::panicking(), "cannot remove {}", self.home.display());
+        assert!(leaks.is_empty(), "left behind: {leaks:#?}");
     }
 }
 
@@ -189,6 +207,7 @@ impl Drop for Place {
 pub(crate) struct Running {
     child: Child,
     pub(crate) first_line: String,
+    killed: Arc<AtomicBool>,
 }
 
 impl Running {
@@ -213,9 +232,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its own end may have come first.
-        if self.child.kill().is_ok() {
+        // Its own end may have come first, and somebody else may have killed it.
+        let ended = self.child.try_wait().ok().flatten();
+        if ended.is_none() && self.child.kill().is_ok() {
             self.child.wait().ok();
+        }
+        if ended.is_none_or(|status| status.signal().is_some()) {
+            self.killed.store(true, Ordering::Relaxed);
         }
     }
 }

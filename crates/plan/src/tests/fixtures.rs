@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
 
-use crate::facts::{FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+use crate::facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 use crate::system_candidates;
 
 pub(super) struct Laptop {
@@ -14,6 +14,10 @@ pub(super) struct Laptop {
     pub(super) project: Option<PathBuf>,
     pub(super) landlock_abi: u32,
     pub(super) uid: u32,
+    pub(super) cgroup: CgroupHome,
+    pub(super) cpus: u32,
+    pub(super) memory: u64,
+    pub(super) disks: Vec<String>,
 }
 
 pub(super) fn rule(path: &str, access: Access) -> FileRule {
@@ -34,7 +38,17 @@ impl Laptop {
     pub(super) fn with(paths: &[&str]) -> Self {
         let mut existing: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
         existing.extend(["/home/dev/app/".to_owned(), "/home/dev/".to_owned(), "/usr/lib/".to_owned()]);
-        Laptop { existing, git: Vec::new(), project: Some("/home/dev/app".into()), landlock_abi: 7, uid: 1000 }
+        Laptop {
+            existing,
+            git: Vec::new(),
+            project: Some("/home/dev/app".into()),
+            landlock_abi: 7,
+            uid: 1000,
+            cgroup: CgroupHome::None { why: "this laptop has no cgroup v2".to_owned() },
+            cpus: 4,
+            memory: 16 << 30,
+            disks: Vec::new(),
+        }
     }
 
     pub(super) fn git(mut self, path: &str, role: GitRole) -> Self {
@@ -73,6 +87,10 @@ impl Laptop {
             loaders: vec!["/usr/lib/ld.so".into()],
             landlock_abi: self.landlock_abi,
             terminal: Terminal::default(),
+            cgroup: self.cgroup.clone(),
+            cpus: (0..self.cpus).collect(),
+            memory: self.memory,
+            disks: self.disks.clone(),
             session_dir: Some("/home/dev/.local/state/cofferdam/sessions".into()),
             ..HostFacts::default()
         };

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use crate::builtin::{DEFAULT_PRESET, Preset};
 use crate::ceilings::Ceilings;
 use crate::error::PolicyError;
+use crate::limit::Within;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{Base, PathExpr, Places, is_at_or_below, name_matches_ignoring_case};
 use crate::setting::Setting;
@@ -54,13 +55,17 @@ impl Ceilings {
     }
 
     fn hold_limits(&self, policy: &mut Policy) -> Result<(), PolicyError> {
-        let limits = &mut policy.limits;
-        hold_limit(&mut policy.process.max, self.max_processes.as_ref(), Setting::MaxProcesses)?;
-        hold_limit(&mut limits.timeout, self.timeout.as_ref(), Setting::Timeout)?;
-        hold_limit(&mut limits.cpu_seconds, self.cpu_seconds.as_ref(), Setting::CpuSeconds)?;
-        hold_limit(&mut limits.open_files, self.open_files.as_ref(), Setting::OpenFiles)?;
-        hold_limit(&mut limits.file_size, self.file_size.as_ref(), Setting::FileSize)?;
-        hold_limit(&mut limits.tmp_size, self.tmp_size.as_ref(), Setting::TmpSize)
+        if let Some(most) = &self.max_processes
+            && takes_over(most, policy.process.max.as_ref(), Setting::MaxProcesses)?
+        {
+            policy.process.max = Some(most.clone());
+        }
+        for most in self.limits.each() {
+            if takes_over(&most, policy.limits.same(&most.value).as_ref(), Setting::Limit)? {
+                policy.limits.set(most.value, most.origin);
+            }
+        }
+        Ok(())
     }
 
     fn hold_environment(&self, policy: &mut Policy) -> Result<(), PolicyError> {
@@ -125,23 +130,20 @@ impl Ceilings {
     }
 }
 
-/// A limit that nobody set takes the ceiling's value; one that was set must not exceed it.
-fn hold_limit<T: Clone + PartialOrd>(
-    limit: &mut Option<Ruled<T>>,
-    ceiling: Option<&Ruled<T>>,
+/// Whether the ceiling's own value takes the place of a limit: of one that nobody set, or of a built-in one beyond it.
+/// What was asked for beyond it is refused.
+fn takes_over<T: Within + Clone>(
+    most: &Ruled<T>,
+    asked: Option<&Ruled<T>>,
     setting: impl Fn(T) -> Setting,
-) -> Result<(), PolicyError> {
-    let Some(ceiling) = ceiling else { return Ok(()) };
-    match limit {
-        Some(asked) if asked.value > ceiling.value => {
-            let most = format!("at most `{}`", setting(ceiling.value.clone()));
-            beyond(&setting(asked.value.clone()), &asked.origin, most, &ceiling.origin)
+) -> Result<bool, PolicyError> {
+    match asked {
+        Some(asked) if asked.value.is_within(&most.value) => Ok(false),
+        Some(asked) if asked.origin.layer != Layer::BuiltIn => {
+            let ceiling = format!("at most `{}`", setting(most.value.clone()));
+            beyond(&setting(asked.value.clone()), &asked.origin, ceiling, &most.origin)
         }
-        Some(_) => Ok(()),
-        None => {
-            *limit = Some(ceiling.clone());
-            Ok(())
-        }
+        _ => Ok(true),
     }
 }
 

@@ -27,10 +27,6 @@ fn a_request_beyond_a_ceiling_is_refused_with_both_origins() {
         ("[files]\nwrite_within = [\"/srv\"]", "project = \"write\""),
         ("[process]\nmax = 100", "[process]\nmax = 101"),
         ("[limits]\ntimeout = \"10m\"", "[limits]\ntimeout = \"11m\""),
-        ("[limits]\ncpu = 1", "[limits]\ncpu = 2"),
-        ("[limits]\nopen_files = 10", "[limits]\nopen_files = 11"),
-        ("[limits]\nfile_size = \"1M\"", "[limits]\nfile_size = \"1G\""),
-        ("[limits]\ntmp_size = \"1M\"", "[limits]\ntmp_size = \"1G\""),
         ("[syscalls]\nmode = \"allow-list\"", "[syscalls]\nmode = \"deny-list\""),
         ("[env]\nnever_pass = [\"AWS_*\"]", "[env]\npass = [\"AWS_PROFILE\"]"),
         ("[env]\nnever_pass = [\"AWS_*\"]", "[env]\npass = [\"AWS_*\"]"),
@@ -69,6 +65,15 @@ fn what_nobody_asked_for_follows_the_ceiling() {
 }
 
 #[test]
+fn a_built_in_limit_follows_the_ceiling_and_a_tighter_one_stays() {
+    let file_size = |requirements: &str| under(requirements, "").unwrap().limits.file_size.unwrap();
+    let lowered = file_size("[limits]\nfile_size = \"1G\"");
+    assert_eq!((lowered.value, lowered.origin.layer), (1 << 30, Layer::Requirements));
+    let kept = file_size("[limits]\nfile_size = \"1T\"");
+    assert_eq!((kept.value, kept.origin.layer), (64 << 30, Layer::BuiltIn));
+}
+
+#[test]
 fn a_glob_in_pass_does_not_reach_a_forbidden_variable() {
     let policy = under("[env]\nnever_pass = [\"CORP_*\"]", "[env]\nmode = \"inherit\"\npass = [\"C*\"]").unwrap();
     assert!(policy.env.lets_through("COLOUR") && !policy.env.lets_through("CORP_HOST"));
@@ -95,8 +100,17 @@ fn without_knowledge_of_places_an_unclear_path_is_refused() {
 
 #[test]
 fn requirements_refuse_what_they_do_not_know() {
-    for text in ["isolaton = \"full\"", "version = 2", "[files]\nwrite_within = [\"/a/*\"]", "[files]\ndeny = [\"..\"]"]
-    {
+    for text in [
+        "isolaton = \"full\"",
+        "version = 2",
+        "[files]\nwrite_within = [\"/a/*\"]",
+        "[files]\ndeny = [\"..\"]",
+        "[process]\nmax = 0",
+        "[limits]\nmemory = 512",
+        "[limits]\nstorage = 0",
+        "[limits]\nswap = 0",
+        "[most.limits]\nmemory = \"1G\"",
+    ] {
         assert!(Ceilings::parse("r", text).is_err(), "{text}");
     }
 }

@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 
-use cofferdam_policy::{Ceilings, Layer, parse};
+use cofferdam_policy::{Ceilings, Inputs, Layer, Overrides, parse, resolve};
+
+use crate::{layer, resolved};
 
 const DOCUMENTS: &[&str] = &["README.md", "docs/guides/policy.md", "docs/guides/troubleshooting.md"];
 
 /// From the environment: the tests also run from a copy of the sources in another place.
-fn read(document: &str) -> String {
+pub(crate) fn read(document: &str) -> String {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
     std::fs::read_to_string(root.join(document)).unwrap()
 }
@@ -44,4 +46,26 @@ fn every_example_in_the_documents_parses() {
             assert_eq!(error, None, "{document}:\n{block}");
         }
     }
+}
+
+/// The numbers that R4.2 names.
+#[test]
+fn the_guide_has_a_ready_policy_for_an_unattended_build() {
+    let guide = read("docs/guides/policy.md");
+    let (_, after) = guide.split_once("A build that nobody watches:").unwrap();
+    let policy = resolved(&[layer(Layer::User, &toml_blocks(after)[0])]).unwrap();
+    let limits = policy.limits;
+    assert_eq!(limits.cpu_seconds.unwrap().value, 300);
+    assert_eq!(limits.timeout.unwrap().value.as_secs(), 600);
+    assert_eq!(limits.memory.unwrap().value, 512 << 20);
+    assert_eq!(policy.process.max.unwrap().value, 25);
+    assert!(limits.open_files.is_some() && limits.storage.is_some());
+    assert!(limits.tmp_size.is_some() && limits.output.is_some() && limits.file_size.is_some());
+}
+
+#[test]
+fn the_guide_shows_the_message_of_a_refusal_as_it_is() {
+    let overrides = Overrides { presets: vec!["tool".to_owned()], memory: Some(4 << 30), ..Overrides::default() };
+    let error = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).expect_err("beyond");
+    assert!(read("docs/guides/policy.md").contains(&format!("error: {error}\n")), "{error}");
 }

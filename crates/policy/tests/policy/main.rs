@@ -8,6 +8,8 @@ mod decide;
 mod documents;
 mod files;
 mod layers;
+mod limits;
+mod maxima;
 mod paths;
 mod properties;
 

@@ -1,10 +1,12 @@
 //! Properties over random policies.
 
+use std::collections::BTreeSet;
 use std::path::Component;
+use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, ExpandedRule, Hold, Inputs, Layer, LayerInput, PathExpr, Policy, Ruled, deciding_rule, hold_of,
-    parse, resolve,
+    Access, Ceilings, ExpandedRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, PathExpr, Policy, Ruled, Setting,
+    deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus, parse_size, parse_time, resolve,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,9 +58,30 @@ const TABLES: &[&str] = &[
     "limits.timeout = 10",
     "limits.timeout = 1000",
     "limits.cpu = 7",
+    "limits.cpu = 70",
+    "limits.cpus = 0.5",
+    "limits.cpus = \"2\"",
+    "limits.cpu_set = \"0-1,3\"",
+    "limits.cpu_set = \"1-2\"",
+    "limits.memory = \"100M\"",
+    "limits.memory = \"1G\"",
+    "limits.memory_high = \"50M\"",
+    "limits.io.read = \"1M\"",
+    "limits.io.read = \"9M\"",
+    "limits.io.write = \"1M\"",
+    "limits.io.read_ops = 10",
+    "limits.io.write_ops = 10",
     "limits.open_files = 20",
+    "limits.open_files = 2000",
     "limits.file_size = \"1G\"",
+    "limits.file_size = \"1T\"",
     "limits.tmp_size = \"1M\"",
+    "limits.tmp_inodes = 100",
+    "limits.storage = \"1G\"",
+    "limits.storage = \"2G\"",
+    "limits.inodes = 100",
+    "limits.output = 1000",
+    "limits.output = \"1M\"",
     "syscalls.mode = \"deny-list\"",
     "syscalls.mode = \"allow-list\"",
     "syscalls.allow = [\"personality\"]",
@@ -114,11 +137,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(with.env.mode.value <= without.env.mode.value);
     assert!(with.syscalls.max_violations.value <= without.syscalls.max_violations.value);
     assert!(no_more(with.process.max.as_ref(), without.process.max.as_ref()));
-    assert!(no_more(with.limits.timeout.as_ref(), without.limits.timeout.as_ref()));
-    assert!(no_more(with.limits.cpu_seconds.as_ref(), without.limits.cpu_seconds.as_ref()));
-    assert!(no_more(with.limits.open_files.as_ref(), without.limits.open_files.as_ref()));
-    assert!(no_more(with.limits.file_size.as_ref(), without.limits.file_size.as_ref()));
-    assert!(no_more(with.limits.tmp_size.as_ref(), without.limits.tmp_size.as_ref()));
+    assert_limits_no_wider(&with.limits, &without.limits);
     assert_eq!(with.syscalls.allow, without.syscalls.allow);
     assert_eq!(with.env.pass, without.env.pass);
     assert_eq!(with.env.set, without.env.set);
@@ -141,6 +160,85 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
             path.display()
         );
     }
+}
+
+fn numbers(limits: &Limits) -> [Option<&Ruled<u64>>; 14] {
+    [
+        limits.cpu_seconds.as_ref(),
+        limits.memory.as_ref(),
+        limits.memory_high.as_ref(),
+        limits.io_read.as_ref(),
+        limits.io_write.as_ref(),
+        limits.io_read_ops.as_ref(),
+        limits.io_write_ops.as_ref(),
+        limits.open_files.as_ref(),
+        limits.file_size.as_ref(),
+        limits.tmp_size.as_ref(),
+        limits.tmp_inodes.as_ref(),
+        limits.storage.as_ref(),
+        limits.inodes.as_ref(),
+        limits.output.as_ref(),
+    ]
+}
+
+fn assert_limits_no_wider(with: &Limits, without: &Limits) {
+    assert!(no_more(with.timeout.as_ref(), without.timeout.as_ref()));
+    assert!(no_more(with.cpu_millis.as_ref(), without.cpu_millis.as_ref()));
+    for (with, without) in numbers(with).into_iter().zip(numbers(without)) {
+        assert!(no_more(with, without));
+    }
+    if let Some(without) = &without.cpu_set {
+        let allowed = cpus(&without.value);
+        assert!(with.cpu_set.as_ref().is_some_and(|with| cpus(&with.value).is_subset(&allowed)));
+    }
+}
+
+fn cpus(list: &str) -> BTreeSet<u32> {
+    parse_cpu_set(list).unwrap().into_iter().flatten().collect()
+}
+
+/// A list of CPUs as a careless person writes it: unsorted, CPUs twice.
+fn cpu_list() -> impl Strategy<Value = String> {
+    let range = (0u32..100, 0u32..5).prop_map(|(first, more)| match more {
+        0 => first.to_string(),
+        _ => format!("{first}-{}", first + more),
+    });
+    vec(range, 1..8).prop_map(|ranges| ranges.join(","))
+}
+
+fn in_file(line: &str) -> Limit {
+    let mut settings = parse(Layer::User, "x", line).unwrap_or_else(|error| panic!("{line}: {error}")).settings;
+    match settings.pop().map(|setting| setting.value) {
+        Some(Setting::Limit(limit)) => limit,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// Any limit with a value that a file may have.
+fn limit() -> impl Strategy<Value = Limit> {
+    let seconds = 1..u64::MAX / 1000;
+    let memory = (4u64 << 20)..;
+    let some = 1u64..;
+    let count = 1..=i64::MAX.unsigned_abs();
+    prop_oneof![
+        seconds.clone().prop_map(|time| Limit::Timeout(Duration::from_secs(time))),
+        seconds.prop_map(Limit::CpuSeconds),
+        (10u32..).prop_map(Limit::CpuMillis),
+        cpu_list().prop_map(|list| in_file(&format!("limits.cpu_set = {list:?}"))),
+        memory.clone().prop_map(Limit::Memory),
+        memory.prop_map(Limit::MemoryHigh),
+        some.clone().prop_map(Limit::IoRead),
+        some.clone().prop_map(Limit::IoWrite),
+        count.clone().prop_map(Limit::IoReadOps),
+        count.clone().prop_map(Limit::IoWriteOps),
+        count.clone().prop_map(Limit::OpenFiles),
+        some.clone().prop_map(Limit::FileSize),
+        some.clone().prop_map(Limit::TmpSize),
+        count.clone().prop_map(Limit::TmpInodes),
+        some.clone().prop_map(Limit::Storage),
+        count.prop_map(Limit::Inodes),
+        some.prop_map(Limit::Output),
+    ]
 }
 
 proptest! {
@@ -175,6 +273,56 @@ proptest! {
     }
 
     #[test]
+    fn a_limit_prints_as_a_file_would_have_it(limit in limit()) {
+        prop_assert_eq!(in_file(&limit.to_string()), limit);
+    }
+
+    #[test]
+    fn an_amount_that_is_read_reads_the_same_when_printed(text in any::<String>(), near in "[0-9.,+KMGTsmhdib-]{0,24}") {
+        for text in [text, near] {
+            if let Some(thousandths) = parse_cpus(&text) {
+                prop_assert_eq!(parse_cpus(&Limit::CpuMillis(thousandths).amount()), Some(thousandths));
+            }
+            if let Some(bytes) = parse_size(&text) {
+                prop_assert_eq!(parse_size(&Limit::Output(bytes).amount()), Some(bytes));
+            }
+            if let Some(time) = parse_time(&text) {
+                prop_assert_eq!(parse_time(&Limit::Timeout(time).amount()), Some(time));
+            }
+            if let Some(count) = parse_count(&text) {
+                prop_assert_eq!(parse_count(&Limit::OpenFiles(count).amount()), Some(count));
+            }
+            if let Some(ranges) = parse_cpu_set(&text) {
+                prop_assert!(!ranges.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_sorted_and_apart_and_names_the_same_cpus(list in cpu_list()) {
+        let named: BTreeSet<u32> = list.split(',').flat_map(cpus).collect();
+        prop_assert_eq!(cpus(&list), named);
+        let ranges = parse_cpu_set(&list).unwrap();
+        prop_assert!(ranges.windows(2).all(|pair| *pair[0].end() + 1 < *pair[1].start()), "{ranges:?}");
+        let Limit::CpuSet(kept) = in_file(&format!("limits.cpu_set = {list:?}")) else { panic!("{list}") };
+        prop_assert_eq!(parse_cpu_set(&kept), Some(ranges));
+    }
+
+    #[test]
+    fn no_request_gets_past_the_maxima_of_a_chosen_preset(user in policy_text(), project in policy_text()) {
+        let layers = [layer(Layer::User, &format!("preset = \"tool\"\n{}", user.replace("preset = \"cargo\"", ""))),
+            layer(Layer::Org, "allow_isolation_none = true"), approved(Layer::Project, &project)];
+        if let Ok(policy) = resolved(&layers) {
+            prop_assert!(policy.process.max.unwrap().value <= 500);
+            prop_assert!(policy.limits.timeout.unwrap().value.as_secs() <= 600);
+            prop_assert!(policy.limits.cpu_millis.unwrap().value <= 2000);
+            prop_assert!(policy.limits.memory.unwrap().value <= 2 << 30);
+            prop_assert!(policy.limits.open_files.unwrap().value <= 4096);
+            prop_assert!(policy.limits.output.unwrap().value <= 10 << 20);
+        }
+    }
+
+    #[test]
     fn an_unapproved_layer_never_widens(user in policy_text(), project in policy_text(), local in policy_text(), kept in any::<bool>()) {
         let mut others = vec![layer(Layer::User, &user), layer(Layer::Org, "allow_isolation_none = true")];
         if kept {
@@ -189,7 +337,7 @@ proptest! {
     #[test]
     fn ceilings_hold(user in policy_text()) {
         let ceilings = Ceilings::parse("r", "isolation = \"process\"\ndebug = false\n[process]\nmax = 100\n[limits]\n\
-            timeout = 100\n[files]\nwrite_within = [\"./\"]\n[syscalls]\nmode = \"allow-list\"").unwrap();
+            timeout = 100\nmemory = \"200M\"\ncpus = 1\ncpu_set = \"0-2\"\nfile_size = \"2G\"\nio.read = \"2M\"\n[files]\nwrite_within = [\"./\"]\n[syscalls]\nmode = \"allow-list\"").unwrap();
         let layers: [LayerInput; 1] = [layer(Layer::User, &user)];
         let places = places();
         let inputs = Inputs { layers: &layers, requirements: Some(&ceilings), places: Some(&places), ..Inputs::default() };
@@ -198,6 +346,11 @@ proptest! {
             prop_assert!(policy.isolation.value >= cofferdam_policy::Isolation::Process);
             prop_assert!(policy.process.max.unwrap().value <= 100);
             prop_assert!(policy.limits.timeout.unwrap().value.as_secs() <= 100);
+            prop_assert!(policy.limits.memory.unwrap().value <= 200 << 20);
+            prop_assert!(policy.limits.cpu_millis.unwrap().value <= 1000);
+            prop_assert!(cpus(&policy.limits.cpu_set.unwrap().value).last() <= Some(&2));
+            prop_assert!(policy.limits.file_size.unwrap().value <= 2 << 30);
+            prop_assert!(policy.limits.io_read.unwrap().value <= 2 << 20);
             for rule in policy.files.iter().filter(|rule| rule.access > Access::Read) {
                 prop_assert!(rule.path.expand(&places).iter().all(|path| path.starts_with("/home/u/p")), "{}", rule.path);
             }

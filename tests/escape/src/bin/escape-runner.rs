@@ -1,16 +1,32 @@
-//! Runs the escape suite: every row with its negative control. `launch ...` is what it starts itself with, once per launch.
+//! Runs the escape suite: every row with its negative control. `neighbour` measures what one session costs another.
+//! `launch ...` and `neighbour-launch ...` are what it starts itself with, once per launch.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use cofferdam_escape::{ROWS, Verdict, judge, launch};
+use cofferdam_escape::{ROWS, Verdict, judge, launch, neighbour};
 use serde_json::json;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((first, rest)) if first == "launch" => ExitCode::from(u8::try_from(launch(rest)).unwrap_or(2)),
+        Some((first, rest)) if first == "neighbour-launch" => {
+            ExitCode::from(u8::try_from(neighbour::launch(rest)).unwrap_or(2))
+        }
+        Some((first, rest)) if first == "neighbour" => measure(rest),
         _ => suite(&arguments),
+    }
+}
+
+fn measure(arguments: &[String]) -> ExitCode {
+    match neighbour::measure(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("cannot measure: {why}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -2,13 +2,18 @@
 //! knows nothing of how it was launched. Each file is about one boundary.
 
 mod calls;
+mod cpu;
 mod files;
 mod ipc;
 mod kernel_files;
+mod latency;
+mod memory;
 mod posture;
 mod processes;
+mod resources;
 
 use std::io;
+use std::time::Duration;
 
 use cofferdam_testkit::Place;
 
@@ -69,10 +74,41 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "c19" => calls::c19_personality(),
         "c20" => kernel_files::kernel_log(),
         "c21" => posture::threads(),
+        "d01" => resources::d01_processes(),
+        "d01-threads" => resources::d01_threads(),
+        "d01-bomb" => resources::d01_bomb(place),
+        "d02" => memory::d02_one_process(),
+        "d02-many" => memory::d02_many_processes(),
+        "d02-shared" => memory::d02_shared_pages(),
+        "d02-private" => memory::d02_private_file_systems(),
+        "d02-memfd" => memory::d02_nameless_files(),
+        "d02-mapping" => memory::d02_shared_mapping(),
+        "d02-segments" => memory::d02_segments(),
+        "d02-score" => memory::d02_score(),
+        "d03" => cpu::d03_realtime(),
+        "d03-cpus" => cpu::d03_cpus(),
+        "d03-time" => cpu::d03_time(),
+        "d03-ignored" => cpu::d03_time_of_ignored(),
+        "d04" => resources::d04_flood(),
+        "d05" => resources::d05_private_file_systems(),
+        "d05-plain" => resources::d05_plain(place),
+        "d05-allocated" => resources::d05_allocated(place),
+        "d05-nameless" => resources::d05_nameless(place),
+        "d06" => resources::d06_sparse(place),
+        "d07" => resources::d07_descriptors(),
+        "d08" => resources::d08_tree(place),
+        "d08-wait" => wait(HOLD),
+        "d10" => resources::d10_refused_calls(),
         "e05" => files::e05_prefix(place),
         "e06" => files::e06_working_directory(place),
         "e12" | "e15" | "e16" | "e18" => files::protected(place),
         "e14" => files::e14_forged_pointer(place),
+        "nothing" => wait(Duration::ZERO),
+        "work" => latency::work_in_small_steps(place),
+        "attack-forks" => latency::attack_with_forks(),
+        "attack-memory" => latency::attack_with_memory(),
+        "attack-threads" => latency::attack_with_threads(),
+        "attack-output" => latency::attack_with_output(),
         _ => Finding::Broken(format!("no check is called `{check}`")),
     }
 }
@@ -84,6 +120,19 @@ fn call(number: libc::c_long, arguments: &[usize]) -> Result<i64, i32> {
         *to = *from;
     }
     raw::syscall(number, all)
+}
+
+/// The same for a descriptor or a length.
+fn number(value: i64) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
+/// Longer than it takes the supervisor to look again.
+const HOLD: Duration = Duration::from_secs(2);
+
+fn wait(time: Duration) -> Finding {
+    std::thread::sleep(time);
+    Finding::Contained(String::new())
 }
 
 /// An address that no process has: the kernel answers EFAULT if it gets that far.

@@ -5,9 +5,11 @@ pub(crate) mod calls;
 pub(crate) mod ipc;
 pub(crate) mod kernel_files;
 pub(crate) mod launch;
+pub(crate) mod leftovers;
 pub(crate) mod names;
 pub(crate) mod processes;
 pub(crate) mod refusals;
+pub(crate) mod resources;
 pub(crate) mod sockets;
 pub(crate) mod workspace;
 

@@ -141,6 +141,8 @@ as_user() {
     fi
     (
         echo "$BASHPID" >"$RUNNER/cgroup.procs" || exit 1
+        # A user of a machine for audio: priorities that the sandbox has to take away.
+        ulimit -r 10 || exit 1
         exec setpriv --reuid "$TEST_USER" --regid "$TEST_USER" --init-groups --reset-env \
             env HOME="$HOME_DIR" "${environment[@]}" "$@"
     )

@@ -1,0 +1,72 @@
+//! What becomes of a session's directory at its end.
+
+use super::*;
+use crate::claim::Claim;
+
+fn state(name: &str) -> PathBuf {
+    let path = crate::scratch().join(format!("cofferdam-session-{name}-{}", std::process::id()));
+    std::fs::create_dir(&path).expect("the temporary directory is writable");
+    path
+}
+
+fn clear(state: &Path) {
+    std::fs::remove_dir_all(state).expect("nothing of it is closed");
+}
+
+/// Whether a directory belongs to a session that lives. One that is gone belongs to nobody.
+fn is_live(parent: BorrowedFd<'_>, name: &Path) -> bool {
+    matches!(Claim::take(parent, name), Ok(None))
+}
+
+#[test]
+fn changes_that_were_asked_for_are_kept_and_all_else_goes() {
+    let state = state("keeps");
+    let keep = [Kept { slot: 1, lower: Path::new("/data") }, Kept { slot: 2, lower: Path::new("/untouched") }];
+    let dirs = OverlayDirs::create(&state, "id", 3, &keep).expect("the state directory is writable");
+    for slot in ["0", "1"] {
+        std::fs::write(dirs.path.join(slot).join("upper/file"), "text").expect("writable");
+    }
+    std::fs::create_dir(dirs.path.join("1/work/work")).expect("writable");
+    let path = dirs.path.clone();
+    let finished = dirs.finish(&state);
+    let upper = state.join("kept/id/1/upper");
+    assert_eq!(finished.kept, [(1, upper.clone())]);
+    assert_eq!(finished.left_behind, None);
+    assert!(!path.exists());
+    let mut names: Vec<_> = state.join("kept/id").read_dir().expect("kept").flatten().map(|e| e.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["1", "keep-1"]);
+    assert_eq!(std::fs::read_link(state.join("kept/id/keep-1")).expect("a link"), Path::new("/data"));
+    assert_eq!(std::fs::read_to_string(upper.join("file")).expect("kept"), "text");
+    clear(&state);
+}
+
+#[test]
+fn a_session_lives_as_long_as_its_claim_is_held() {
+    let state = state("lives");
+    let dirs = OverlayDirs::create(&state, "id", 1, &[]).expect("the state directory is writable");
+    let sessions = std::fs::File::open(sessions_in(&state)).expect("it was made");
+    assert!(is_live(sessions.as_fd(), Path::new("id")));
+    assert!(!is_live(sessions.as_fd(), Path::new("another")));
+    drop(dirs);
+    assert!(!is_live(sessions.as_fd(), Path::new("id")));
+    clear(&state);
+}
+
+#[test]
+fn what_is_not_removed_in_time_is_told_and_what_is_kept_is_where_it_says() {
+    let state = state("late");
+    let keep = [Kept { slot: 1, lower: Path::new("/data") }];
+    let dirs = OverlayDirs::create(&state, "id", 2, &keep).expect("the state directory is writable");
+    for slot in ["0", "1"] {
+        std::fs::write(dirs.path.join(slot).join("upper/file"), "text").expect("writable");
+    }
+    let path = dirs.path.clone();
+    let finished = dirs.finish_until(&state, Instant::now());
+    assert_eq!(finished.left_behind.as_deref(), Some(path.as_path()));
+    assert_eq!(finished.kept, [(1, path.join("1/upper"))]);
+    assert!(path.join("1/upper/file").exists());
+    let sessions = std::fs::File::open(sessions_in(&state)).expect("it was made");
+    assert!(!is_live(sessions.as_fd(), Path::new("id")), "and somebody else can go on");
+    clear(&state);
+}
