@@ -13,6 +13,9 @@ use crate::bus::{Bus, BusError};
 /// systemd takes milliseconds; one that takes longer than this is not to be waited for at the start of a command.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// How a bus says that the one we ask for is not connected to it.
+const NOBODY: &str = "org.freedesktop.DBus.Error.NameHasNoOwner";
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 #[derive(Debug, Error)]
@@ -65,8 +68,9 @@ pub(crate) fn enter(name: &str, description: &str, environment: &[(String, Strin
     let until = Instant::now() + PATIENCE;
     let unit = format!("{name}.scope");
     let path = bus(environment).ok_or(ScopeError::NoBus)?;
-    let asked = Bus::connect(&path, until).and_then(|bus| bus.call(&start(&unit, description)));
-    asked.map_err(|error| ScopeError::Asked { unit: unit.clone(), error })?;
+    let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    ask(&path, &start(&unit, description, pid), until)
+        .map_err(|error| ScopeError::Asked { unit: unit.clone(), error })?;
     loop {
         if let Some(cgroup) = own_cgroup().filter(|cgroup| cgroup.ends_with(&unit)) {
             return Ok(cgroup);
@@ -78,12 +82,20 @@ pub(crate) fn enter(name: &str, description: &str, environment: &[(String, Strin
     }
 }
 
-fn start<'a>(unit: &str, description: &str) -> Call<'a> {
-    start_of(unit, description, rustix::process::getpid().as_raw_nonzero().get().unsigned_abs())
+/// A bus may have been started by our own connection to its socket: then its manager comes to it a moment after us.
+fn ask(bus: &Path, call: &Call<'_>, until: Instant) -> Result<(), BusError> {
+    loop {
+        match Bus::connect(bus, until).and_then(|bus| bus.call(call)) {
+            Err(BusError::Error { name, .. }) if name == NOBODY && Instant::now() + ASK_AGAIN < until => {
+                std::thread::sleep(ASK_AGAIN);
+            }
+            answered => return answered,
+        }
+    }
 }
 
 /// `StartTransientUnit(name, mode, properties, auxiliary units)`.
-fn start_of<'a>(unit: &str, description: &str, pid: u32) -> Call<'a> {
+fn start<'a>(unit: &str, description: &str, pid: u32) -> Call<'a> {
     let mut body = Values::default();
     body.string(unit);
     body.string("fail");

@@ -99,13 +99,13 @@ fn a_bus_that_accepts_nobody_does_not_make_us_wait() {
 }
 
 /// A bus daemon of the test's own.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     place: Place,
 }
 
 impl Daemon {
-    fn start(name: &str) -> Option<Self> {
+    pub(crate) fn start(name: &str) -> Option<Self> {
         let place = Place::new(name);
         let address = format!("--address=unix:path={}", place.socket().display());
         let mut command = Command::new("dbus-daemon");
@@ -122,6 +122,10 @@ impl Daemon {
             }
         }
     }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.place.socket()
+    }
 }
 
 impl Drop for Daemon {
@@ -135,7 +139,7 @@ impl Drop for Daemon {
 #[test]
 fn a_real_daemon_says_hello_and_answers_or_refuses() {
     let Some(daemon) = Daemon::start("daemon") else { return };
-    let ask = |member| Bus::connect(&daemon.place.socket(), soon()).and_then(|bus| bus.call(&call(member)));
+    let ask = |member| Bus::connect(&daemon.socket(), soon()).and_then(|bus| bus.call(&call(member)));
     ask("GetId").expect("every bus has an id");
     match ask("NoSuchMethod") {
         Err(BusError::Error { name, text }) => {
@@ -146,7 +150,7 @@ fn a_real_daemon_says_hello_and_answers_or_refuses() {
     }
     // Nobody is started for our sake: the answer comes from the daemon, at once.
     let destination = "org.freedesktop.systemd1";
-    let result = Bus::connect(&daemon.place.socket(), soon())
+    let result = Bus::connect(&daemon.socket(), soon())
         .and_then(|bus| bus.call(&Call { destination, ..call("StartTransientUnit") }));
     match result {
         Err(BusError::Error { name, .. }) => assert_eq!(name, "org.freedesktop.DBus.Error.NameHasNoOwner"),

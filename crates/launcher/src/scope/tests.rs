@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 use crate::bus::marshal::NO_AUTO_START;
-use crate::bus::tests::bytes;
+use crate::bus::tests::{Daemon, bytes};
 
 /// What `busctl --user call` of systemd 252 has sent.
 const CAPTURED: &str = "
@@ -23,7 +23,7 @@ const FLAGS: (usize, u8) = (2, 4);
 fn the_call_is_what_systemds_own_client_sends() {
     let mut expected = bytes(CAPTURED);
     assert_eq!(std::mem::replace(&mut expected[FLAGS.0], NO_AUTO_START), FLAGS.1);
-    assert_eq!(start_of("cofferdam-0123.scope", "Cofferdam session", 4242).encode(2), expected);
+    assert_eq!(start("cofferdam-0123.scope", "Cofferdam session", 4242).encode(2), expected);
 }
 
 #[test]
@@ -61,6 +61,19 @@ fn without_a_manager_there_is_an_error_and_no_wait() {
         assert!(matches!(error, ScopeError::NoBus), "{error}");
     }
     std::fs::remove_dir_all(&directory).expect("it is ours");
+}
+
+#[test]
+fn a_manager_that_is_not_on_the_bus_is_waited_for_but_not_for_ever() {
+    let Some(daemon) = Daemon::start("manager") else { return };
+    let started = Instant::now();
+    let until = started + Duration::from_millis(200);
+    match ask(&daemon.socket(), &start("cofferdam-test.scope", "test", 1), until) {
+        Err(BusError::Error { name, .. }) => assert_eq!(name, NOBODY),
+        other => panic!("{other:?}"),
+    }
+    let took = started.elapsed();
+    assert!((Duration::from_millis(150)..Duration::from_secs(1)).contains(&took), "{took:?}");
 }
 
 /// Set for the process that enters the scope: the scope's name.
