@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -62,12 +63,26 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     Ok((buffer, fd))
 }
 
-/// Whether nobody has the other end any more.
+/// Whether nobody has the other end any more; what was sent before does not hide it.
 pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
-    let mut byte = [0u8; 1];
-    match rustix::net::recv(&socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(true),
-        Ok(_) | Err(Errno::AGAIN) => Ok(false),
-        Err(errno) => Err(errno),
+    let mut fds = [PollFd::new(&socket, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(fds[0].revents().contains(PollFlags::HUP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_nobody_has_is_noticed_also_behind_a_message() {
+        let (ours, theirs) = pair().expect("descriptors are free");
+        assert_eq!(is_abandoned(&theirs), Ok(false));
+        send(ours.as_fd(), b"word", None).expect("there is room");
+        assert_eq!(is_abandoned(&theirs), Ok(false));
+        drop(ours);
+        assert_eq!(is_abandoned(&theirs), Ok(true));
+        assert_eq!(receive(&theirs).expect("readable").0, b"word");
+        assert_eq!(is_abandoned(&theirs), Ok(true));
     }
 }
