@@ -163,7 +163,7 @@ impl Decided {
     }
 }
 
-pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>) -> Result<Decided, PlanError> {
+pub(crate) fn decide(policy: &Policy, facts: &HostFacts, mut writable: Vec<PathBuf>) -> Result<Decided, PlanError> {
     let mut chooser = Chooser {
         facts,
         home: usable_home(policy, facts),
@@ -185,6 +185,10 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>)
     chooser.single_processes(&policy.limits);
     chooser.storage(&policy.limits);
     let quota = chooser.quota(&policy.limits);
+    if quota.is_some() {
+        // The file system itself keeps it there.
+        writable.retain(|path| Some(path) != facts.session_dir.as_ref());
+    }
     let room = room(&policy.limits, facts, memory);
     chooser.say_room(room);
     if policy.limits.output.is_some() {

@@ -1,7 +1,7 @@
 //! What holds only in a guest of `cargo xtask vm`: the command on a machine that lacks something, and in a desktop's
 //! session. Elsewhere each test says that it was skipped; in its guest it may not be.
 
-use crate::support::{Place, binary, finish};
+use crate::support::{Place, binary, finish, is_root};
 
 /// A place, if this is that guest; else says why the test is skipped.
 fn place_in(guest: &str, what: &str) -> Option<Place> {
@@ -116,4 +116,27 @@ fn guest_systemd_keeps_the_session_bus_and_the_manager_out_of_reach() {
     let script = format!("test ! -e {bus} && ! systemd-run --user --scope --quiet touch escaped 2>/dev/null");
     place.inside(&script).ok();
     assert!(!place.exists("escaped"));
+}
+
+/// Only root may set quotas, and the disk of these guests keeps them.
+#[test]
+fn guest_root_overlays_have_a_hard_limit_by_project_quota() {
+    let guest = std::env::var("COFFERDAM_TEST_GUEST").unwrap_or_default();
+    let disk = std::env::var("COFFERDAM_TEST_DISK").unwrap_or_default();
+    if !is_root() || !["6.1", "6.12"].contains(&guest.as_str()) {
+        println!("skipped: not root in a guest with a disk that keeps quotas");
+        return;
+    }
+    let place = Place::new();
+    place.write("home:.config/cofferdam/config.toml", "[limits]\nstorage = \"16M\"\n");
+    place.write("home:data/old", "old");
+    let state = format!("{disk}/state-{}", std::process::id());
+    let data = place.path("home:data").display().to_string();
+    let script = format!("head -c 12M /dev/zero >{data}/a && head -c 12M /dev/zero >{data}/b");
+    let mut command = place.command(binary());
+    command.env("XDG_STATE_HOME", &state).args(["run", "--overlay", &data, "--", "bash", "-c", &script]);
+    let ran = finish(&mut command, b"");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    ran.says(&["Disk quota exceeded"]);
+    place.host(&format!("rm -rf '{state}'")).ok();
 }
