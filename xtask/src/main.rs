@@ -2,6 +2,7 @@
 //! Owns no product code and is never shipped. Called by people and by `.ci/run`.
 #![forbid(unsafe_code)]
 
+mod account;
 mod bench;
 mod conformance;
 mod elf;
@@ -13,6 +14,7 @@ mod problems;
 mod rust_source;
 mod schema;
 mod size;
+mod stress;
 mod vm;
 mod workspace;
 
@@ -50,6 +52,8 @@ enum Task {
     Size,
     /// Measure the cold start, or the speed inside, beside bare and bubblewrap
     Bench(bench::Args),
+    /// Run many sandboxes in a row and at once, and kill supervisors; nothing may fail or be left behind
+    Stress(stress::Args),
     #[command(hide = true)]
     BenchWorker(bench::worker::Args),
 }
@@ -81,6 +85,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
         Task::Bench(args) => bench::run(args),
+        Task::Stress(args) => stress::run(args),
         Task::BenchWorker(args) => bench::worker::run(args),
     }
 }

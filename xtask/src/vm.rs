@@ -20,7 +20,7 @@ use std::time::Instant;
 use crate::junit::Status;
 use crate::problems::Problems;
 use crate::vm::emulator::Emulator;
-use crate::vm::files::{cannot, fresh_dir};
+use crate::vm::files::{cannot, fresh_dir, make_dir};
 use crate::vm::guests::{GUESTS, Guest};
 use crate::vm::initramfs::Initramfs;
 use crate::vm::kernel::{Kernel, Version};
@@ -31,6 +31,8 @@ use crate::workspace::Workspace;
 
 /// What the guest needs to find its root and its disks, and what an unprivileged user cannot load.
 const MODULES: [&str; 7] = ["virtio_pci", "virtio_blk", "virtiofs", "fuse", "overlay", "ext4", "quota_v2"];
+
+type Kernels = Vec<(Version, Kernel)>;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -58,10 +60,7 @@ fn known_guest(name: &str) -> Result<String, String> {
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
     let chosen = chosen(args)?;
-    let cache = cache()?;
-    let emulator = Emulator::get(&cache, args.refresh)?;
-    println!("QEMU: Debian's {}", emulator.version);
-    let kernels = kernels(&chosen, &cache, args.refresh)?;
+    let (emulator, kernels) = fetch(&chosen, args.refresh)?;
     let dir = workspace.target.join("vm");
     let stage = Stage::build(workspace, &fresh_dir(dir.clone())?)?;
 
@@ -93,14 +92,29 @@ fn chosen(args: &Args) -> Result<Vec<&'static Guest>, Problems> {
     if chosen.is_empty() { Err(Problems::one("no guest has that name and that kernel")) } else { Ok(chosen) }
 }
 
+/// What guests need that no checkout holds. One rig fetches at a time: others find what it fetched.
+fn fetch(guests: &[&Guest], refresh: bool) -> Result<(Emulator, Kernels), Problems> {
+    let cache = cache()?;
+    let lock = cache.join("lock");
+    let held = fs::File::create(&lock).and_then(|file| file.lock().map(|()| file));
+    let held = held.map_err(|e| cannot("lock", &lock, &e))?;
+    let emulator = Emulator::get(&cache, refresh)?;
+    println!("QEMU: Debian's {}", emulator.version);
+    let kernels = kernels(guests, &cache, refresh)?;
+    drop(held);
+    Ok((emulator, kernels))
+}
+
 fn cache() -> Result<PathBuf, Problems> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    cache.map(|cache| cache.join("cofferdam-vm")).ok_or_else(|| Problems::one("neither XDG_CACHE_HOME nor HOME is set"))
+    let cache = cache.ok_or_else(|| Problems::one("neither XDG_CACHE_HOME nor HOME is set"))?.join("cofferdam-vm");
+    make_dir(&cache)?;
+    Ok(cache)
 }
 
-fn kernels(guests: &[&Guest], cache: &Path, refresh: bool) -> Result<Vec<(Version, Kernel)>, Problems> {
-    let mut kernels: Vec<(Version, Kernel)> = Vec::new();
+fn kernels(guests: &[&Guest], cache: &Path, refresh: bool) -> Result<Kernels, Problems> {
+    let mut kernels: Kernels = Vec::new();
     for guest in guests {
         if !kernels.iter().any(|(version, _)| *version == guest.kernel) {
             let kernel = Kernel::get(guest.kernel, cache, refresh)?;

@@ -153,18 +153,26 @@ fn user_namespaces() -> Check {
     let expected = "a user namespace with all others inside, ids mapped";
     match in_namespaces(all, || map_self(uid, gid)) {
         Ok(()) => check("user-namespaces", Status::Ok, "created with all seven namespaces", expected, None),
-        Err(errno) => {
-            let remedy = if read("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
-                "sysctl -w user.max_user_namespaces=15000"
-            } else if read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-                "sysctl -w kernel.unprivileged_userns_clone=1"
-            } else if apparmor_restricts() {
-                "allow this binary in AppArmor (a profile with `userns,`), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-            } else {
-                "in a container, its seccomp profile must allow clone3 with CLONE_NEWUSER; elsewhere enable CONFIG_USER_NS"
-            };
-            check("user-namespaces", Status::Fail, format!("refused: {errno}"), expected, Some(remedy))
-        }
+        Err(errno) => check(
+            "user-namespaces",
+            Status::Fail,
+            format!("refused: {errno}"),
+            expected,
+            Some(user_namespaces_remedy()),
+        ),
+    }
+}
+
+/// Which switch of this host keeps user namespaces away from this user, as what to do about it.
+pub(crate) fn user_namespaces_remedy() -> &'static str {
+    if read("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
+        "sysctl -w user.max_user_namespaces=15000"
+    } else if read("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        "sysctl -w kernel.unprivileged_userns_clone=1"
+    } else if apparmor_restricts() {
+        "allow this binary in AppArmor (a profile with `userns,`), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    } else {
+        "in a container, its seccomp profile must allow clone3 with CLONE_NEWUSER; elsewhere enable CONFIG_USER_NS"
     }
 }
 

@@ -11,6 +11,7 @@ use cofferdam_policy::PolicyError;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::doctor::user_namespaces_remedy;
 use crate::output::escaped;
 
 /// A limit ended it.
@@ -137,13 +138,13 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
     Some(match error {
         LaunchError::Cgroup { .. } => "`sandbox doctor` shows what is delegated to this user".to_owned(),
         LaunchError::Namespaces { errno } if *errno == Errno::NOSPC || *errno == Errno::USERS => {
-            "user namespaces are exhausted or switched off (`sysctl user.max_user_namespaces`); see `sandbox doctor`".to_owned()
+            "user namespaces are exhausted or switched off; as root: sysctl -w user.max_user_namespaces=15000".to_owned()
         }
         LaunchError::Namespaces { errno } if *errno == Errno::NOSYS => {
             "this looks like the inside of another sandbox or container, which allows no further one; run it outside".to_owned()
         }
         LaunchError::Namespaces { errno } if *errno == Errno::PERM || *errno == Errno::ACCESS => {
-            "unprivileged user namespaces are not allowed here; `sandbox doctor` says which setting forbids them".to_owned()
+            format!("user namespaces are not allowed for this user; remedy: {}", user_namespaces_remedy())
         }
         LaunchError::Step { step: Some(step), .. } if matches!(**step, Step::MapIds { .. } | Step::ForbidUserNamespaces) => {
             "the kernel lets this user make a user namespace but not use it (AppArmor does that on Ubuntu); see `sandbox doctor`"

@@ -200,6 +200,23 @@ pub(crate) fn landlock_abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
+/// Who made the other end of a connection, as seen from here: (pid, uid).
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(i32, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of the live value, and the length itself.
+    check(libc::c_long::from(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    }))?;
+    Ok((peer.pid, peer.uid))
+}
+
 fn all_signals() -> libc::sigset_t {
     // SAFETY: sigset_t is plain old data; sigfillset initialises it.
     unsafe {

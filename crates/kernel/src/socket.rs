@@ -1,18 +1,33 @@
 //! A pair of message sockets that can carry one descriptor per message: how the set-up child reports to its parent.
-//! Closed before the workload starts. Called by `launcher` on both sides.
+//! Closed before the workload starts. Also says who made the other end of a connection. Called by `launcher` on both sides.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType,
 };
 
+use crate::raw;
+
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Who made the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// 0 when that process is not visible from here (outside this pid namespace), which rustix's own type cannot hold.
+    pub pid: i32,
+    pub uid: u32,
+}
+
+pub fn peer(socket: impl AsFd) -> Result<Peer, Errno> {
+    raw::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
 }
 
 pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
@@ -48,12 +63,26 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     Ok((buffer, fd))
 }
 
-/// Whether nobody has the other end any more.
+/// Whether nobody has the other end any more; what was sent before does not hide it.
 pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
-    let mut byte = [0u8; 1];
-    match rustix::net::recv(&socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(true),
-        Ok(_) | Err(Errno::AGAIN) => Ok(false),
-        Err(errno) => Err(errno),
+    let mut fds = [PollFd::new(&socket, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(fds[0].revents().contains(PollFlags::HUP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_nobody_has_is_noticed_also_behind_a_message() {
+        let (ours, theirs) = pair().expect("descriptors are free");
+        assert_eq!(is_abandoned(&theirs), Ok(false));
+        send(ours.as_fd(), b"word", None).expect("there is room");
+        assert_eq!(is_abandoned(&theirs), Ok(false));
+        drop(ours);
+        assert_eq!(is_abandoned(&theirs), Ok(true));
+        assert_eq!(receive(&theirs).expect("readable").0, b"word");
+        assert_eq!(is_abandoned(&theirs), Ok(true));
     }
 }

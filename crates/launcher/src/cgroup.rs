@@ -40,8 +40,7 @@ fn find(environment: &[(String, String)]) -> Result<CgroupHome, String> {
     let table = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = table.lines().find_map(|line| line.strip_prefix("0::/"));
     let own = own.filter(|own| !own.contains("..")).ok_or("there is no cgroup v2")?;
-    let mounted = MOUNTS.iter().map(Path::new).find_map(|path| Some((path, Cgroup::open(path).ok()?)));
-    let (mount, root) = mounted.ok_or("no cgroup v2 is mounted below /sys/fs/cgroup")?;
+    let (mount, root) = mounted().ok_or("no cgroup v2 is mounted below /sys/fs/cgroup")?;
     let available = words(&root.read("cgroup.controllers").unwrap_or_default());
     if !["cpu", "memory", "pids"].iter().any(|name| available.iter().any(|have| have == name)) {
         return Err(format!("cgroup v2 in `{}` has no controller for it", mount.display()));
@@ -60,6 +59,10 @@ fn find(environment: &[(String, String)]) -> Result<CgroupHome, String> {
         }
     }
     Err(format!("no cgroup above `{}` is delegated to this user", mount.join(own).display()))
+}
+
+fn mounted() -> Option<(&'static Path, Cgroup)> {
+    MOUNTS.iter().map(Path::new).find_map(|path| Some((path, Cgroup::open(path).ok()?)))
 }
 
 /// The nearest cgroup around this process that is ours to divide.
@@ -189,10 +192,10 @@ impl Drop for SessionCgroup {
 }
 
 fn enter_scope(session: &str, environment: &[(String, String)]) -> Result<PathBuf, CgroupError> {
-    scope::enter(&format!("{PREFIX}{session}"), "Cofferdam session", environment).map_err(|error| CgroupError {
-        what: format!("a scope of the service manager ({error})"),
-        errno: Errno::NOTSUP,
-    })
+    let entered = scope::enter(&format!("{PREFIX}{session}"), "Cofferdam session", environment);
+    let below = entered.map_err(|error| CgroupError { what: error.in_full(), errno: error.errno() })?;
+    let (mount, _) = mounted().ok_or(CgroupError { what: "cgroup v2".to_owned(), errno: Errno::NOENT })?;
+    Ok(mount.join(below))
 }
 
 /// Whoever sweeps may take a new cgroup for a leftover until it is claimed: then it is made again.

@@ -197,7 +197,10 @@ fn put_quota(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> Result<Option
 
 fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>, LaunchError> {
     let Some(wanted) = &plan.limits.cgroup else { return Ok(None) };
-    let environment: Vec<(String, String)> = std::env::vars().collect();
+    // A variable that is no text names no bus.
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     let made = SessionCgroup::create(wanted, session, &environment);
     made.map(Some).map_err(|error| LaunchError::Cgroup { what: error.what, errno: error.errno })
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod bus;
 mod cgroup;
 mod claim;
 mod events;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{LaunchPlan, Limited, seccomp};
+use cofferdam_plan::{Keeper, LaunchPlan, Limited, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
@@ -461,7 +461,24 @@ impl<'a> Running<'a> {
     /// Everybody inside has ended but pid 1, which the kernel is taking apart.
     fn finish_early(&mut self, told: Told) -> Result<End, Errno> {
         self.take_what_is_left()?;
-        Ok(self.reason.unwrap_or(end_of(told)))
+        Ok(self.reason.unwrap_or(self.end_of(told)))
+    }
+
+    /// How the command ended. What the eye keeps may be stopped by an rlimit before the eye has seen it.
+    fn end_of(&self, told: Told) -> End {
+        let watched = |what: Limited| {
+            let bound = self.plan.limits.bound(what).filter(|bound| bound.by == Keeper::Watched);
+            bound.map_or(u64::MAX, |bound| bound.value)
+        };
+        let cpu_seconds = told.user_micros.saturating_add(told.system_micros) / 1_000_000;
+        if told.code != 0 && told.memory_peak >= watched(Limited::Memory) {
+            return End::OutOfMemory;
+        }
+        if told.signalled && cpu_seconds >= watched(Limited::CpuTime) {
+            return End::CpuTimeLimit;
+        }
+        let code = i32::from(told.code);
+        if told.signalled { End::Signalled { signal: code - 128 } } else { End::Exited { code } }
     }
 
     /// Whether the kernel ended processes of the session at its memory limit. With them it ends pid 1.
@@ -491,7 +508,7 @@ impl<'a> Running<'a> {
             }
         };
         let ended = match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
-            Some((Some(code), _)) => self.told.get().map_or(End::Exited { code }, end_of),
+            Some((Some(code), _)) => self.told.get().map_or(End::Exited { code }, |told| self.end_of(told)),
             Some((_, Some(signal))) if self.was_out_of_memory() => {
                 debug_assert_eq!(signal, Signal::KILL.as_raw());
                 End::OutOfMemory
@@ -501,11 +518,6 @@ impl<'a> Running<'a> {
         };
         Ok(self.reason.unwrap_or(ended))
     }
-}
-
-fn end_of(told: Told) -> End {
-    let code = i32::from(told.code);
-    if told.signalled { End::Signalled { signal: code - 128 } } else { End::Exited { code } }
 }
 
 fn readable(fd: Option<&impl AsFd>) -> Result<bool, Errno> {

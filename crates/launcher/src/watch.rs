@@ -165,11 +165,10 @@ impl<'a> Watch<'a> {
         if by == Keeper::Watched {
             return used > limit;
         }
-        let stands = match self.last.refused_forks {
-            Some(refused) => std::mem::replace(&mut self.refused_forks, refused) < refused,
-            None => used.saturating_add(1) >= limit,
-        };
-        if !stands {
+        let refused = self.last.refused_forks.unwrap_or(0);
+        let was_refused = std::mem::replace(&mut self.refused_forks, refused) < refused;
+        // One short of it is a process that has just ended and will be replaced.
+        if !was_refused && used.saturating_add(1) < limit {
             self.at_limit = None;
             return false;
         }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use cofferdam_policy::{Layer, Limits, Origin, Policy, Ruled};
+use cofferdam_policy::{Layer, Limits, Origin, Policy, Ruled, parse_cpu_set};
 use serde::Serialize;
 
 use crate::PlanError;
@@ -167,7 +167,7 @@ impl Decided {
     }
 }
 
-pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>) -> Result<Decided, PlanError> {
+pub(crate) fn decide(policy: &Policy, facts: &HostFacts, mut writable: Vec<PathBuf>) -> Result<Decided, PlanError> {
     let mut chooser = Chooser {
         facts,
         home: usable_home(policy, facts),
@@ -190,6 +190,10 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, writable: Vec<PathBuf>)
     chooser.single_processes(&policy.limits);
     chooser.storage(&policy.limits);
     let quota = chooser.quota(&policy.limits);
+    if quota.is_some() {
+        // The file system itself keeps it there.
+        writable.retain(|path| Some(path) != facts.session_dir.as_ref());
+    }
     let room = room(&policy.limits, facts, memory);
     chooser.say_room(room);
     if policy.limits.output.is_some() {
@@ -290,7 +294,7 @@ impl Chooser<'_> {
     /// Returns the limit where the supervisor watches it, for it does not see what lies in private file systems.
     fn memory(&mut self, limits: &Limits) -> Result<Option<u64>, PlanError> {
         let default = self.default_memory();
-        let limit = limits.memory.as_ref().or(default.as_ref());
+        let limit = at_most_default(limits.memory.as_ref(), default.as_ref());
         let mut watched = None;
         if let Some(limit) = limit {
             let text = Bytes(limit.value);
@@ -341,8 +345,9 @@ impl Chooser<'_> {
                 self.lines.push(Line::Enforced(format!("CPUs {}: cgroup cpuset.cpus", set.value)));
                 self.bind(Limited::CpuSet, 0, Keeper::Cgroup, &set.origin);
             } else {
-                let wanted = parse_set(&set.value);
-                let cpus: Vec<u32> = self.facts.cpus.iter().copied().filter(|cpu| wanted.contains(cpu)).collect();
+                let wanted = parse_cpu_set(&set.value).unwrap_or_default();
+                let is_wanted = |cpu: &u32| wanted.iter().any(|range| range.contains(cpu));
+                let cpus: Vec<u32> = self.facts.cpus.iter().copied().filter(is_wanted).collect();
                 if cpus.is_empty() {
                     let origin = set.origin.clone();
                     return Err(PlanError::NoSuchCpus { set: set.value.clone(), have: self.facts.cpus.len(), origin });
@@ -471,22 +476,26 @@ impl Chooser<'_> {
     }
 }
 
-fn room(limits: &Limits, facts: &HostFacts, watched_memory: Option<u64>) -> Room {
-    let quarter = facts.memory / 4;
-    let default = watched_memory.map_or(quarter, |memory| quarter.min(memory / 2));
-    Room {
-        size: limits.tmp_size.as_ref().map_or(default, |limit| limit.value),
-        inodes: limits.tmp_inodes.as_ref().map_or(TMP_INODES, |limit| limit.value),
+/// Policy files that come with a project only lower what holds without them; the defaults of this machine are known
+/// here only.
+fn at_most_default<'a>(limit: Option<&'a Ruled<u64>>, default: Option<&'a Ruled<u64>>) -> Option<&'a Ruled<u64>> {
+    match (limit, default) {
+        (Some(limit), Some(default)) if limit.origin.layer.is_untrusted() && default.value < limit.value => {
+            Some(default)
+        }
+        (limit, default) => limit.or(default),
     }
 }
 
-/// `0-3,6`: the parser has checked the form.
-fn parse_set(text: &str) -> Vec<u32> {
-    let ranges = text.split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?))
-    });
-    ranges.flat_map(|(first, last)| first..=last.min(first.saturating_add(4096))).collect()
+fn room(limits: &Limits, facts: &HostFacts, watched_memory: Option<u64>) -> Room {
+    let quarter = facts.memory / 4;
+    let default = Ruled::default_of(watched_memory.map_or(quarter, |memory| quarter.min(memory / 2)));
+    let inodes = Ruled::default_of(TMP_INODES);
+    let value = |limit: Option<&Ruled<u64>>| limit.map_or(0, |limit| limit.value);
+    Room {
+        size: value(at_most_default(limits.tmp_size.as_ref(), Some(&default))),
+        inodes: value(at_most_default(limits.tmp_inodes.as_ref(), Some(&inodes))),
+    }
 }
 
 /// Bytes as a person reads them.

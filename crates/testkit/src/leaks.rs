@@ -105,7 +105,8 @@ fn mounts(root: &Path) -> Vec<String> {
     table.lines().filter(ours).map(str::to_owned).collect()
 }
 
-/// Cgroups of sessions in which nobody is: those of sessions that run beside this test have somebody in them.
+/// Cgroups of sessions in which nobody is and that no supervisor holds: those of sessions that run beside this test are
+/// held.
 fn empty_cgroups() -> Vec<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
@@ -128,12 +129,19 @@ fn collect_empty_cgroups(directory: &Path, levels: usize, found: &mut Vec<PathBu
         }
         let path = entry.path();
         let events = fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
-        if entry.file_name().as_bytes().starts_with(b"cofferdam-") && events.contains("populated 0") {
+        if entry.file_name().as_bytes().starts_with(b"cofferdam-")
+            && events.contains("populated 0")
+            && is_unclaimed(&path)
+        {
             found.push(path);
         } else if levels > 0 {
             collect_empty_cgroups(&path, levels - 1, found);
         }
     }
+}
+
+fn is_unclaimed(cgroup: &Path) -> bool {
+    fs::File::open(cgroup).is_ok_and(|directory| directory.try_lock_shared().is_ok())
 }
 
 fn stand_ins(path: &Path, found: &mut Vec<String>) {

@@ -10,22 +10,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::account::{User, choose_user};
 use crate::bench::worker::Request;
 use crate::problems::Problems;
 use crate::workspace::read;
 
-const DEFAULT_USER: &str = "cofferdam-test";
 /// What a user's shell would have, so that the tools of the distribution are found.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
-
-/// Somebody of `/etc/passwd`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct User {
-    name: String,
-    uid: u32,
-    gid: u32,
-    home: PathBuf,
-}
 
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -148,32 +139,6 @@ impl Drop for Stage {
     }
 }
 
-fn choose_user(passwd: &str, own: u32, name: Option<&str>) -> Result<User, Problems> {
-    let users: Vec<User> = passwd.lines().filter_map(parse_user).collect();
-    let named = |name: &str| users.iter().find(|u| u.name == name).cloned();
-    let me = || {
-        let found = users.iter().find(|u| u.uid == own).cloned();
-        found.ok_or_else(|| Problems::one(format!("uid {own} is not in /etc/passwd")))
-    };
-    match name {
-        Some(name) => {
-            let user = named(name).ok_or_else(|| Problems::one(format!("there is no user `{name}`")))?;
-            if own != 0 && user.uid != own {
-                return Err(Problems::one(format!("only root can measure as `{name}`")));
-            }
-            Ok(user)
-        }
-        None if own == 0 => named(DEFAULT_USER).map_or_else(me, Ok),
-        None => me(),
-    }
-}
-
-fn parse_user(line: &str) -> Option<User> {
-    let fields: Vec<&str> = line.split(':').collect();
-    let [name, _, uid, gid, _, home, _] = fields[..] else { return None };
-    Some(User { name: name.to_owned(), uid: uid.parse().ok()?, gid: gid.parse().ok()?, home: home.into() })
-}
-
 /// A process that measures on request: one line of JSON each way.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -215,26 +180,5 @@ impl Drop for Worker {
         if let Err(e) = self.child.wait() {
             eprintln!("cannot wait for the measuring process: {e}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\ncofferdam-test:x:1001:1002::/home/c:/bin/sh\n";
-
-    #[test]
-    fn root_measures_as_the_test_user_if_there_is_one() {
-        let user = choose_user(PASSWD, 0, None).expect("found");
-        assert_eq!((user.uid, user.gid, user.home), (1001, 1002, "/home/c".into()));
-        assert_eq!(choose_user("root:x:0:0:root:/root:/bin/sh", 0, None).expect("found").uid, 0);
-    }
-
-    #[test]
-    fn nobody_else_can_measure_as_another_user() {
-        assert!(choose_user(PASSWD, 1001, Some("root")).is_err());
-        assert_eq!(choose_user(PASSWD, 1001, None).expect("found").uid, 1001);
-        assert_eq!(choose_user(PASSWD, 1001, Some("cofferdam-test")).expect("found").uid, 1001);
     }
 }

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use crate::vm::kernel::Version;
 
-/// Tests that meet the kernel: the escape suite, the launcher and the command itself. Policy and plan are the same on
-/// every kernel.
+/// Tests that meet the kernel: the escape suite, the launcher, and of the command what mounts, namespaces, signals and
+/// tracing decide. Policy and plan are the same on every kernel. Terminals (typing at a person's speed) and toolchains
+/// (minutes of compiling) show little about a kernel and are slow or wrong at a tenth of the speed: bash itself, without
+/// a sandbox, then loses a trap in `read -t 0.1`.
 const KERNEL_FACING: &str = "package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-launcher) \
-     + package(cofferdam-testkit) + package(cofferdam-cli)";
+     + package(cofferdam-testkit) + (package(cofferdam-cli) \
+     & test(/^(files|isolation|sharing|debugging|git|job_control|guest|limits)::/) - test(/guest_(without|systemd)_/))";
 /// What shows a guest that lacks something: tests named after it, which are skipped elsewhere.
 const NO_USERNS: &str = "test(guest_without_user_namespaces)";
-const NO_FUSE: &str = "test(guest_without_fuse) + binary(launch) + test(/^files::/)";
+const NO_FUSE: &str = "test(guest_without_fuse) + binary(launch) + test(/^isolation::/)";
 const SYSTEMD: &str = "test(guest_systemd) + binary(launch) + test(/^isolation::/)";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,7 @@ pub(crate) const GUESTS: [Guest; 5] = [
         user_namespaces: true,
         fuse: true,
         tests: KERNEL_FACING,
-        patience: Duration::from_secs(10 * MINUTE),
+        patience: Duration::from_secs(12 * MINUTE),
     },
     Guest {
         name: "6.12",
@@ -54,7 +57,7 @@ pub(crate) const GUESTS: [Guest; 5] = [
         user_namespaces: true,
         fuse: true,
         tests: KERNEL_FACING,
-        patience: Duration::from_secs(10 * MINUTE),
+        patience: Duration::from_secs(12 * MINUTE),
     },
     Guest {
         name: "no-userns",
@@ -63,7 +66,7 @@ pub(crate) const GUESTS: [Guest; 5] = [
         user_namespaces: false,
         fuse: true,
         tests: NO_USERNS,
-        patience: Duration::from_secs(3 * MINUTE),
+        patience: Duration::from_secs(4 * MINUTE),
     },
     Guest {
         name: "no-fuse",
@@ -81,7 +84,7 @@ pub(crate) const GUESTS: [Guest; 5] = [
         user_namespaces: true,
         fuse: true,
         tests: SYSTEMD,
-        patience: Duration::from_secs(5 * MINUTE),
+        patience: Duration::from_secs(6 * MINUTE),
     },
 ];
 

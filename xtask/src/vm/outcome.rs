@@ -29,7 +29,8 @@ impl Outcome {
         let mut outcome = Outcome { name: name.to_owned(), time, ..Outcome::default() };
         outcome.console = String::from_utf8_lossy(&console).replace('\r', "");
         outcome.facts = text("facts.txt").unwrap_or_default().lines().map(str::to_owned).collect();
-        outcome.tests = junit::tests(&text("junit.xml").unwrap_or_default());
+        let reports = ["junit.xml", "junit-root.xml"].map(|file| junit::tests(&text(file).unwrap_or_default()));
+        outcome.tests = reports.into_iter().flatten().collect();
         outcome.judge(end, text("status").as_deref());
         outcome
     }

@@ -86,9 +86,9 @@ fn make_disk(tree: &Path, disk: &Path) -> Result<(), Problems> {
     if disk.exists() {
         fs::remove_file(disk).map_err(|e| cannot("remove", disk, &e))?;
     }
-    let mut mke2fs = Command::new("/sbin/mke2fs");
-    mke2fs.args(["-q", "-t", "ext4", "-O", "quota,project,^has_journal", "-E", "quotatype=prjquota", "-d"]);
-    run_tool(mke2fs.arg(tree).arg(disk).arg(SIZE)).map(drop)
+    let mut mkfs = Command::new("/sbin/mkfs.ext4");
+    mkfs.args(["-q", "-O", "quota,project,^has_journal", "-E", "quotatype=prjquota", "-d"]);
+    run_tool(mkfs.arg(tree).arg(disk).arg(SIZE)).map(drop)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Problems> {

@@ -206,3 +206,36 @@ fn root_cannot_be_given_more_room_by_its_own_rlimits() {
         .code(124)
         .says(&["its limit of 40 processes"]);
 }
+
+/// A directory on a disk of its own, where the machine has one to spare.
+fn spare_disk() -> Option<String> {
+    let disk = std::env::var("COFFERDAM_TEST_DISK").ok();
+    if disk.is_none() {
+        println!("skipped: no disk of its own (COFFERDAM_TEST_DISK)");
+    }
+    disk
+}
+
+#[test]
+fn a_disk_is_slowed_down_to_what_was_allowed() {
+    let Some(disk) = spare_disk() else { return };
+    let write = |place: &Place, count: u32| {
+        let started = Instant::now();
+        let file = format!("{disk}/io-{}", std::process::id());
+        let dd = format!("dd if=/dev/zero of={file} bs=64K count={count} oflag=direct 2>&1; rm {file}");
+        place.run(&["--rw", &disk], &["bash", "-c", &dd]).ok();
+        started.elapsed()
+    };
+    let bandwidth = limited("[limits.io]\nwrite = \"1M\"\n");
+    let operations = limited("[limits.io]\nwrite_ops = 10\n");
+    if !bandwidth.keeps_by_cgroup("io") {
+        println!("skipped: the controller `io` is not delegated");
+        return;
+    }
+    let unlimited = Place::new();
+    let free = write(&unlimited, 80);
+    let (slow, few) = (write(&bandwidth, 80), write(&operations, 80));
+    assert!(free < Duration::from_secs(3), "without a limit it took {free:?}, so nothing can be said");
+    assert!(slow >= Duration::from_secs(4), "5 MiB at 1 MiB/s took {slow:?}");
+    assert!(few >= Duration::from_secs(6), "80 writes at 10/s took {few:?}");
+}

@@ -139,8 +139,9 @@ impl Place {
         if rustup.is_dir() {
             environment.push(("RUSTUP_HOME".to_owned(), rustup.display().to_string()));
         }
-        if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
-            environment.push(("RUSTUP_TOOLCHAIN".to_owned(), toolchain));
+        // And a login's way to its service manager, where there is one.
+        for name in ["RUSTUP_TOOLCHAIN", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
+            environment.extend(std::env::var(name).ok().map(|value| (name.to_owned(), value)));
         }
         environment
     }

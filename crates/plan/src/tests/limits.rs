@@ -1,12 +1,12 @@
 //! Which limit is kept by what, on a machine with cgroups, with some, and without.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Origin, Policy, Ruled};
+use cofferdam_policy::{Layer, Origin, Policy, Ruled};
 
 use super::fixtures::Laptop;
 use super::request;
-use crate::{CgroupHome, Keeper, LaunchPlan, Limited, PlanError, Resource, Step, plan};
+use crate::{CgroupHome, Keeper, LaunchPlan, Limited, Mount, MountKind, PlanError, Resource, Step, plan};
 
 const ALL: &[&str] = &["cpu", "cpuset", "io", "memory", "pids"];
 
@@ -185,6 +185,32 @@ fn the_service_manager_is_asked_only_for_named_limits() {
 fn by_default_a_quarter_of_the_memory_is_left_to_others() {
     let plan = planned(|_, laptop| laptop.memory = 8 << 30);
     assert_eq!(plan.limits.bound(Limited::Memory).map(|bound| bound.value), Some(6 << 30));
+}
+
+/// Its policy file comes with it, and nobody may have looked at it yet.
+#[test]
+fn a_project_does_not_raise_the_defaults_of_the_machine() {
+    let of_project = |value| Ruled::new(value, Origin { layer: Layer::Project, source: "p".into(), line: Some(1) });
+    let ask = |value: u64| {
+        planned(|policy, _| {
+            policy.limits.memory = Some(of_project(value));
+            policy.limits.tmp_size = Some(of_project(value));
+        })
+    };
+    let memory = |plan: &LaunchPlan| plan.limits.bound(Limited::Memory).map(|bound| bound.value);
+    let tmp = |plan: &LaunchPlan| {
+        plan.steps.iter().find_map(|step| match step {
+            Step::Mount(Mount { target, kind: MountKind::Tmpfs { size, .. }, .. }) if target == Path::new("/tmp") => {
+                Some(*size)
+            }
+            _ => None,
+        })
+    };
+    let raised = ask(900 << 30);
+    assert_eq!((memory(&raised), tmp(&raised)), (Some(12 << 30), Some(4 << 30)));
+    let lowered = ask(1 << 30);
+    // Half of the memory, because the eye does not see what lies in it.
+    assert_eq!((memory(&lowered), tmp(&lowered)), (Some(1 << 30), Some(512 << 20)));
 }
 
 #[test]

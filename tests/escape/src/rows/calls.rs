@@ -109,15 +109,14 @@ pub(crate) static C06: Row = Row {
 fn stale_notifications(trial: &Trial) -> Finding {
     let mut helper = trial.start("c06", Stdio::null());
     let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(10));
-    let signal = |number: usize| raw::syscall(libc::SYS_kill, [helper.child.id() as usize, number, 0, 0, 0, 0]);
+    let supervisor = helper.child.id() as usize;
+    let signal = |number: usize| raw::syscall(libc::SYS_kill, [supervisor, number, 0, 0, 0, 0]);
     let stopped = if trial.walls == Walls::Open { signal(19) } else { Ok(0) };
     trial.scene.write("home/project/go", "");
-    if trial.walls == Walls::Open {
-        std::thread::sleep(Duration::from_secs(4));
-    }
+    let judged = helper.wait_for(&trial.project().join("judged"), Duration::from_secs(20));
     let continued = if trial.walls == Walls::Open { signal(18) } else { Ok(0) };
-    match (ready, stopped, continued, helper.finish()) {
-        (Ok(true), Ok(_), Ok(_), Ok(launched)) => trial.answer(&launched),
+    match (ready, stopped, judged, continued, helper.finish()) {
+        (Ok(true), Ok(_), Ok(true), Ok(_), Ok(launched)) => trial.answer(&launched),
         other => Finding::Broken(format!("{other:?}")),
     }
 }

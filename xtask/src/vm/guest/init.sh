@@ -30,8 +30,12 @@ done
 if [ "$INIT" = systemd ]; then
     mkdir -p /new/etc/systemd/system
     cp /cofferdam-guest/cofferdam-guest.service /new/etc/systemd/system/
+    # Housekeeping of the host's tree, and what waits for hardware.
+    for unit in timers.target systemd-tmpfiles-setup.service systemd-update-utmp.service systemd-udev-trigger.service; do
+        ln -sf /dev/null "/new/etc/systemd/system/$unit"
+    done
     # Without an id systemd takes this for the first boot, and enables what the distribution presets.
     echo 0123456789abcdef0123456789abcdef >/new/etc/machine-id
-    exec switch_root /new /lib/systemd/systemd --unit=cofferdam-guest.service
+    exec switch_root /new /lib/systemd/systemd --show-status=no --unit=cofferdam-guest.service
 fi
 exec switch_root /new /bin/bash /cofferdam-guest/guest.sh

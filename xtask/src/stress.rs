@@ -1,0 +1,137 @@
+//! `cargo xtask stress`: many sandboxes in a row, many at once, and supervisors killed at any moment; afterwards nothing
+//! may be left. Owns the order and the report; how runs are made is `runs`', what is compared is `traces`'. Called by
+//! people and `.ci/run`.
+
+mod ground;
+mod runs;
+mod traces;
+
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::account::{TEST_USER, User, choose_user};
+use crate::problems::Problems;
+use crate::stress::ground::Ground;
+use crate::stress::runs::{Kind, Tally};
+use crate::stress::traces::Traces;
+use crate::workspace::{Workspace, cargo, read};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+/// Failures and leaks that are told in words; of the rest, how many there are.
+const MOST_TOLD: usize = 12;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed); else all three
+    kinds: Vec<Kind>,
+    /// How many sandboxes, instead of the usual number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+    /// Print one JSON object as the last line: figures, targets, pass
+    #[arg(long)]
+    json: bool,
+    /// Run as this user (needs root); else as whoever calls, and for root as `cofferdam-test` as well if it exists
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Use this binary instead of building the shipped one
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Where the random moments of a kill start from, to have the same ones again
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<String, Problems> {
+    let workspace = Workspace::load()?;
+    if args.binary.is_none() {
+        cargo(&["build", "--quiet", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
+    }
+    let shipped = || workspace.target.join(TARGET).join("release/sandbox");
+    let binary = args.binary.clone().unwrap_or_else(shipped);
+    // Whoever loses its parent becomes our child: so everything that comes from a run can be found by descent.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|errno| Problems::one(format!("cannot adopt orphans: {errno}")))?;
+    let kinds = if args.kinds.is_empty() { Kind::ALL.to_vec() } else { args.kinds.clone() };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = args.seed.unwrap_or_else(|| now.as_secs() ^ u64::from(now.subsec_nanos()));
+
+    let mut problems = Problems::default();
+    let mut figures = serde_json::Map::new();
+    for user in users(args)? {
+        for kind in &kinds {
+            let result = one(*kind, args, &user, &binary, seed)?;
+            println!("{} as {}: {result}", kind.name(), user.name);
+            for problem in result.told() {
+                problems.add(format!("{} as {}: {problem}", kind.name(), user.name));
+            }
+            figures.insert(format!("{}_as_{}", kind.name(), user.name), result.figures());
+        }
+    }
+    let summary = problems.or(String::new());
+    if args.json {
+        let pass = summary.is_ok();
+        println!("{}", json!({"figures": figures, "targets": {"failures": 0, "leaks": 0}, "seed": seed, "pass": pass}));
+    }
+    summary
+}
+
+/// As whom the sandboxes run.
+fn users(args: &Args) -> Result<Vec<User>, Problems> {
+    let passwd = read(Path::new("/etc/passwd"))?;
+    let own = rustix::process::getuid().as_raw();
+    if args.user.is_some() || own != 0 {
+        return Ok(vec![choose_user(&passwd, own, args.user.as_deref())?]);
+    }
+    let root = choose_user(&passwd, own, Some("root"))?;
+    Ok([Some(root), choose_user(&passwd, own, Some(TEST_USER)).ok()].into_iter().flatten().collect())
+}
+
+/// What a kind of stress came to.
+struct Outcome {
+    tally: Tally,
+    leaks: Vec<String>,
+    seconds: f64,
+}
+
+fn one(kind: Kind, args: &Args, user: &User, binary: &Path, seed: u64) -> Result<Outcome, Problems> {
+    let count = args.count.map_or(kind.usual_count(), |count| count as usize);
+    let ground = Ground::set_up(user, binary)?;
+    let before = Traces::look(&ground);
+    let started = Instant::now();
+    let tally = runs::run(kind, &ground, count, seed)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let leaks = before.left(&ground);
+    ground.clear()?;
+    Ok(Outcome { tally, leaks, seconds })
+}
+
+impl Outcome {
+    fn told(&self) -> Vec<String> {
+        let all = self.tally.failures.iter().chain(&self.leaks);
+        let more = (self.tally.failures.len() + self.leaks.len()).saturating_sub(MOST_TOLD);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        all.take(MOST_TOLD).cloned().chain(more).collect()
+    }
+
+    fn figures(&self) -> Value {
+        json!({
+            "runs": self.tally.runs, "failures": self.tally.failures.len(), "leaks": self.leaks.len(),
+            "late": self.tally.late, "seconds": self.seconds, "slowest_end_ms": self.tally.slowest_end.map(|took| took.as_secs_f64() * 1e3),
+        })
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outcome { tally, leaks, seconds } = self;
+        write!(f, "{} runs, {} failures, {} leaks", tally.runs, tally.failures.len(), leaks.len())?;
+        write!(f, " ({seconds:.1} s")?;
+        if let Some(took) = tally.slowest_end {
+            write!(f, "; everybody gone at most {:.1} ms after a kill", took.as_secs_f64() * 1e3)?;
+            write!(f, ", after more than a second {} times", tally.late)?;
+        }
+        write!(f, ")")
+    }
+}
