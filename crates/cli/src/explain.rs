@@ -70,6 +70,7 @@ fn describe(step: &Step) -> String {
         Step::MapIds { uid, gid } => format!("map user {uid} and group {gid} to themselves"),
         Step::ForbidUserNamespaces => "forbid further user namespaces".to_owned(),
         Step::CountedLimit { name, value } => format!("limit {name} to {value}"),
+        Step::LargestPid { value } => format!("give out pids up to {value} only"),
         Step::OwnCgroupView => "let the view of cgroups begin at the session's own".to_owned(),
         Step::EndFirst => "when memory runs out, let the kernel end this before others".to_owned(),
         Step::Pin { cpus } => format!("run on the CPUs {cpus:?} only"),

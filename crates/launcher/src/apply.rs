@@ -87,6 +87,10 @@ impl Builder<'_> {
                 let written = self.proc()?.write(&format!("sys/user/{name}"), &value.to_string());
                 written.map_err(|error| from_proc(&error))
             }
+            Step::LargestPid { value } => {
+                let written = self.proc()?.write("sys/kernel/pid_max", &value.to_string());
+                written.map_err(|error| from_proc(&error))
+            }
             Step::OwnCgroupView => process::own_cgroup_view().about(|| "the view of cgroups".to_owned()),
             Step::EndFirst => self.end_first(),
             Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),

@@ -39,9 +39,13 @@ impl Processes {
 
     /// Sums over all processes. Where that, with what the machine shares since the session began, is above `most_memory`,
     /// it is looked at closely: pages that processes share count once, and those that no process has count too.
-    pub(crate) fn sample(&mut self, most_memory: u64) -> Result<Sample, Errno> {
+    /// More than `most_processes` are not looked at: the number says enough, and a fork bomb does not wait.
+    pub(crate) fn sample(&mut self, most_memory: u64, most_processes: u64) -> Result<Sample, Errno> {
         let mut sample = Sample::default();
         let pids = self.pids()?;
+        if let Some(processes) = u64::try_from(pids.len()).ok().filter(|count| *count > most_processes) {
+            return Ok(Sample { processes, cpu_micros: self.last_micros + self.lost_micros, ..sample });
+        }
         let mut cpu = 0;
         for pid in &pids {
             let Some(stat) = self.read(&format!("{pid}/stat")).as_deref().and_then(Stat::parse) else { continue };

@@ -379,6 +379,7 @@ fn step_name(step: &Step) -> String {
         Step::MapIds { .. } => "id maps".to_owned(),
         Step::ForbidUserNamespaces => "forbid user namespaces".to_owned(),
         Step::CountedLimit { name, .. } => format!("limit {name}"),
+        Step::LargestPid { .. } => "largest pid".to_owned(),
         Step::OwnCgroupView => "own view of cgroups".to_owned(),
         Step::EndFirst => "oom_score_adj".to_owned(),
         Step::Pin { .. } => "pin to CPUs".to_owned(),

@@ -90,6 +90,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         git: around.project.as_deref().map(git::git_dirs).unwrap_or_default(),
         variables: variables(policy, request),
         landlock_abi: landlock::abi(),
+        own_largest_pid: rustix::system::uname().release().to_str().is_ok_and(has_own_largest_pid),
         terminal: Terminal {
             stdin: rustix::termios::isatty(rustix::stdio::stdin()),
             stdout: rustix::termios::isatty(rustix::stdio::stdout()),
@@ -119,6 +120,13 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         look_at_programs(policy, request, &mut facts);
     }
     facts
+}
+
+/// Before Linux 6.14 root inside would change the number for the whole machine.
+fn has_own_largest_pid(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().ok());
+    let version = numbers.next().flatten().zip(numbers.next().flatten());
+    version.is_some_and(|version| version >= (6, 14))
 }
 
 fn limits_io(policy: &Policy) -> bool {
@@ -412,4 +420,23 @@ fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf>
     let own = prefixes.filter(|prefix| !["/", "/usr", "/usr/local"].iter().any(|system| *prefix == Path::new(system)));
     directories.extend(own.map(|prefix| prefix.join("lib")));
     directories
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_kernels_have_a_largest_pid_in_each_namespace() {
+        for (release, has) in [
+            ("6.14.0", true),
+            ("6.18.44-test", true),
+            ("7.0-rc1", true),
+            ("6.12.107", false),
+            ("5.15", false),
+            ("", false),
+        ] {
+            assert_eq!(has_own_largest_pid(release), has, "{release}");
+        }
+    }
 }

@@ -110,8 +110,8 @@ impl<'a> Watch<'a> {
         let sample = match (cgroup, &mut self.processes) {
             (Some(cgroup), _) => Some(gauge::of_cgroup(cgroup)),
             (None, Some(processes)) => {
-                let most = self.limits.bound(Limited::Memory).map_or(u64::MAX, |bound| bound.value);
-                processes.sample(most).ok()
+                let most = |what| self.limits.bound(what).map_or(u64::MAX, |bound| bound.value);
+                processes.sample(most(Limited::Memory), most(Limited::Processes)).ok()
             }
             (None, None) => None,
         };

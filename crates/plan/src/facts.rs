@@ -155,6 +155,8 @@ pub struct HostFacts {
     pub loaders: Vec<PathBuf>,
     /// 0 where the kernel has no Landlock.
     pub landlock_abi: u32,
+    /// Whether a pid namespace has a largest pid of its own (Linux 6.14); before, it is the machine's.
+    pub own_largest_pid: bool,
     pub terminal: Terminal,
     pub cgroup: CgroupHome,
     /// Bytes of memory that the machine has; 0 if unknown.

@@ -80,6 +80,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     for (name, value) in [("max_inotify_instances", INOTIFY_INSTANCES), ("max_inotify_watches", INOTIFY_WATCHES)] {
         steps.push(Step::CountedLimit { name, value });
     }
+    steps.extend(limits.largest_pid.map(|value| Step::LargestPid { value }));
     let own_cgroup = limits.plan.cgroup.is_some();
     if full && own_cgroup {
         steps.push(Step::OwnCgroupView);

@@ -18,6 +18,9 @@ const CPU_PERIOD: u32 = 100_000;
 /// Files in each private file system where the policy names no number: an inode costs about a kilobyte.
 const TMP_INODES: u64 = 1 << 18;
 
+/// The kernel wants that many pids beyond those that it gives out again.
+const RESERVED_PIDS: u64 = 301;
+
 /// What is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -125,6 +128,7 @@ pub(crate) struct Decided {
     pub(crate) room: Room,
     /// The processes must not be able to change on which CPUs they run.
     pub(crate) pinned: bool,
+    pub(crate) largest_pid: Option<u64>,
     lines: Vec<Line>,
 }
 
@@ -175,6 +179,7 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, mut writable: Vec<PathB
             .map(|resource| Step::Limit { resource, value: 0 })
             .to_vec(),
         pinned: false,
+        largest_pid: None,
         lines: Vec::new(),
     };
     chooser.processes(policy.process.max.as_ref());
@@ -194,11 +199,12 @@ pub(crate) fn decide(policy: &Policy, facts: &HostFacts, mut writable: Vec<PathB
     if policy.limits.output.is_some() {
         chooser.lines.push(Line::Enforced("output: counted by the supervisor".to_owned()));
     }
-    let Chooser { home, controllers, settings, bounds, steps, pinned, lines, .. } = chooser;
+    let Chooser { home, controllers, settings, bounds, steps, pinned, largest_pid, lines, .. } = chooser;
     let cgroup =
         home.filter(|_| !settings.is_empty()).map(|home| CgroupPlan { home: home.clone(), controllers, settings });
     let output = policy.limits.output.as_ref().map(|limit| limit.value);
-    Ok(Decided { plan: LimitsPlan { cgroup, bounds, storage: writable, quota, output }, steps, room, pinned, lines })
+    let plan = LimitsPlan { cgroup, bounds, storage: writable, quota, output };
+    Ok(Decided { plan, steps, room, pinned, largest_pid, lines })
 }
 
 /// A service manager takes some milliseconds to make a scope, so it is asked only for limits that somebody named.
@@ -230,6 +236,7 @@ struct Chooser<'a> {
     bounds: Vec<Bound>,
     steps: Vec<Step>,
     pinned: bool,
+    largest_pid: Option<u64>,
     lines: Vec<Line>,
 }
 
@@ -269,8 +276,11 @@ impl Chooser<'_> {
             self.lines.push(Line::Enforced(format!("{value} processes and threads: cgroup pids.max")));
             Keeper::Cgroup
         } else if self.facts.uid == 0 {
-            // Root is exempt from the rlimit.
-            self.lines.push(Line::Reduced(format!("{value} processes and threads: watched by the supervisor")));
+            // Root is exempt from the rlimit, and a fork bomb is faster than any eye: the namespace runs out of pids.
+            self.largest_pid = self.facts.own_largest_pid.then(|| value.saturating_add(RESERVED_PIDS));
+            let most = self.largest_pid.map(|most| format!(", at most {most} by pid_max")).unwrap_or_default();
+            let line = format!("{value} processes and threads: watched by the supervisor{most}");
+            self.lines.push(Line::Reduced(line));
             Keeper::Watched
         } else {
             self.steps.push(Step::Limit { resource: Resource::Processes, value });

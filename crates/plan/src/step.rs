@@ -117,6 +117,10 @@ pub enum Step {
         name: &'static str,
         value: u64,
     },
+    /// Pids of the sandbox go up to here: no more processes and threads can be at once.
+    LargestPid {
+        value: u64,
+    },
     /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
     CloneRoot {
         exec: bool,

@@ -83,7 +83,9 @@ pub fn no_walls(plan: &mut LaunchPlan) {
 pub fn drop_limits(plan: &mut LaunchPlan) {
     plan.limits = LimitsPlan::default();
     drop_steps(plan, |step| {
-        matches!(step, Step::Limit { .. } | Step::CountedLimit { .. } | Step::Pin { .. } | Step::OwnCgroupView)
+        let is_cgroup = *step == Step::OwnCgroupView;
+        let is_count = matches!(step, Step::Limit { .. } | Step::CountedLimit { .. } | Step::LargestPid { .. });
+        is_cgroup || is_count || matches!(step, Step::Pin { .. })
     });
     let_through(plan, &["sched_setaffinity"]);
     for step in &mut plan.steps {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::{Place, Report};
 
 /// Longer than any row takes; a launch that hangs is killed and reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What came out of a launch.
 #[derive(Debug)]

@@ -154,12 +154,6 @@ impl Used {
 }
 
 fn end_of(value: &Value) -> Option<End> {
-    let number = |kind: &str, name: &str| value[kind][name].as_i64().and_then(|number| i32::try_from(number).ok());
-    let ended = [
-        number("exited", "code").map(|code| End::Exited { code }),
-        number("signalled", "signal").map(|signal| End::Signalled { signal }),
-        number("killed", "signal").map(|signal| End::Killed { signal }),
-    ];
     const NAMED: [End; 7] = [
         End::TimedOut,
         End::OutOfMemory,
@@ -168,6 +162,12 @@ fn end_of(value: &Value) -> Option<End> {
         End::StorageLimit,
         End::OutputLimit,
         End::TooManyViolations,
+    ];
+    let number = |kind: &str, name: &str| value[kind][name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let ended = [
+        number("exited", "code").map(|code| End::Exited { code }),
+        number("signalled", "signal").map(|signal| End::Signalled { signal }),
+        number("killed", "signal").map(|signal| End::Killed { signal }),
     ];
     ended.into_iter().flatten().next().or_else(|| named(value, &NAMED))
 }

@@ -1,6 +1,13 @@
 //! The limits that rows about resources set, and that their probes run against. Small, so that no row can harm the machine it
 //! runs on while its control is off.
 
+use cofferdam_policy::{Origin, Ruled};
+
+/// A limit as a flag would set it: where nothing can keep it, the session does not start.
+pub(crate) fn named<T>(value: T) -> Ruled<T> {
+    Ruled::new(value, Origin::flag("--test"))
+}
+
 pub(crate) const PROCESSES: u32 = 60;
 pub(crate) const MEMORY: usize = 64 << 20;
 pub(crate) const CPU_SECONDS: u64 = 2;

@@ -1,17 +1,17 @@
-//! How much slower a session gets while another one attacks: `escape-runner neighbour [--json] [--windows N]`. One sandbox
-//! works in small steps, alone and beside each attack in turns, so that what else the machine does falls on both alike. Owns
-//! the measurement and its target; the steps and the attacks are the probe's. The same attacks without limits are measured
-//! too: they show that the figure can be missed, and decide nothing.
+//! How much slower a session gets while another one attacks: `escape-runner neighbour [--json] [--limited] [--windows N]`.
+//! One sandbox works in small steps, alone and beside each attack in turns, so that what else the machine does falls on both
+//! alike. Owns the measurement and its target; the steps and the attacks are the probe's. The same attacks without limits are
+//! measured too, unless only the limited ones are asked for: they show that the figure can be missed, and decide nothing.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_policy::{Origin, Ruled};
 use cofferdam_testkit::{Place, Scene, Session, leaks, program};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::limits::named;
 use crate::raw;
 use crate::row::probe_argv;
 
@@ -45,11 +45,22 @@ impl Measured {
     fn ratio(self) -> f64 {
         if self.idle > 0.0 { self.loaded / self.idle } else { f64::INFINITY }
     }
+
+    fn figures(self) -> Value {
+        let rounded = |value: f64| (value * 100.0).round() / 100.0;
+        json!({"idle_us": rounded(self.idle), "attacked_us": rounded(self.loaded), "ratio": rounded(self.ratio())})
+    }
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "idle {:>6.0} us, attacked {:>6.0} us, ratio {:>5.2}", self.idle, self.loaded, self.ratio())
+    }
 }
 
 /// Measures and prints; the last line is JSON if that is asked for. Returns whether every attack stayed below the target.
 pub fn measure(arguments: &[String]) -> Result<bool, String> {
-    let json = arguments.iter().any(|argument| argument == "--json");
+    let [json, only_limited] = ["--json", "--limited"].map(|flag| arguments.iter().any(|argument| argument == flag));
     let windows = match arguments.iter().position(|argument| argument == "--windows") {
         Some(at) => arguments.get(at + 1).and_then(|n| n.parse().ok()).ok_or("--windows needs a number")?,
         None => WINDOWS,
@@ -60,20 +71,15 @@ pub fn measure(arguments: &[String]) -> Result<bool, String> {
     println!("99th percentile of a round, medians of {windows} windows in turns (machine at {})", load());
     for (check, name) in ATTACKS {
         let limited = rig.beside(check, Limits::On, windows)?;
-        let without = rig.beside(check, Limits::Off, windows.min(WINDOWS_WITHOUT))?;
         pass &= limited.ratio() <= TARGET;
-        println!(
-            "{name:<13} idle {:>7.0} us, attacked {:>7.0} us, ratio {:>5.2}   [without limits: {:>7.0} us, {:>6.2}]",
-            limited.idle,
-            limited.loaded,
-            limited.ratio(),
-            without.loaded,
-            without.ratio()
-        );
-        let figure = json!({
-            "idle_us": limited.idle, "attacked_us": limited.loaded, "ratio": limited.ratio(),
-            "without_limits_us": without.loaded, "without_limits_ratio": without.ratio(),
-        });
+        print!("{name:<13} {limited}");
+        let mut figure = json!({"limited": limited.figures()});
+        if !only_limited {
+            let without = rig.beside(check, Limits::Off, windows.min(WINDOWS_WITHOUT))?;
+            print!("   [without limits: {without}]");
+            figure["without_limits"] = without.figures();
+        }
+        println!();
         figures.insert(name.replace(' ', "_"), figure);
     }
     rig.finish()?;
@@ -231,18 +237,14 @@ fn session(check: &str, limits: Limits, place: &Place) -> i32 {
     match limits {
         _ if check == WORK => {}
         Limits::On => {
-            policy.process.max = named(100);
-            policy.limits.cpu_millis = named(1000);
-            policy.limits.memory = named(memory());
-            policy.limits.output = named(1 << 20);
+            policy.process.max = Some(named(100));
+            policy.limits.cpu_millis = Some(named(1000));
+            policy.limits.memory = Some(named(memory()));
+            policy.limits.output = Some(named(1 << 20));
         }
-        Limits::Off => policy.process.max = named(200),
+        Limits::Off => policy.process.max = Some(named(200)),
     }
     session.run(|_| {}, || {}).code
-}
-
-fn named<T>(value: T) -> Option<Ruled<T>> {
-    Some(Ruled::new(value, Origin::flag("--test")))
 }
 
 /// 512 MiB, or a quarter of a machine that has less than four times that.

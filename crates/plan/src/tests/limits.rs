@@ -113,6 +113,18 @@ fn root_is_watched_where_the_rlimit_does_not_bind_it() {
     });
     assert_eq!(keeper(&plan, Limited::Processes), Some(Keeper::Watched));
     assert_eq!(rlimit(&plan, Resource::Processes), None);
+    assert!(plan.steps.contains(&Step::LargestPid { value: 401 }));
+}
+
+/// There the number is the machine's, and root could change it.
+#[test]
+fn the_largest_pid_of_an_old_kernel_is_left_alone() {
+    let plan = planned(|policy, laptop| {
+        policy.process.max = Some(named(100));
+        laptop.uid = 0;
+        laptop.own_largest_pid = false;
+    });
+    assert!(!plan.steps.iter().any(|step| matches!(step, Step::LargestPid { .. })));
 }
 
 /// What somebody asks for and nothing can keep is refused, and says why.

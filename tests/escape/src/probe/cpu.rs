@@ -26,7 +26,7 @@ pub(super) fn d03_realtime() -> Finding {
     let priority = 1i32;
     let class = |class: usize| call(libc::SYS_sched_setscheduler, &[0, class, (&raw const priority) as usize]);
     // struct sched_attr: size and policy, flags, nice and priority, then 10 ms in every 30.
-    let deadline = [48 | u64::from(SCHED_DEADLINE) << 32, 0, 0, 10_000_000, 30_000_000, 30_000_000];
+    let deadline = [0x30 | u64::from(SCHED_DEADLINE) << 32, 0, 0, 10_000_000, 30_000_000, 30_000_000];
     let nice = usize::MAX - 4;
     judge(&[
         Attempt::new("SCHED_FIFO", class(1), REFUSED),
@@ -56,7 +56,7 @@ pub(super) fn d03_cpus() -> Finding {
     for _ in 0..WINDOWS {
         let (cpu, wall) = (cpu_time(), Instant::now());
         std::thread::sleep(WINDOW);
-        best = best.max((cpu_time() - cpu).as_secs_f64() / wall.elapsed().as_secs_f64());
+        best = best.max(cpu_time().saturating_sub(cpu).as_secs_f64() / wall.elapsed().as_secs_f64());
         if best > SURELY_MORE {
             break;
         }

@@ -19,7 +19,7 @@ const CALLS: usize = 300;
 /// One round in so many starts a program: more than one in a hundred, so the 99th percentile is among these.
 const STARTS: usize = 50;
 /// Longer than any measurement; whoever measures ends it before.
-const AT_LONGEST: Duration = Duration::from_secs(60);
+const AT_LONGEST: Duration = Duration::from_mins(1);
 
 /// Sleeps, then does a bit of work; the time of each round without the sleep goes to a file, in nanoseconds.
 pub(super) fn work_in_small_steps(place: &Place) -> Finding {

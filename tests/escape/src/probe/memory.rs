@@ -1,8 +1,10 @@
 //! Memory: what one process takes, what many take, what lies in files that are memory. Each attempt stops by itself at a few
 //! times the limit, and says "open" if it could keep that for a while.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::{Attempt, HOLD, call, judge, number};
 use crate::limits::MEMORY;
@@ -40,15 +42,24 @@ pub(super) fn d02_one_process() -> Finding {
 
 pub(super) fn d02_many_processes() -> Finding {
     const EACH: usize = 20 * MIB;
-    for _ in 0..WANTED.div_ceil(EACH) {
+    const AT_LONGEST: Duration = Duration::from_secs(20);
+    let ready = Path::new("/tmp/ready");
+    let Ok(mut file) = File::create(ready) else { return Finding::Broken("no file in /tmp".to_owned()) };
+    let children = WANTED.div_ceil(EACH);
+    for _ in 0..children {
         let child = raw::fork(|| {
             let held = touch(EACH);
-            std::thread::sleep(2 * HOLD);
-            i32::from(held.is_empty())
+            let told = file.write_all(b".");
+            std::thread::sleep(AT_LONGEST + 2 * HOLD);
+            i32::from(held.is_empty() || told.is_err())
         });
         if let Err(errno) = child {
             return Finding::Broken(format!("cannot fork: errno {errno}"));
         }
+    }
+    let end = Instant::now() + AT_LONGEST;
+    while ready.metadata().is_ok_and(|file| file.len() < children as u64) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
     }
     kept(WANTED, "by processes of 20 MiB each")
 }

@@ -86,8 +86,10 @@ pub(crate) static D09: Row = Row {
     ..ROW
 };
 
-/// What lies there instead of a file.
-const KINDS: [(&str, fn(&Path) -> io::Result<()>); 4] = [
+/// What puts something there that is no file.
+type Make = fn(&Path) -> io::Result<()>;
+
+const KINDS: [(&str, Make); 4] = [
     ("pipe", |path| make_fifo(path)),
     ("socket", |path| UnixListener::bind(path).map(drop)),
     ("device", |path| std::os::unix::fs::symlink("/dev/zero", path)),

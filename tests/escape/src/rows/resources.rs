@@ -9,20 +9,15 @@ use std::time::{Duration, Instant};
 
 use cofferdam_launcher::End;
 use cofferdam_plan::{Keeper, LaunchPlan, Limited, Resource, Step};
-use cofferdam_policy::{Origin, Ruled};
+use cofferdam_policy::Ruled;
 use cofferdam_testkit::{Launched, Place, edit};
 
-use crate::limits::{CPU_SECONDS, DESCRIPTORS, FILE_SIZE, MEMORY, OUTPUT, PROCESSES, ROOM, STORAGE};
+use crate::limits::{CPU_SECONDS, DESCRIPTORS, FILE_SIZE, MEMORY, OUTPUT, PROCESSES, ROOM, STORAGE, named};
 use crate::raw;
 use crate::row::{Finding, Off, ROW, Row, Trial, Walls};
 
-/// As a flag would set it: then a limit that nothing can keep here refuses to start.
-fn named<T>(value: T) -> Option<Ruled<T>> {
-    Some(Ruled::new(value, Origin::flag("--test")))
-}
-
 fn bytes(value: usize) -> Option<Ruled<u64>> {
-    named(u64::try_from(value).unwrap_or(u64::MAX))
+    u64::try_from(value).ok().map(named)
 }
 
 const NO_LIMITS: Off = Off::Edit(|plan, _| edit::drop_limits(plan));
@@ -58,7 +53,7 @@ impl Trial {
 pub(crate) static D01: Row = Row {
     what: "more processes or threads than allowed",
     control: "pids.max, RLIMIT_NPROC in the user namespace, or the supervisor's count",
-    policy: |policy, _| policy.process.max = named(PROCESSES),
+    policy: |policy, _| policy.process.max = Some(named(PROCESSES)),
     run: |trial| many(trial, "d01").and_then(|| many(trial, "d01-threads")),
     off: NO_LIMITS,
     ..ROW
@@ -76,7 +71,7 @@ fn many(trial: &Trial, check: &str) -> Finding {
 pub(crate) static D01_BOMB: Row = Row {
     what: "a fork bomb",
     control: "a session that stays at its process limit is ended",
-    policy: |policy, _| policy.process.max = named(PROCESSES),
+    policy: |policy, _| policy.process.max = Some(named(PROCESSES)),
     run: |trial| {
         let mut helper = trial.start("d01-bomb", Stdio::null());
         match helper.wait_for(&trial.project().join("forks"), Duration::from_secs(10)) {
@@ -166,7 +161,7 @@ fn drop_rlimit(plan: &mut LaunchPlan, which: Resource) {
 pub(crate) static D03_CPUS: Row = Row {
     what: "more CPUs than allowed",
     control: "cpu.max, or pinning with sched_setaffinity refused",
-    policy: |policy, _| policy.limits.cpu_millis = named(1000),
+    policy: |policy, _| policy.limits.cpu_millis = Some(named(1000)),
     run: |trial| {
         if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
             return Finding::Skipped("this machine has one CPU".to_owned());
@@ -203,7 +198,7 @@ fn machine_busy() -> Duration {
 pub(crate) static D03_TIME: Row = Row {
     what: "CPU time in small pieces",
     control: "the supervisor adds up the CPU time of the session",
-    policy: |policy, _| policy.limits.cpu_seconds = named(CPU_SECONDS),
+    policy: |policy, _| policy.limits.cpu_seconds = Some(named(CPU_SECONDS)),
     run: |trial| {
         let launched = trial.launch("d03-time");
         trial.was_ended(&launched, "d03-time", End::CpuTimeLimit, 124).and_then(|| match launched.report.cgroup {
@@ -296,7 +291,7 @@ pub(crate) static D05_STORAGE: Row = Row {
 pub(crate) static D06: Row = Row {
     what: "sparse files of a tebibyte",
     control: "RLIMIT_FSIZE",
-    policy: |policy, _| policy.limits.file_size = named(FILE_SIZE),
+    policy: |policy, _| policy.limits.file_size = Some(named(FILE_SIZE)),
     off: Off::Edit(|plan, _| drop_rlimit(plan, Resource::FileSize)),
     ..ROW
 };
