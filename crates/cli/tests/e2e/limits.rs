@@ -240,3 +240,13 @@ fn a_disk_is_slowed_down_to_what_was_allowed() {
     assert!(few >= Duration::from_secs(3), "40 writes at 10/s took {few:?}");
     assert!(free * 3 < slow * 2, "without a limit it took {free:?} and with one {slow:?}: that shows nothing");
 }
+
+/// What is told at the end is not worth another exit code.
+#[test]
+fn a_reader_of_stderr_that_went_away_changes_nothing() {
+    let place = Place::new();
+    let sandbox = super::support::binary().display().to_string();
+    let script =
+        format!("{{ '{sandbox}' run --json -- sh -c 'exit 3'; echo $? >code; }} 2>&1 >/dev/null | true; cat code");
+    assert_eq!(place.host(&script).ok(), "3\n");
+}
