@@ -6,13 +6,13 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Cli;
-use crate::output::{escaped, print};
+use crate::output::{escaped, print, say_text};
 use crate::render::{Failure, OUR_FAILURE};
 
 /// What clap says about a command line it does not take. Help and version are no failures.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        eprint!("{}{}", error.render(), hint(error).unwrap_or_default());
+        say_text(&format!("{}{}", error.render(), hint(error).unwrap_or_default()));
         ExitCode::from(OUR_FAILURE)
     } else {
         print(&error.render().to_string())

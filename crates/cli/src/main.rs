@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::args::{Cli, Command};
+use crate::output::say;
 use crate::render::{Failure, OUR_FAILURE};
 
 /// musl's own costs a fifth of the time before the launch (docs/decisions/0009).
@@ -27,7 +28,7 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     if cofferdam_kernel::process::has_raised_privilege() {
         // A set-user-ID copy would hand its owner's rights to whoever calls it.
-        eprintln!("error: sandbox must not be installed set-user-ID or with file capabilities");
+        say!("error: sandbox must not be installed set-user-ID or with file capabilities");
         return ExitCode::from(OUR_FAILURE);
     }
     let cli = match Cli::try_parse() {

@@ -29,3 +29,14 @@ pub(crate) fn escaped(text: &str) -> String {
 pub(crate) fn bytes(count: u64) -> String {
     cofferdam_plan::Bytes(count).to_string()
 }
+
+/// Writes to stderr. A reader that went away is no reason to end with anything but the command's own code.
+pub(crate) fn say_text(text: &str) {
+    std::io::stderr().write_all(text.as_bytes()).unwrap_or_default();
+}
+
+/// A line to stderr, in the manner of `eprintln!`.
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::output::say_text(&(format!($($argument)*) + "\n")) };
+}
+pub(crate) use say;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::doctor::user_namespaces_remedy;
-use crate::output::escaped;
+use crate::output::{escaped, say_text};
 
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
@@ -64,7 +64,7 @@ impl Failure {
         if let Some(hint) = self.hint() {
             writeln!(text, "hint: {}", escaped(&hint)).unwrap_or_default();
         }
-        eprint!("{text}");
+        say_text(&text);
         ExitCode::from(self.code())
     }
 

@@ -8,7 +8,7 @@ use cofferdam_plan::{LaunchPlan, Request, plan};
 use cofferdam_policy::Policy;
 
 use crate::args::{PolicyArgs, RunArgs};
-use crate::output::escaped;
+use crate::output::{escaped, say};
 use crate::render::{Failure, LIMIT, REFUSED};
 use crate::{denials, policy_files};
 
@@ -77,27 +77,27 @@ fn exit_code(end: End) -> u8 {
 /// Everything goes to stderr: stdout is the command's.
 fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     for (path, changes) in &outcome.kept {
-        eprintln!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+        say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
     }
     if let Some(path) = &outcome.left_behind {
-        eprintln!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
+        say!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
     }
     if let Some(errno) = outcome.output_failed {
-        eprintln!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
+        say!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
     }
     if outcome.log_failed {
-        eprintln!("sandbox: the log in {} could not be written", prepared.around.state.display());
+        say!("sandbox: the log in {} could not be written", prepared.around.state.display());
     }
     if code != 0 {
         for line in denials::lines(prepared, outcome) {
-            eprintln!("sandbox: {}", escaped(&line));
+            say!("sandbox: {}", escaped(&line));
         }
     }
     if args.timing {
         for line in prepared.timing.iter().chain(&outcome.timing) {
             #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a launch fit a float")]
             let microseconds = line.nanoseconds as f64 / 1000.0;
-            eprintln!("{microseconds:>9.1} us  {}", line.step);
+            say!("{microseconds:>9.1} us  {}", line.step);
         }
     }
     if args.json {
@@ -106,6 +106,6 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
             "violations": outcome.violations, "kept": outcome.kept,
             "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });
-        eprintln!("{report}");
+        say!("{report}");
     }
 }

@@ -10,8 +10,8 @@ use thiserror::Error;
 use crate::bus::marshal::{Call, Values};
 use crate::bus::{Bus, BusError};
 
-/// systemd takes milliseconds; one that takes longer than this is not to be waited for at the start of a command.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// systemd takes milliseconds, but its bus may have to be started first, on a machine that is busy with a login.
+const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// How a bus says that the one we ask for is not connected to it.

