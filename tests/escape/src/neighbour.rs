@@ -1,7 +1,8 @@
 //! How much slower a session gets while another one attacks: `escape-runner neighbour [--json] [--limited] [--windows N]
-//! [--rounds N]`. One sandbox works in small steps, alone and beside each attack in turns, so that what else the machine does falls on both
-//! alike. Owns the measurement and its target; the steps and the attacks are the probe's. The same attacks without limits are
-//! measured too, unless only the limited ones are asked for: they show that the figure can be missed, and decide nothing.
+//! [--rounds N]`. One sandbox works in small steps, alone and beside each attack in turns, so that what else the machine does
+//! falls on both alike. Owns the measurement and its target; the steps and the attacks are the probe's. The same attacks
+//! without limits are measured too, unless only the limited ones are asked for: they show that the figure can be missed, and
+//! decide nothing.
 
 use std::fs;
 use std::path::PathBuf;
