@@ -200,7 +200,7 @@ struct Attack {
 
 impl Attack {
     fn end(mut self) -> Result<(), String> {
-        const PATIENCE: Duration = Duration::from_secs(10);
+        const PATIENCE: Duration = Duration::from_secs(30);
         fs::write(&self.stop, "").map_err(|error| error.to_string())?;
         let end = Instant::now() + PATIENCE;
         loop {
