@@ -87,10 +87,7 @@ impl Builder<'_> {
                 let written = self.proc()?.write(&format!("sys/user/{name}"), &value.to_string());
                 written.map_err(|error| from_proc(&error))
             }
-            Step::LargestPid { value } => {
-                let written = self.proc()?.write("sys/kernel/pid_max", &value.to_string());
-                written.map_err(|error| from_proc(&error))
-            }
+            Step::LargestPid { value } => self.limit_pids(*value),
             Step::OwnCgroupView => process::own_cgroup_view().about(|| "the view of cgroups".to_owned()),
             Step::EndFirst => self.end_first(),
             Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),
@@ -140,6 +137,14 @@ impl Builder<'_> {
     }
 
     /// Whoever was told to go earlier stays so.
+    /// The number belongs to the pid namespace of whoever writes, and root may write that of the machine.
+    fn limit_pids(&mut self, value: u64) -> Result<(), StepError> {
+        if !rustix::process::getpid().is_init() {
+            return Err(StepError::new("the largest pid outside of an own pid namespace", Errno::PERM));
+        }
+        self.proc()?.write("sys/kernel/pid_max", &value.to_string()).map_err(|error| from_proc(&error))
+    }
+
     fn end_first(&mut self) -> Result<(), StepError> {
         const FILE: &str = "self/oom_score_adj";
         let proc = self.proc()?;

@@ -61,7 +61,7 @@ pub fn open_filter(plan: &mut LaunchPlan) {
 pub fn share_processes(plan: &mut LaunchPlan) {
     plan.namespaces.pid = false;
     drop_mounts(plan, |mount| mount.kind == MountKind::Proc);
-    drop_steps(plan, |step| matches!(step, Step::Landlock(_)));
+    drop_steps(plan, |step| matches!(step, Step::Landlock(_) | Step::LargestPid { .. }));
 }
 
 /// The host's network stack.

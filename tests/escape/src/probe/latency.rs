@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cofferdam_testkit::Place;
 
 use super::call;
+use super::memory::touch;
 use crate::raw;
 use crate::row::Finding;
 
@@ -61,19 +62,10 @@ pub(super) fn attack_with_forks() -> Finding {
 
 /// Touches memory until nobody gives more, lets go of it, and begins again. A limit ends it at once.
 pub(super) fn attack_with_memory() -> Finding {
-    const STEP: usize = 4 << 20;
-    const MOST: usize = 256;
+    const MOST: usize = 1 << 30;
     let end = Instant::now() + AT_LONGEST;
     while Instant::now() < end {
-        let mut held: Vec<Vec<u8>> = Vec::new();
-        while held.len() < MOST {
-            let mut part = Vec::new();
-            if part.try_reserve_exact(STEP).is_err() {
-                break;
-            }
-            part.resize(STEP, 1);
-            held.push(part);
-        }
+        drop(touch(MOST));
     }
     Finding::Open("nobody ended it".to_owned())
 }

@@ -17,14 +17,15 @@ const STEP: usize = 4 * MIB;
 const WANTED: usize = 4 * MEMORY;
 
 /// Memory that was touched, as much as there is.
-fn touch(bytes: usize) -> Vec<Vec<u8>> {
+pub(super) fn touch(bytes: usize) -> Vec<Vec<u8>> {
+    let block = vec![1u8; STEP];
     let mut held = Vec::new();
     while held.len() * STEP < bytes {
         let mut part: Vec<u8> = Vec::new();
         if part.try_reserve_exact(STEP).is_err() {
             break;
         }
-        part.resize(STEP, 1);
+        part.extend_from_slice(&block);
         held.push(part);
     }
     held

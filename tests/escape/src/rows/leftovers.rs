@@ -13,7 +13,7 @@ use crate::raw;
 use crate::row::{Finding, ROW, Row, Trial, Walls};
 
 pub(crate) static D08: Row = Row {
-    what: "a tree of 20,000 levels and 100,000 files in an overlay",
+    what: "a tree of 20,000 levels and up to 100,000 files in an overlay",
     control: "removal by descriptors, with a budget; the next session goes on with it",
     run: |trial| {
         trial.scene.directory("home/.npm");
@@ -31,8 +31,8 @@ pub(crate) static D08: Row = Row {
 
 /// How long the session took to end after its command, and how many more it took until nothing was left.
 fn removed_in_time(trial: &Trial, began: Instant) -> Finding {
-    // Two seconds are promised; a machine that has other things to do may need more for the same.
-    const AT_MOST: Duration = Duration::from_secs(8);
+    // Two seconds are promised; a slow machine may need more for the same, and for the start.
+    const AT_MOST: Duration = Duration::from_secs(15);
     const SESSIONS: usize = 20;
     let total = began.elapsed();
     let command = fs::read_to_string(trial.project().join("took")).ok().and_then(|text| text.trim().parse().ok());
