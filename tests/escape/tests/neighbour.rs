@@ -9,6 +9,6 @@ fn a_neighbour_waits_at_most_three_times_as_long() {
         println!("skipped: measured by `cargo xtask neighbour`");
         return;
     }
-    let arguments = ["--limited", "--windows", "3"].map(str::to_owned);
+    let arguments = ["--limited", "--windows", "3", "--rounds", "200"].map(str::to_owned);
     assert_eq!(neighbour::measure(&arguments), Ok(true));
 }
