@@ -26,10 +26,12 @@ const MOUNTS: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const MANAGER: &str = "/run/systemd/system";
 pub(crate) const PREFIX: &str = "cofferdam-";
 const OWN_LEAF: &str = "supervisor";
-/// The last process of a session leaves its cgroup a moment after it was collected.
 /// How often a cgroup is made again that somebody swept away.
 const MOST_TRIES: u32 = 20;
+/// The last process of a session leaves its cgroup a moment after it was collected.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// A sweeper removes one directory, but may have to wait for a processor.
+const SWEEPING: Duration = Duration::from_secs(5);
 
 /// Where a session's cgroup could be made.
 pub fn cgroup_home(environment: &[(String, String)]) -> CgroupHome {
@@ -201,15 +203,31 @@ fn enter_scope(session: &str, environment: &[(String, String)]) -> Result<PathBu
 /// Whoever sweeps may take a new cgroup for a leftover until it is claimed: then it is made again.
 fn make_claimed(home: &Cgroup, name: &str) -> Result<(Cgroup, Claim), Errno> {
     for _ in 0..MOST_TRIES {
-        let made = home.create(name)?;
-        match Claim::take(home.as_fd(), Path::new(name)) {
-            Ok(Some(claim)) => return Ok((made, claim)),
-            Ok(None) | Err(Errno::NOENT | Errno::NODEV) => std::thread::sleep(Duration::from_micros(200)),
-            Err(errno) => return Err(errno),
+        let made = match home.create(name) {
+            // Swept between its making and its opening.
+            Err(Errno::NOENT | Errno::NODEV) => continue,
+            made => made?,
+        };
+        if let Some(claim) = claim_new(home, name)? {
+            return Ok((made, claim));
         }
-        best_effort(home.remove(name), "the sweeper may have removed it");
     }
     Err(Errno::BUSY)
+}
+
+/// `None` when a sweeper was first. Removing is left to the sweeper: it removes by name, and if ours were gone already it
+/// would hit the one that is made next.
+fn claim_new(home: &Cgroup, name: &str) -> Result<Option<Claim>, Errno> {
+    let end = Instant::now() + SWEEPING;
+    loop {
+        match Claim::take(home.as_fd(), Path::new(name)) {
+            Ok(Some(claim)) => return Ok(Some(claim)),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_micros(200)),
+            Ok(None) => return Err(Errno::BUSY),
+            Err(Errno::NOENT | Errno::NODEV) => return Ok(None),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Limits can be set only below a cgroup that has no processes itself.

@@ -37,11 +37,13 @@ impl Outcome {
 
     fn judge(&mut self, end: &End, status: Option<&str>) {
         if *end == End::Hung {
+            // What it found it could not hand over; the console shows how far it came.
             self.wrong.push(format!("the guest hung: it did not end within {} s", self.time.as_secs()));
+            return;
         }
         match status.map(str::trim) {
-            None if *end == End::Off => self.wrong.push("the guest ended without results".to_owned()),
-            None | Some("0") => {}
+            None => self.wrong.push("the guest ended without results".to_owned()),
+            Some("0") => {}
             Some(code) => self.wrong.push(format!("the guest ended with {code}")),
         }
         let wrong_facts: Vec<_> = self.facts.iter().filter(|fact| !fact.starts_with("ok ")).cloned().collect();
@@ -117,7 +119,7 @@ mod tests {
     fn a_wrong_fact_a_hang_and_missing_results_fail() {
         let wrong = judged(&["WRONG kernel: 6.1, expected 6.12.*"], PASSED, &End::Off, Some("1"));
         assert!(wrong.iter().any(|line| line.contains("expected 6.12.*")), "{wrong:?}");
-        assert!(judged(&["ok kernel: 6.1"], PASSED, &End::Hung, None)[0].contains("hung"));
+        assert!(judged(&[], "", &End::Hung, None)[0].contains("hung"));
         assert_eq!(judged(&["ok kernel: 6.1"], PASSED, &End::Off, None), ["the guest ended without results"]);
         assert_eq!(judged(&["ok kernel: 6.1"], "", &End::Off, Some("0")), ["no test passed"]);
         assert_eq!(judged(&[], PASSED, &End::Off, Some("0")), ["the guest did not say what it is"]);

@@ -149,7 +149,7 @@ fn a_file_larger_than_allowed_is_explained() {
 fn the_end_and_what_was_used_are_told() {
     let place = Place::new();
     let (_, report) = place
-        .report("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; head -c 32M /dev/zero | tail >/dev/null; exit 3");
+        .report("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; head -c 32M /dev/zero | tail >/dev/null; exit 3");
     assert_eq!(report["end"]["exited"]["code"], 3);
     let usage = &report["usage"];
     let number = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name}: {usage}"));

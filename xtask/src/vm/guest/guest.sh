@@ -158,7 +158,7 @@ as_root() {
 # run_tests WHO FILTER REPORT
 run_tests() {
     local status
-    "$1" sh -c "cd '$CI/source' && exec cargo-nextest nextest run --profile vm --no-tests=pass \
+    "$1" sh -c "cd '$CI/source' && exec timeout '$SECONDS_FOR_TESTS' cargo-nextest nextest run --profile vm --no-tests=pass \
         --binaries-metadata '$CI/binaries.json' --cargo-metadata '$CI/cargo.json' \
         --target-dir-remap '$CI/target' --workspace-remap '$CI/source' --color never --show-progress none -E \"\$1\"" sh "$2" </dev/null
     status=$?
