@@ -13,8 +13,8 @@ use crate::Place;
 /// How the launcher marks the stand-ins it makes (docs/decisions/0003).
 const STAND_INS: [u32; 2] = [0o1700, 0o1400];
 
-/// What may still be on its way out when the command has returned (docs/decisions/0014).
-const PATIENCE: Duration = Duration::from_secs(1);
+/// What may still be on its way out when the command has returned (docs/decisions/0014); long for a busy machine's sake.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What sessions in a scene left of themselves, in words; empty is what everybody wants.
 pub fn find(place: &Place) -> Vec<String> {

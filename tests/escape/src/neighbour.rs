@@ -1,7 +1,8 @@
-//! How much slower a session gets while another one attacks: `escape-runner neighbour [--json] [--limited] [--windows N]`.
-//! One sandbox works in small steps, alone and beside each attack in turns, so that what else the machine does falls on both
-//! alike. Owns the measurement and its target; the steps and the attacks are the probe's. The same attacks without limits are
-//! measured too, unless only the limited ones are asked for: they show that the figure can be missed, and decide nothing.
+//! How much slower a session gets while another one attacks: `escape-runner neighbour [--json] [--limited] [--windows N]
+//! [--rounds N]`. One sandbox works in small steps, alone and beside each attack in turns, so that what else the machine does
+//! falls on both alike. Owns the measurement and its target; the steps and the attacks are the probe's. The same attacks
+//! without limits are measured too, unless only the limited ones are asked for: they show that the figure can be missed, and
+//! decide nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use crate::row::probe_argv;
 /// A neighbour may wait three times as long as on an idle machine.
 const TARGET: f64 = 3.0;
 const WINDOWS: usize = 7;
+/// In one window.
+const ROUNDS: usize = 1000;
 /// Windows without limits: enough to see a difference.
 const WINDOWS_WITHOUT: usize = 3;
 /// An attack is at its worst after this.
@@ -61,11 +64,12 @@ impl std::fmt::Display for Measured {
 /// Measures and prints; the last line is JSON if that is asked for. Returns whether every attack stayed below the target.
 pub fn measure(arguments: &[String]) -> Result<bool, String> {
     let [json, only_limited] = ["--json", "--limited"].map(|flag| arguments.iter().any(|argument| argument == flag));
-    let windows = match arguments.iter().position(|argument| argument == "--windows") {
-        Some(at) => arguments.get(at + 1).and_then(|n| n.parse().ok()).ok_or("--windows needs a number")?,
-        None => WINDOWS,
+    let number = |flag: &str, default: usize| match arguments.iter().position(|argument| argument == flag) {
+        Some(at) => arguments.get(at + 1).and_then(|n| n.parse().ok()).ok_or_else(|| format!("{flag} needs a number")),
+        None => Ok(default),
     };
-    let rig = Rig::new()?;
+    let windows = number("--windows", WINDOWS)?;
+    let rig = Rig::new(number("--rounds", ROUNDS)?)?;
     let mut figures = serde_json::Map::new();
     let mut pass = true;
     println!("99th percentile of a round, medians of {windows} windows in turns (machine at {})", load());
@@ -119,7 +123,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Result<Self, String> {
+    fn new(rounds: usize) -> Result<Self, String> {
         let (Some(runner), Some(probe)) = (program("escape-runner"), program("escape-probe")) else {
             return Err("escape-runner and escape-probe were not built".to_owned());
         };
@@ -128,6 +132,7 @@ impl Rig {
         for scene in [&worker, &attacker] {
             fs::copy(&probe, scene.probe()).map_err(text)?;
         }
+        worker.write("home/project/wanted", &rounds.to_string());
         Ok(Rig { runner, worker, attacker })
     }
 

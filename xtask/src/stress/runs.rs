@@ -151,6 +151,7 @@ fn kill(ground: &Ground, count: usize, seed: u64) -> std::io::Result<Tally> {
             end(&orphans);
         } else if took > PATIENCE {
             tally.late += 1;
+            tally.failures.push(format!("run {index} was alive for {} ms after the kill", took.as_millis()));
         }
         if tally.failures.len() >= MOST_FAILURES {
             break;

@@ -1,5 +1,6 @@
 //! CPU time and who gets it first. Each attempt ends by itself after some seconds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,17 +37,44 @@ pub(super) fn d03_realtime() -> Finding {
     ])
 }
 
+/// On how many CPUs threads run that do not say where, after an attempt to get all of them back.
+pub(super) fn d03_pinned() -> Finding {
+    const WINDOW: Duration = Duration::from_secs(2);
+    let asked = ask_for_every_cpu();
+    let end = Instant::now() + WINDOW;
+    let run = move || {
+        let mut seen = BTreeSet::new();
+        while Instant::now() < end {
+            let mut cpu = u32::MAX;
+            if call(libc::SYS_getcpu, &[(&raw mut cpu) as usize, 0, 0]).is_ok() {
+                seen.insert(cpu);
+            }
+        }
+        seen
+    };
+    let threads: Vec<_> = (0..THREADS).map(|_| std::thread::spawn(run)).collect();
+    let seen: BTreeSet<u32> = threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect();
+    let text = format!("{THREADS} threads ran on {} CPUs, all CPUs asked for and {asked}", seen.len());
+    if seen.len() == 1 { Finding::Contained(text) } else { Finding::Open(text) }
+}
+
+const THREADS: usize = 16;
+
+fn ask_for_every_cpu() -> &'static str {
+    let every = [u64::MAX; 16];
+    let asked = call(libc::SYS_sched_setaffinity, &[0, size_of_val(&every), (&raw const every) as usize]);
+    if asked.is_ok() { "granted" } else { "refused" }
+}
+
 /// More threads than CPUs, after an attempt to get all CPUs back. The best of some windows is what counts: a machine with
 /// other things to do gives less, never more.
 pub(super) fn d03_cpus() -> Finding {
-    const THREADS: usize = 16;
     const WINDOWS: usize = 8;
     const WINDOW: Duration = Duration::from_secs(1);
     // One CPU, and what windows and periods that begin at different times add to it.
     const AT_MOST: f64 = 1.25;
     const SURELY_MORE: f64 = 1.4;
-    let every = [u64::MAX; 16];
-    let asked = call(libc::SYS_sched_setaffinity, &[0, size_of_val(&every), (&raw const every) as usize]);
+    let asked = ask_for_every_cpu();
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..THREADS {
         let stop = Arc::clone(&stop);
@@ -62,7 +90,6 @@ pub(super) fn d03_cpus() -> Finding {
         }
     }
     stop.store(true, Ordering::Relaxed);
-    let asked = if asked.is_ok() { "granted" } else { "refused" };
     let text = format!("{best:.2} CPUs used by {THREADS} threads, all CPUs asked for and {asked}");
     if best <= AT_MOST { Finding::Contained(text) } else { Finding::Open(text) }
 }

@@ -13,7 +13,6 @@ use super::memory::touch;
 use crate::raw;
 use crate::row::Finding;
 
-const ROUNDS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Some fifty microseconds of them.
 const CALLS: usize = 300;
@@ -22,12 +21,15 @@ const STARTS: usize = 50;
 /// Longer than any measurement; whoever measures ends it before.
 const AT_LONGEST: Duration = Duration::from_mins(1);
 
-/// Sleeps, then does a bit of work; the time of each round without the sleep goes to a file, in nanoseconds.
+/// Sleeps, then does a bit of work, as often as a file says; the time of each round without the sleep goes to another, in
+/// nanoseconds.
 pub(super) fn work_in_small_steps(place: &Place) -> Finding {
+    let wanted = fs::read_to_string(place.project().join("wanted")).ok().and_then(|text| text.parse().ok());
+    let Some(wanted) = wanted else { return Finding::Broken("how many rounds?".to_owned()) };
     let worked = std::env::current_exe().and_then(|own| {
         let file = place.project().join("work");
-        let mut rounds = Vec::with_capacity(ROUNDS);
-        for round in 0..ROUNDS {
+        let mut rounds = Vec::new();
+        for round in 0..wanted {
             let began = Instant::now();
             std::thread::sleep(PAUSE);
             fs::write(&file, [7u8; 4096])?;
@@ -41,7 +43,7 @@ pub(super) fn work_in_small_steps(place: &Place) -> Finding {
         fs::write(place.project().join("rounds"), rounds.join("\n"))
     });
     match worked {
-        Ok(()) => Finding::Contained(format!("{ROUNDS} rounds")),
+        Ok(()) => Finding::Contained(format!("{wanted} rounds")),
         Err(error) => Finding::Broken(error.to_string()),
     }
 }

@@ -87,6 +87,7 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "d02-score" => memory::d02_score(),
         "d03" => cpu::d03_realtime(),
         "d03-cpus" => cpu::d03_cpus(),
+        "d03-pinned" => cpu::d03_pinned(),
         "d03-time" => cpu::d03_time(),
         "d03-ignored" => cpu::d03_time_of_ignored(),
         "d04" => resources::d04_flood(),

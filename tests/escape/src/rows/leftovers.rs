@@ -13,7 +13,7 @@ use crate::raw;
 use crate::row::{Finding, ROW, Row, Trial, Walls};
 
 pub(crate) static D08: Row = Row {
-    what: "a tree of 20,000 levels and up to 100,000 files in an overlay",
+    what: "a tree of up to 20,000 levels and 100,000 files in an overlay",
     control: "removal by descriptors, with a budget; the next session goes on with it",
     run: |trial| {
         trial.scene.directory("home/.npm");

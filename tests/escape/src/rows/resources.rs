@@ -7,8 +7,8 @@ use std::process::{ChildStderr, ChildStdout, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam_launcher::End;
-use cofferdam_plan::{Keeper, LaunchPlan, Limited, Resource, Step};
+use cofferdam_launcher::{End, cgroup_home};
+use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Resource, Step};
 use cofferdam_policy::Ruled;
 use cofferdam_testkit::{Launched, Place, edit};
 
@@ -167,22 +167,30 @@ pub(crate) static D03_CPUS: Row = Row {
         if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
             return Finding::Skipped("this machine has one CPU".to_owned());
         }
-        let before = machine_busy();
-        let began = Instant::now();
-        let launched = trial.launch("d03-cpus");
-        let busy = machine_busy().saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
-        let own = Duration::from_micros(launched.report.usage.cpu_micros).as_secs_f64() / began.elapsed().as_secs_f64();
-        match (trial.walls, trial.answer(&launched)) {
-            // A row that others kept from using two CPUs proves nothing, in either direction.
-            (Walls::Open, Finding::Contained(how)) if busy - own > 0.5 => {
-                Finding::Skipped(format!("others use {:.1} CPUs of this machine: {how}", busy - own))
-            }
-            (_, finding) => finding,
-        }
+        // Where nobody else counts, the processes are pinned: a busy machine cannot hide that.
+        let by_pinning = matches!(cgroup_home(&[]), CgroupHome::None { .. });
+        let pinned = || trial.answer(&trial.launch("d03-pinned"));
+        if by_pinning { pinned().and_then(|| shares(trial)) } else { shares(trial) }
     },
     off: NO_LIMITS,
     ..ROW
 };
+
+fn shares(trial: &Trial) -> Finding {
+    let before = machine_busy();
+    let began = Instant::now();
+    let launched = trial.launch("d03-cpus");
+    let wall = began.elapsed().as_secs_f64();
+    let busy = machine_busy().saturating_sub(before).as_secs_f64() / wall;
+    let own = Duration::from_micros(launched.report.usage.cpu_micros).as_secs_f64() / wall;
+    match (trial.walls, trial.answer(&launched)) {
+        // A trial that others kept from using two CPUs proves nothing, in either direction.
+        (Walls::Open, Finding::Contained(how)) if busy - own > 0.5 => {
+            Finding::Skipped(format!("others use {:.1} CPUs of this machine: {how}", busy - own))
+        }
+        (_, finding) => finding,
+    }
+}
 
 /// CPU time that everybody on this machine has used.
 fn machine_busy() -> Duration {
