@@ -357,7 +357,10 @@ impl<'a> Running<'a> {
                 return Ok(());
             }
         };
-        self.record.add(&notification, &mut self.log);
+        // Past the threshold the session is being killed; what it still asks is refused, and fills no log.
+        if self.record.total <= self.plan.max_violations {
+            self.record.add(&notification, &mut self.log);
+        }
         listener.refuse(&notification, seccomp::refusal(notification.number))?;
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
             self.end(End::TooManyViolations)?;
