@@ -10,10 +10,12 @@ use crate::vm::kernel::Version;
 const KERNEL_FACING: &str = "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-launcher) \
      + package(cofferdam-testkit) + (package(cofferdam-cli) & test(/^(files|isolation|sharing|debugging|guest|limits)::/))) \
      - test(/^debugging::gdb|guest_(without|systemd)_/) \
-     - (binary(neighbour) + test(/^escape_d08_deep|^removal::tests::a_hundred_thousand|^bus::/))";
+     - (binary(neighbour) + test(/^escape_d08_deep|^removal::tests::a_hundred_thousand/) \
+     + test(/^(bus|scope|sweep)::tests/) + binary(output))";
 // Left to real processors, since they show little about a kernel and are slow or wrong at a tenth of the speed: terminals
 // (bash itself, without a sandbox, then loses a trap in `read -t 0.1`), toolchains and gdb (long starts), what a neighbour
-// waits (a ratio of times), a hundred thousand files (minutes), the bus (answers within two seconds).
+// waits (a ratio of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper and the limit
+// of output (answers within 200 ms to five seconds).
 /// What shows a guest that lacks something: tests named after it, which are skipped elsewhere.
 const NO_USERNS: &str = "test(guest_without_user_namespaces)";
 const NO_FUSE: &str = "test(guest_without_fuse) + binary(launch) + test(/^isolation::/)";
