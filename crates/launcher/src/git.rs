@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole};
+use rustix::fs::FileType;
 
 use crate::holds;
 
@@ -16,26 +17,25 @@ const LONGEST_POINTER: u64 = 1 << 16;
 
 pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     let dot_git = project.join(".git");
-    // A stand-in that a killed session left is no repository.
-    let is_stand_in = rustix::fs::lstat(&dot_git).is_ok_and(|stat| holds::is_stand_in(&stat));
-    let Some(metadata) = dot_git.symlink_metadata().ok().filter(|_| !is_stand_in) else {
+    // One look: a stand-in of another session may come and go between two. It is no repository.
+    let found = rustix::fs::lstat(&dot_git).ok().filter(|stat| !holds::is_stand_in(stat));
+    let Some(kind) = found.map(|stat| FileType::from_raw_mode(stat.st_mode)) else {
         return if is_repository(project) {
             with_children(project.to_path_buf(), GitRole::Main, None)
         } else {
             Vec::new()
         };
     };
-    if metadata.is_dir() {
+    if kind == FileType::Directory {
         return with_children(dot_git, GitRole::Main, None);
     }
-    if metadata.is_file()
-        && let Some(dirs) = linked_worktree(project, &dot_git)
-    {
+    let is_file = kind == FileType::RegularFile;
+    if is_file && let Some(dirs) = linked_worktree(project, &dot_git) {
         return dirs;
     }
     // Any other pointer (a link, a separate git directory) grants nothing; but what it leads to inside the project can be
     // written, and is protected like a `.git` directory.
-    let target = if metadata.is_file() { pointer(&dot_git, "gitdir: ") } else { Some(dot_git) };
+    let target = if is_file { pointer(&dot_git, "gitdir: ") } else { Some(dot_git) };
     match target.and_then(|target| resolve(project, target)) {
         Some(target) if target.starts_with(project) && target != project => with_children(target, GitRole::Main, None),
         _ => Vec::new(),
