@@ -274,7 +274,7 @@ impl<'a> Running<'a> {
     }
 
     fn look(&mut self, now: Instant) -> Result<(), Errno> {
-        for finding in self.watch.look(now, self.cgroup.as_ref()) {
+        for finding in self.watch.look(now, self.cgroup.as_ref())? {
             self.log.limit(finding);
             if finding.kind == FindingKind::Over {
                 let end = match finding.what {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_plan::{Keeper, Limited, LimitsPlan};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::cgroup::SessionCgroup;
 use crate::gauge::{self, Processes, Sample};
@@ -21,6 +22,8 @@ const SHARE: u32 = 10;
 const LONGEST: Duration = Duration::from_secs(1);
 /// A session that stands at its process limit for so long does nothing else any more.
 const AT_PROCESS_LIMIT: Duration = Duration::from_secs(5);
+/// Looks in a row that may fail: a machine out of descriptors recovers, or the session that took them ends.
+const MOST_BLIND: u32 = 20;
 /// Free space that is left to others where the policy names no number.
 const RESERVE: u64 = 1 << 30;
 /// When a limit counts as near, in hundredths.
@@ -48,12 +51,16 @@ pub(crate) struct Watch<'a> {
     limits: &'a LimitsPlan,
     processes: Option<Processes>,
     disks: Vec<Disk>,
+    /// Why a file system that somebody limited cannot be watched.
+    unseen: Option<Errno>,
     cpus: u32,
     next: Instant,
     near: Vec<Limited>,
     /// Since when every look found the session at its process limit, and the refused forks at the last one.
     at_limit: Option<Instant>,
     refused_forks: u64,
+    /// Looks in a row that saw nothing.
+    blind: u32,
     pub(crate) last: Sample,
     pub(crate) peak: Sample,
 }
@@ -75,16 +82,20 @@ struct Room {
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(limits: &'a LimitsPlan) -> Self {
+        let is_limited = [Limited::Storage, Limited::Inodes].into_iter().any(|what| limits.bound(what).is_some());
+        let (disks, unseen) = disks(limits);
         let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
         Watch {
             limits,
             processes: None,
-            disks: disks(limits),
+            disks,
+            unseen: unseen.filter(|_| is_limited),
             cpus,
             next: Instant::now() + FIRST_LOOK,
             near: Vec::new(),
             at_limit: None,
             refused_forks: 0,
+            blind: 0,
             last: Sample::default(),
             peak: Sample::default(),
         }
@@ -106,12 +117,18 @@ impl<'a> Watch<'a> {
         self.next
     }
 
-    pub(crate) fn look(&mut self, now: Instant, cgroup: Option<&SessionCgroup>) -> Vec<Finding> {
+    /// An error means that limits which only the eye keeps are not kept any more.
+    pub(crate) fn look(&mut self, now: Instant, cgroup: Option<&SessionCgroup>) -> Result<Vec<Finding>, Errno> {
+        if let Some(errno) = self.unseen {
+            return Err(errno);
+        }
         let sample = match (cgroup, &mut self.processes) {
             (Some(cgroup), _) => Some(gauge::of_cgroup(cgroup)),
             (None, Some(processes)) => {
                 let most = |what| self.limits.bound(what).map_or(u64::MAX, |bound| bound.value);
-                processes.sample(most(Limited::Memory), most(Limited::Processes)).ok()
+                let sample = processes.sample(most(Limited::Memory), most(Limited::Processes));
+                self.blind = if sample.is_ok() { 0 } else { self.blind + 1 };
+                if self.blind > MOST_BLIND { Some(sample?) } else { sample.ok() }
             }
             (None, None) => None,
         };
@@ -132,7 +149,7 @@ impl<'a> Watch<'a> {
         let took = now.elapsed();
         // Whoever makes looking slow does not buy more than that.
         self.next = Instant::now() + soon.max((took * SHARE).min(LONGEST));
-        findings
+        Ok(findings)
     }
 
     /// What the last sample says about the limits.
@@ -198,16 +215,27 @@ fn time_for(bytes: u64) -> Duration {
     Duration::from_micros(bytes / (FASTEST / 1_000_000)).clamp(SOONEST, LATEST)
 }
 
-fn disks(limits: &LimitsPlan) -> Vec<Disk> {
+/// The file systems to watch, and why one of them cannot be.
+fn disks(limits: &LimitsPlan) -> (Vec<Disk>, Option<Errno>) {
     let mut disks = Vec::new();
+    let mut unseen = None;
     let mut seen = Vec::new();
     for path in &limits.storage {
-        let Some((fd, device)) = open(path) else { continue };
+        let (fd, device) = match open(path) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                unseen = Some(errno);
+                continue;
+            }
+        };
         if seen.contains(&device) {
             continue;
         }
         seen.push(device);
-        let Some((room, size)) = room(&fd) else { continue };
+        let Some((room, size)) = room(&fd) else {
+            unseen = Some(Errno::IO);
+            continue;
+        };
         let named = limits.bound(Limited::Storage).map(|bound| bound.value);
         let reserve = RESERVE.min(size / 20);
         // A disk that was nearly full before is nobody's fault inside.
@@ -215,13 +243,13 @@ fn disks(limits: &LimitsPlan) -> Vec<Disk> {
         let most_files = limits.bound(Limited::Inodes).map(|bound| bound.value);
         disks.push(Disk { fd, at_start: room, most_bytes, most_files });
     }
-    disks
+    (disks, unseen)
 }
 
-fn open(path: &Path) -> Option<(OwnedFd, u64)> {
-    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()).ok()?;
-    let device = rustix::fs::fstat(&fd).ok()?.st_dev;
-    Some((fd, device))
+fn open(path: &Path) -> Result<(OwnedFd, u64), Errno> {
+    let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+    let device = rustix::fs::fstat(&fd)?.st_dev;
+    Ok((fd, device))
 }
 
 /// What is free for this user, and the size of it all.
