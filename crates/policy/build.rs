@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut code = String::new();
     secrets(&profiles, &mut code)?;
     protects(&profiles, &mut code)?;
+    known(&profiles, &mut code)?;
     environment(&profiles, &mut code)?;
     presets(&profiles, &mut code)?;
     fs::write(Path::new(&env::var("OUT_DIR")?).join("profiles.rs"), code)?;
@@ -107,6 +108,34 @@ fn protects(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
         )?;
     }
     writeln!(code, "];")?;
+    Ok(())
+}
+
+fn known(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "known.toml")?;
+    let (list, lines) = profile::read::<profile::KnownPlaces>(&source, &text)?;
+    let (mut rules, mut groups) = (String::new(), String::new());
+    for (given, At { value: known, offset }) in
+        list.known.iter().map(|known| (true, known)).chain(list.asked.iter().map(|known| (false, known)))
+    {
+        let (line, _) = lines.position(*offset);
+        let path = static_path(&profile::checked_path(&source, line, &known.path, &known.reason)?)?;
+        if given {
+            writeln!(
+                rules,
+                "    StaticRule {{ path: {path}, access: Access::Read, text: None, hold: StaticHold::Nothing, \
+                 only_missing: false, reason: {:?}, source: {source:?}, line: {line} }},",
+                known.reason
+            )?;
+        }
+        match &known.toolchain {
+            Some(name) => writeln!(groups, "    ({name:?}, {path}),")?,
+            None if !given => return Err(format!("{source}:{line}: `{}` has no toolchain", known.path).into()),
+            None => {}
+        }
+    }
+    writeln!(code, "static KNOWN: &[StaticRule] = &[\n{rules}];")?;
+    writeln!(code, "static TOOLCHAINS: &[(&str, StaticPath)] = &[\n{groups}];")?;
     Ok(())
 }
 
@@ -174,6 +203,12 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
         Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
         Setting::Debug(on) => format!("StaticSetting::Debug({on})"),
         Setting::Project(access) => format!("StaticSetting::Project(Access::{access:?})"),
+        Setting::UnknownVerdict(verdict) => format!("StaticSetting::UnknownVerdict(OnUnknown::{verdict:?})"),
+        Setting::UnknownMetadata(metadata) => format!("StaticSetting::UnknownMetadata(Metadata::{metadata:?})"),
+        Setting::UnknownTimeout(time) => {
+            format!("StaticSetting::UnknownTimeout(std::time::Duration::from_secs({}))", time.as_secs())
+        }
+        Setting::QuestionsPerMinute(count) => format!("StaticSetting::QuestionsPerMinute({count})"),
         Setting::MaxProcesses(count) => format!("StaticSetting::MaxProcesses({count})"),
         Setting::AllowFork(on) => format!("StaticSetting::AllowFork({on})"),
         Setting::AllowExec(on) => format!("StaticSetting::AllowExec({on})"),

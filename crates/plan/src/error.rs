@@ -26,6 +26,8 @@ pub enum PlanError {
     OwnArea { path: PathBuf, area: &'static str, origin: Origin },
     #[error("overlays need a place for the session's files, and there is no home directory")]
     NoSessionDirectory,
+    #[error("questions at first access cannot be asked here: {why}")]
+    NoGate { why: String, origin: Origin },
     #[error("`{name}` is not a system call of x86_64")]
     UnknownSyscall { name: String },
     #[error("system call `{name}` is always denied")]

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Isolation, Origin, Policy};
+use cofferdam_policy::{Isolation, Mode, Origin, Policy};
 use serde::Serialize;
 
 use crate::facts::{HostFacts, PathFact, Terminal};
@@ -63,6 +63,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let isolation = policy.isolation.value;
     if isolation == Isolation::None && policy.none_approved.is_none() {
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
+    }
+    if policy.mode.value == Mode::Dynamic {
+        return Err(PlanError::NoGate { why: "it is being built".to_owned(), origin: policy.mode.origin.clone() });
     }
     let full = isolation == Isolation::Full;
     let exec = exec_rules(policy, facts, request)?;

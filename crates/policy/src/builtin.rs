@@ -2,12 +2,13 @@
 //! their content is `profiles/`, their checks are the build script's. Called by `layers` and by `plan`'s tests.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::limit::Limit;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, StaticBase, StaticPath};
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Mode, Policy, Stand, SyscallMode};
+use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Metadata, Mode, OnUnknown, Policy, Stand, SyscallMode};
 
 /// A named set of settings that a user can ask for.
 #[derive(Debug)]
@@ -45,6 +46,10 @@ enum StaticSetting {
     Mode(Mode),
     Debug(bool),
     Project(Access),
+    UnknownVerdict(OnUnknown),
+    UnknownMetadata(Metadata),
+    UnknownTimeout(Duration),
+    QuestionsPerMinute(u32),
     MaxProcesses(u32),
     AllowFork(bool),
     AllowExec(bool),
@@ -72,6 +77,10 @@ impl Preset {
                 StaticSetting::Mode(mode) => Setting::Mode(*mode),
                 StaticSetting::Debug(on) => Setting::Debug(*on),
                 StaticSetting::Project(access) => Setting::Project(*access),
+                StaticSetting::UnknownVerdict(verdict) => Setting::UnknownVerdict(*verdict),
+                StaticSetting::UnknownMetadata(metadata) => Setting::UnknownMetadata(*metadata),
+                StaticSetting::UnknownTimeout(time) => Setting::UnknownTimeout(*time),
+                StaticSetting::QuestionsPerMinute(count) => Setting::QuestionsPerMinute(*count),
                 StaticSetting::MaxProcesses(count) => Setting::MaxProcesses(*count),
                 StaticSetting::AllowFork(on) => Setting::AllowFork(*on),
                 StaticSetting::AllowExec(on) => Setting::AllowExec(*on),
@@ -151,6 +160,11 @@ impl Policy {
         policy
     }
 
+    /// What dynamic mode gives without a question.
+    pub(crate) fn add_known(&mut self) {
+        self.files.extend(KNOWN.iter().map(StaticRule::rule));
+    }
+
     /// The shipped lists on top of the strictest policy.
     fn lists_only() -> Policy {
         // Presets and the user's rules follow; growing the list would copy it.
@@ -162,6 +176,11 @@ impl Policy {
         policy.env.block = variables(ENV_BLOCK);
         policy
     }
+}
+
+/// Groups of places that belong to one toolchain.
+pub fn toolchains() -> impl Iterator<Item = (&'static str, PathExpr)> {
+    TOOLCHAINS.iter().map(|(name, path)| (*name, PathExpr::from_static(path)))
 }
 
 fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<Cow<'static, str>>> {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::origin::{Layer, Origin, Ruled};
-use crate::types::{Access, FileRule, Policy};
+use crate::types::{Access, FileRule, Mode, Policy};
 
 /// Plain lines without colour. The shipped lists are summed up unless `verbose`.
 pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
@@ -37,6 +37,14 @@ fn modes(policy: &Policy, lines: &mut Vec<String>) {
     lines.push(value("network", &policy.network));
     lines.push(value("debug", &policy.debug));
     lines.push(value("project", &policy.project));
+    if policy.mode.value == Mode::Dynamic {
+        lines.push(value("unknown paths:", &policy.unknown.verdict));
+        lines.push(value("metadata of unknown paths:", &policy.unknown.metadata));
+        let timeout = &policy.unknown.timeout;
+        lines.push(line(&format!("a question is denied after {} s", timeout.value.as_secs()), &timeout.origin));
+        lines.push(value("questions a minute at most", &policy.unknown.per_minute));
+        lines.extend(policy.unknown.hook.iter().map(|hook| line("a hook answers questions", &hook.origin)));
+    }
     lines.extend(policy.presets.iter().map(|preset| value("preset", preset)));
     if let Some(origin) = &policy.none_approved {
         lines.push(line("isolation none is approved", origin));

@@ -15,8 +15,9 @@ use crate::file_limits::LimitsTable;
 use crate::file_values::{Anything, PathEntry, Texts};
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
+use crate::quantity::Time;
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
+use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
 use crate::unbuilt;
 
 /// A policy file. Everything is optional: what is absent is left to the layers below.
@@ -41,6 +42,7 @@ pub(crate) struct PolicyFile {
     /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.
     allow_isolation_none: Option<At<bool>>,
     files: FilesTable,
+    unknown: UnknownTable,
     process: ProcessTable,
     network: NetworkTable,
     limits: LimitsTable,
@@ -66,6 +68,23 @@ struct FilesTable {
     deny: Vec<At<PathEntry>>,
     /// Read-only, and cannot be created where missing.
     protect: Vec<At<PathEntry>>,
+}
+
+/// What happens at the first access to a path that no rule is about, in dynamic mode.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct UnknownTable {
+    /// `ask`, `deny` or `allow-and-log`.
+    verdict: Option<At<OnUnknown>>,
+    /// What can be seen of a path that nobody has decided about.
+    metadata: Option<At<Metadata>>,
+    /// A question that nobody has answered by then is denied.
+    timeout: Option<At<Time>>,
+    /// Past this many questions in a minute the rest are denied.
+    per_minute: Option<At<u32>>,
+    /// A program that is told of every question and may answer it. Counts in the policies of user and org only.
+    hook: Option<At<Vec<String>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -145,6 +164,7 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     let mut reader = Reader { layer, source, lines, settings: Vec::new() };
     reader.top(&file)?;
     reader.files(file.files)?;
+    reader.unknown(&file.unknown);
     reader.process(&file.process);
     reader.network(&file.network)?;
     reader.limits(file.limits);
@@ -245,6 +265,14 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    fn unknown(&mut self, unknown: &UnknownTable) {
+        self.add_each(unknown.verdict.as_ref(), |verdict| Setting::UnknownVerdict(*verdict));
+        self.add_each(unknown.metadata.as_ref(), |metadata| Setting::UnknownMetadata(*metadata));
+        self.add_each(unknown.timeout.as_ref(), |time| Setting::UnknownTimeout(time.0));
+        self.add_each(unknown.per_minute.as_ref(), |count| Setting::QuestionsPerMinute(*count));
+        self.add_each(unknown.hook.as_ref(), |argv| Setting::Hook(argv.clone()));
     }
 
     fn process(&mut self, process: &ProcessTable) {

@@ -31,7 +31,7 @@ mod unbuilt;
 mod variables;
 
 pub use always_denied::{ALWAYS_DENIED, is_always_denied};
-pub use builtin::{DEFAULT_PRESET, PRESETS, Preset};
+pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, toolchains};
 pub use ceilings::Ceilings;
 pub use cpu_set::parse_cpu_set;
 pub use error::PolicyError;
@@ -48,6 +48,6 @@ pub use path::{PathExpr, Places};
 pub use quantity::{parse_count, parse_cpus, parse_size, parse_time};
 pub use setting::Setting;
 pub use types::{
-    Access, Env, EnvMode, FileRule, HeldBack, Hold, Isolation, Limits, Mode, NetworkMode, Policy, Process, Stand,
-    SyscallMode, Syscalls,
+    Access, Env, EnvMode, FileRule, HeldBack, Hold, Isolation, Limits, Metadata, Mode, NetworkMode, OnUnknown, Policy,
+    Process, Stand, SyscallMode, Syscalls, Unknown,
 };

@@ -47,6 +47,11 @@ impl Policy {
                 };
                 self.files.push(rule);
             }
+            Setting::UnknownVerdict(verdict) => self.unknown.verdict = Ruled::new(verdict, origin),
+            Setting::UnknownMetadata(metadata) => self.unknown.metadata = Ruled::new(metadata, origin),
+            Setting::UnknownTimeout(time) => self.unknown.timeout = Ruled::new(time, origin),
+            Setting::QuestionsPerMinute(count) => self.unknown.per_minute = Ruled::new(count, origin),
+            Setting::Hook(argv) => self.unknown.hook = Some(Ruled::new(argv, origin)),
             Setting::MaxProcesses(count) => self.process.max = Some(Ruled::new(count, origin)),
             Setting::AllowFork(on) => self.process.allow_fork = Ruled::new(on, origin),
             Setting::AllowExec(on) => self.process.allow_exec = Ruled::new(on, origin),

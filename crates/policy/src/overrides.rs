@@ -8,7 +8,7 @@ use crate::limit::Limit;
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode};
+use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, OnUnknown};
 
 /// Flags; an absent one leaves the layers below as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,6 +16,8 @@ pub struct Overrides {
     pub presets: Vec<String>,
     pub isolation: Option<Isolation>,
     pub mode: Option<Mode>,
+    pub on_unknown: Option<OnUnknown>,
+    pub ask_timeout: Option<Duration>,
     pub debug: Option<bool>,
     pub project: Option<Access>,
     pub network: Option<NetworkMode>,
@@ -49,6 +51,12 @@ impl Overrides {
         }
         if let Some(mode) = self.mode {
             add("--mode", Setting::Mode(mode));
+        }
+        if let Some(verdict) = self.on_unknown {
+            add("--on-unknown", Setting::UnknownVerdict(verdict));
+        }
+        if let Some(time) = self.ask_timeout {
+            add("--ask-timeout", Setting::UnknownTimeout(time));
         }
         if let Some(on) = self.debug {
             add(if on { "--debug" } else { "--no-debug" }, Setting::Debug(on));

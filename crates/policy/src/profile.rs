@@ -57,6 +57,22 @@ pub(crate) struct Environment {
     pub(crate) block: Vec<At<Variable>>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Known {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+    #[serde(default)]
+    pub(crate) toolchain: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KnownPlaces {
+    pub(crate) known: Vec<At<Known>>,
+    pub(crate) asked: Vec<At<Known>>,
+}
+
 pub(crate) fn read<T: serde::de::DeserializeOwned>(source: &str, text: &str) -> Result<(T, Lines), PolicyError> {
     let lines = Lines::new(text);
     let list = from_toml(source, text, &lines)?;

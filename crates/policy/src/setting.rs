@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use crate::limit::Limit;
 use crate::path::PathExpr;
-use crate::types::{Access, EnvMode, Isolation, Mode, NetworkMode, SyscallMode};
+use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
@@ -18,6 +19,11 @@ pub enum Setting {
     Project(Access),
     AllowIsolationNone(bool),
     File { access: Access, path: PathExpr, optional: bool, reason: Cow<'static, str> },
+    UnknownVerdict(OnUnknown),
+    UnknownMetadata(Metadata),
+    UnknownTimeout(Duration),
+    QuestionsPerMinute(u32),
+    Hook(Vec<String>),
     MaxProcesses(u32),
     AllowFork(bool),
     AllowExec(bool),
@@ -45,6 +51,11 @@ impl fmt::Display for Setting {
             Setting::Project(access) => write!(f, "project = \"{access}\""),
             Setting::AllowIsolationNone(on) => write!(f, "allow_isolation_none = {on}"),
             Setting::File { access, path, .. } => write!(f, "files.{access} = {:?}", path.as_str()),
+            Setting::UnknownVerdict(verdict) => write!(f, "unknown.verdict = \"{verdict}\""),
+            Setting::UnknownMetadata(metadata) => write!(f, "unknown.metadata = \"{metadata}\""),
+            Setting::UnknownTimeout(time) => write!(f, "unknown.timeout = \"{}s\"", time.as_secs()),
+            Setting::QuestionsPerMinute(count) => write!(f, "unknown.per_minute = {count}"),
+            Setting::Hook(argv) => write!(f, "unknown.hook = {argv:?}"),
             Setting::MaxProcesses(count) => write!(f, "process.max = {count}"),
             Setting::AllowFork(on) => write!(f, "process.allow_fork = {on}"),
             Setting::AllowExec(on) => write!(f, "process.allow_exec = {on}"),

@@ -6,13 +6,18 @@ use crate::limit::Within;
 use crate::origin::Ruled;
 use crate::path::{Base, PathExpr};
 use crate::setting::Setting;
-use crate::types::{Access, FileRule, Policy, SyscallMode};
+use crate::types::{Access, FileRule, Mode, Policy, SyscallMode};
 
 /// A setting that leaves the policy as strict as it was, or stricter, for every command.
 pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
     match setting {
         Setting::Isolation(level) => *level >= policy.isolation.value,
-        Setting::Mode(mode) => *mode == policy.mode.value,
+        // Dynamic mode shows nothing that static mode hides.
+        Setting::Mode(mode) => *mode == policy.mode.value || *mode == Mode::Dynamic,
+        Setting::UnknownVerdict(verdict) => *verdict <= policy.unknown.verdict.value,
+        Setting::UnknownMetadata(metadata) => *metadata <= policy.unknown.metadata.value,
+        Setting::UnknownTimeout(time) => *time <= policy.unknown.timeout.value,
+        Setting::QuestionsPerMinute(count) => *count <= policy.unknown.per_minute.value,
         Setting::Debug(on) => no_wider(*on, policy.debug.value),
         Setting::Project(access) => *access <= policy.project.value,
         Setting::File { access, path, .. } => refuses_more(*access, path, policy),
@@ -27,6 +32,7 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         Setting::SyscallDeny(_) | Setting::EnvBlock(_) => true,
         // Executables are narrowed as a list, see `layers`.
         Setting::Preset(_)
+        | Setting::Hook(_)
         | Setting::AllowIsolationNone(_)
         | Setting::Executables(_)
         | Setting::SyscallAllow(_)

@@ -37,6 +37,32 @@ pub enum Mode {
     Dynamic,
 }
 
+/// What happens at the first access to a path that no rule is about, in dynamic mode. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum OnUnknown {
+    /// It fails, and the end of the session says what failed.
+    Deny,
+    /// The call blocks until somebody decides.
+    #[default]
+    Ask,
+    /// It succeeds and is recorded. Secrets stay hidden.
+    AllowAndLog,
+}
+
+/// What can be seen of a path that nobody has decided about. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Metadata {
+    /// Its name answers, its size and times do not.
+    Hidden,
+    /// Name, size and times, as `ls -l` shows them.
+    #[default]
+    Visible,
+}
+
 /// What a rule does to a path and everything below it. Ordered: stricter first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -74,6 +100,8 @@ macro_rules! display_as {
 }
 
 display_as!(Isolation { None => "none", Process => "process", Full => "full" });
+display_as!(OnUnknown { Deny => "deny", Ask => "ask", AllowAndLog => "allow-and-log" });
+display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(Mode { Static => "static", Dynamic => "dynamic" });
 display_as!(Access { Deny => "deny", Protect => "protect", Read => "read", Overlay => "overlay", Write => "write" });
 display_as!(NetworkMode { None => "none", Egress => "egress", Host => "host" });
@@ -121,6 +149,19 @@ pub struct FileRule {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
     pub origin: Origin,
+}
+
+/// How questions at first access are asked, in dynamic mode.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Unknown {
+    pub verdict: Ruled<OnUnknown>,
+    pub metadata: Ruled<Metadata>,
+    /// A question that nobody has answered by then is denied.
+    pub timeout: Ruled<Duration>,
+    /// Past this many questions in a minute the rest are denied.
+    pub per_minute: Ruled<u32>,
+    /// A program that is told of every question and may answer it.
+    pub hook: Option<Ruled<Vec<String>>>,
 }
 
 /// Rules about starting programs.
@@ -243,6 +284,7 @@ pub struct Policy {
     /// How the project directory itself is given.
     pub project: Ruled<Access>,
     pub files: Vec<FileRule>,
+    pub unknown: Unknown,
     pub process: Process,
     pub network: Ruled<NetworkMode>,
     pub limits: Limits,
@@ -267,6 +309,13 @@ impl Default for Policy {
             mode: Ruled::default_of(Mode::Static),
             project: Ruled::default_of(Access::Read),
             files: Vec::new(),
+            unknown: Unknown {
+                verdict: Ruled::default_of(OnUnknown::Deny),
+                metadata: Ruled::default_of(Metadata::Hidden),
+                timeout: Ruled::default_of(Duration::from_mins(5)),
+                per_minute: Ruled::default_of(30),
+                hook: None,
+            },
             process: Process {
                 max: None,
                 allow_fork: Ruled::default_of(false),

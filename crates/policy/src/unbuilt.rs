@@ -6,12 +6,10 @@ use crate::origin::{Origin, Ruled};
 use crate::setting::Setting;
 
 const EGRESS: &str = "it arrives with egress";
-const GATE: &str = "it arrives with the gate";
 const SESSIONS: &str = "it arrives with sessions that outlive a run";
 
 /// The setting as it is written, and why it is refused.
 const UNBUILT: &[(&str, &str)] = &[
-    ("mode = \"dynamic\"", GATE),
     ("network.mode = \"egress\"", EGRESS),
     ("network.mode = \"host\"", EGRESS),
     ("network.allow", EGRESS),
@@ -31,7 +29,7 @@ pub(crate) fn check_name(name: &str, origin: &Origin) -> Result<(), PolicyError>
 pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
     // Only these can be on the list with their value; rendering every setting would cost the launch path.
     match setting.value {
-        Setting::Mode(_) | Setting::Network(_) => check_name(&setting.value.to_string(), &setting.origin),
+        Setting::Network(_) => check_name(&setting.value.to_string(), &setting.origin),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use crate::overrides::file;
 use crate::path::PathExpr;
 use crate::quantity::{COUNT, CPUS, SIZE, TIME, parse_count, parse_cpus, parse_size, parse_time};
 use crate::setting::Setting;
-use crate::types::{Access, Isolation, Mode, NetworkMode};
+use crate::types::{Access, Isolation, Mode, NetworkMode, OnUnknown};
 use crate::unbuilt;
 
 const PREFIX: &str = "COFFERDAM_";
@@ -24,6 +24,7 @@ const KNOWN: &[&str] = &[
     "COFFERDAM_MEMORY",
     "COFFERDAM_MODE",
     "COFFERDAM_NETWORK",
+    "COFFERDAM_ON_UNKNOWN",
     "COFFERDAM_OUTPUT",
     "COFFERDAM_OVERLAY",
     "COFFERDAM_PRESET",
@@ -64,6 +65,9 @@ fn of_variable(name: &str, value: &str, origin: &Origin) -> Result<Vec<Setting>,
             one(Setting::Isolation(Isolation::from_name(value).ok_or_else(|| one_of(Isolation::NAMES))?))
         }
         "COFFERDAM_MODE" => one(Setting::Mode(Mode::from_name(value).ok_or_else(|| one_of(Mode::NAMES))?)),
+        "COFFERDAM_ON_UNKNOWN" => {
+            one(Setting::UnknownVerdict(OnUnknown::from_name(value).ok_or_else(|| one_of(OnUnknown::NAMES))?))
+        }
         "COFFERDAM_NETWORK" => {
             one(Setting::Network(NetworkMode::from_name(value).ok_or_else(|| one_of(NetworkMode::NAMES))?))
         }

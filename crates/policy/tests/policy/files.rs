@@ -54,7 +54,6 @@ fn an_unknown_key_is_refused_with_position_and_suggestion() {
 #[test]
 fn what_is_not_enforced_yet_is_refused() {
     for text in [
-        "mode = \"dynamic\"",
         "[network]\nmode = \"egress\"",
         "[network]\nmode = \"host\"",
         "[network]\nallow = [\"example.com\"]",

@@ -154,7 +154,8 @@ fn variables_are_a_layer_and_unknown_ones_are_errors() {
         assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");
     }
     for (name, value) in [
-        ("COFFERDAM_MODE", "dynamic"),
+        ("COFFERDAM_MODE", "dynamics"),
+        ("COFFERDAM_ON_UNKNOWN", "yes"),
         ("COFFERDAM_NETWORK", "host"),
         ("COFFERDAM_ISOLATION", "none"),
         ("COFFERDAM_ISOLATION", "FULL"),

@@ -1,0 +1,10 @@
+//! The gate: first access to an unknown path blocks until somebody decides. Owns the triggers that notice such an access,
+//! the docket of open questions, the broker that mounts what was granted, and the words that questions and answers are
+//! exchanged in. Refuses to own policy (rules come in the plan) and people (faces are `launcher::desk`'s and `cli`'s).
+//! Driven by `launcher::supervisor`, in its one thread.
+#![forbid(unsafe_code)]
+
+pub mod protocol;
+mod question;
+
+pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};

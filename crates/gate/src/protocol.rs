@@ -1,0 +1,220 @@
+//! The words on the supervisor's socket: one JSON object a line, version 1. Owns parsing and rendering, strictly: an unknown
+//! message, field, scope or verdict is refused, nothing is taken for true that is not exactly that. Used by `launcher::desk`
+//! on the supervisor's side, by `cli` on the other.
+
+use serde::{Deserialize, Serialize};
+
+use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach};
+
+pub const VERSION: u32 = 1;
+
+/// Longest line that either side takes.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// From a face to the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", deny_unknown_fields)]
+pub enum Command {
+    /// First on every connection.
+    #[serde(rename = "hello")]
+    Hello { version: u32, face: String },
+    #[serde(rename = "cmd.approve")]
+    Approve { id: QuestionId, scope: Reach, persist: Persist },
+    #[serde(rename = "cmd.deny")]
+    Deny {
+        id: QuestionId,
+        #[serde(default = "file")]
+        scope: Reach,
+        #[serde(default)]
+        persist: Persist,
+    },
+    /// Write what this session was granted so far to the policy of a scope.
+    #[serde(rename = "cmd.policy.save")]
+    PolicySave { scope: PolicyScope },
+    /// What the session is and uses now; answered with `event.session`.
+    #[serde(rename = "cmd.status")]
+    Status {},
+    /// End the session.
+    #[serde(rename = "cmd.kill")]
+    Kill {},
+}
+
+fn file() -> Reach {
+    Reach::File
+}
+
+/// How long an answer counts: `true` is the project's policy, `false` this session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Persist {
+    Flag(bool),
+    Keep(Keep),
+}
+
+impl Default for Persist {
+    fn default() -> Self {
+        Persist::Keep(Keep::Once)
+    }
+}
+
+impl Persist {
+    pub fn keep(self) -> Keep {
+        match self {
+            Persist::Flag(true) => Keep::Project,
+            Persist::Flag(false) => Keep::Session,
+            Persist::Keep(keep) => keep,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyScope {
+    User,
+    Project,
+    Org,
+}
+
+/// From the supervisor to a face.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    #[serde(rename = "hello")]
+    Hello { version: u32, session: String },
+    /// A question, open from now until its `event.audit`.
+    #[serde(rename = "event.fs_request")]
+    FsRequest(Box<FsRequest>),
+    /// How a question ended.
+    #[serde(rename = "event.audit")]
+    Audit { id: QuestionId, decision: Decision, scope: Reach, persist: Keep, cause: Cause, path: String, ts: f64 },
+    /// The answer to a command that was taken.
+    #[serde(rename = "ok")]
+    Done {
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
+    /// The answer to a command that was not; nothing has changed.
+    #[serde(rename = "error")]
+    Refused { message: String },
+    #[serde(rename = "event.session")]
+    Session(Box<SessionStatus>),
+    /// The session has ended.
+    #[serde(rename = "event.end")]
+    End {},
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    Allow,
+    Deny,
+}
+
+/// A question as it stands on the wire. The first fields are those of the seed document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FsRequest {
+    pub id: QuestionId,
+    pub pid: u32,
+    pub exe: String,
+    pub cwd: String,
+    pub op: Op,
+    /// Bytes that are no text are replaced; `path_bytes` then has the truth in hexadecimal.
+    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    pub flags: u32,
+    pub is_dir: bool,
+    pub size: u64,
+    pub asker: Asker,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolchain: Option<String>,
+    pub also: Vec<String>,
+    pub waiting: u32,
+    pub ts: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
+}
+
+impl From<&Question> for FsRequest {
+    fn from(question: &Question) -> Self {
+        use std::os::unix::ffi::OsStrExt as _;
+        let bytes = question.path.as_os_str().as_bytes();
+        let hex = || {
+            bytes.iter().fold(String::new(), |mut hex, byte| {
+                hex.extend([byte >> 4, byte & 15].map(|half| char::from_digit(half.into(), 16).unwrap_or_default()));
+                hex
+            })
+        };
+        FsRequest {
+            id: question.id,
+            pid: question.asker.program.pid,
+            exe: question.asker.program.exe.clone(),
+            cwd: question.asker.cwd.clone(),
+            op: question.op,
+            path: question.path.to_string_lossy().into_owned(),
+            path_bytes: std::str::from_utf8(bytes).is_err().then(hex),
+            flags: question.flags,
+            is_dir: question.is_dir,
+            size: question.size,
+            asker: question.asker.clone(),
+            toolchain: question.toolchain.clone(),
+            also: question.also.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            waiting: question.waiting,
+            ts: question.asked,
+            until: question.until,
+        }
+    }
+}
+
+/// What a session is and uses.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SessionStatus {
+    pub session: String,
+    pub pid: u32,
+    pub argv: Vec<String>,
+    pub cwd: String,
+    pub started: f64,
+    /// Processes, bytes of memory and CPU seconds, where they are known.
+    pub processes: Option<u64>,
+    pub memory: Option<u64>,
+    pub cpu_seconds: Option<f64>,
+    pub open_questions: u32,
+}
+
+/// A line from a face, or why it is none. Whoever sends one that is refused has decided nothing.
+pub fn command(line: &[u8]) -> Result<Command, String> {
+    serde_json::from_slice(line).map_err(|error| error.to_string())
+}
+
+/// One line, with its newline.
+pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
+    // These types have no map with other keys than text, so there is nothing to fail on.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_taken_only_as_it_is_defined() {
+        let good = br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":false}"#;
+        let expected = Command::Approve { id: 7, scope: Reach::Dir, persist: Persist::Flag(false) };
+        assert_eq!(command(good), Ok(expected));
+        for bad in [
+            &br#"{"type":"cmd.approve","id":7,"scope":"dir"}"#[..],
+            br#"{"type":"cmd.approve","id":7,"scope":"everything","persist":false}"#,
+            br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":1}"#,
+            br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":"yes"}"#,
+            br#"{"type":"cmd.approve","id":"7","scope":"dir","persist":false}"#,
+            br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":false,"force":true}"#,
+            br#"{"type":"cmd.yes","id":7}"#,
+            br"true",
+            b"",
+        ] {
+            assert!(command(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+    }
+}
