@@ -7,8 +7,8 @@ use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, Isolation, Layer, Mode, OnUnknown, Overrides, PathExpr, Places, Policy, parse_count, parse_cpus,
-    parse_size, parse_time,
+    Ceilings, Isolation, Layer, Mode, OnUnknown, Origin, Overrides, PathExpr, Places, Policy, Ruled, parse_count,
+    parse_cpus, parse_size, parse_time,
 };
 
 use crate::args::PolicyArgs;
@@ -47,13 +47,26 @@ pub(crate) fn load(
     };
     let overrides = overrides(args, around)?;
     let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
-    Ok(resolve(&Inputs {
+    let mut policy = resolve(&Inputs {
         layers: &layers,
         environment,
         overrides: Some(&overrides),
         requirements: requirements.as_ref(),
         places: Some(&places),
-    })?)
+    })?;
+    do_not_wait_for_nobody(&mut policy);
+    Ok(policy)
+}
+
+/// Without a terminal to ask at, and with nobody who asked for questions, what is unknown is denied at once.
+fn do_not_wait_for_nobody(policy: &mut Policy) {
+    let unknown = &mut policy.unknown;
+    let has_terminal = [rustix::stdio::stdin(), rustix::stdio::stderr()].iter().all(rustix::termios::isatty);
+    let is_chosen = unknown.verdict.origin.layer != Layer::BuiltIn || unknown.hook.is_some();
+    if unknown.verdict.value == OnUnknown::Ask && !is_chosen && !has_terminal {
+        let origin = Origin { layer: Layer::BuiltIn, source: "no terminal to ask at".into(), line: None };
+        unknown.verdict = Ruled::new(OnUnknown::Deny, origin);
+    }
 }
 
 pub(crate) fn project_files(around: &Surroundings) -> Vec<(Layer, PathBuf)> {

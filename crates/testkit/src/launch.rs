@@ -81,13 +81,15 @@ impl Report {
 pub struct Session {
     pub policy: Policy,
     pub argv: Vec<String>,
+    /// As on a machine without FUSE.
+    pub without_fuse: bool,
     /// Answers questions at first access.
     pub decider: Option<Decider>,
 }
 
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
-        Session { policy: Policy::built_in(), argv, decider: None }
+        Session { policy: Policy::built_in(), argv, without_fuse: false, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.
@@ -98,7 +100,8 @@ impl Session {
             Err(error) => return Report::failed(&error, 125),
         };
         let request = Request { argv: self.argv, environment };
-        let facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        let mut facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        facts.has_fuse &= !self.without_fuse;
         let mut plan = match cofferdam_plan::plan(&self.policy, &facts, &request) {
             Ok(plan) => plan,
             Err(error) => return Report::failed(&error, 125),
