@@ -153,6 +153,13 @@ impl StaticRule {
 impl Policy {
     /// The policy of a user who has written none: the shipped lists and the `default` preset.
     pub fn built_in() -> Policy {
+        let mut policy = Policy::preset();
+        policy.add_known();
+        policy
+    }
+
+    /// The same without what depends on what other layers say.
+    pub(crate) fn preset() -> Policy {
         let mut policy = Policy::lists_only();
         for setting in Preset::named(DEFAULT_PRESET).into_iter().flat_map(Preset::settings) {
             policy.apply(setting);
@@ -162,7 +169,9 @@ impl Policy {
 
     /// What dynamic mode gives without a question.
     pub(crate) fn add_known(&mut self) {
-        self.files.extend(KNOWN.iter().map(StaticRule::rule));
+        if self.mode.value == Mode::Dynamic {
+            self.files.extend(KNOWN.iter().map(StaticRule::rule));
+        }
     }
 
     /// The shipped lists on top of the strictest policy.
