@@ -284,10 +284,9 @@ impl<'a> Walk<'a> {
             self.signature(line, checked);
         }
         self.compare_known(checked);
-        if let Some(head) = self.head.filter(|head| head.sequence == checked.sequence) {
-            if head.checkpoint != self.last_checkpoint {
-                self.outside(files::HEAD, head.sequence, Trouble::Altered);
-            }
+        let differs = |head: &Head| head.sequence == checked.sequence && head.checkpoint != self.last_checkpoint;
+        if self.head.as_ref().is_some_and(differs) {
+            self.outside(files::HEAD, checked.sequence, Trouble::Altered);
         }
         (self.sequence, self.hash) = (checked.sequence, checked.hash);
     }
