@@ -3,7 +3,7 @@
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         text.push(char::from(DIGITS[usize::from(byte >> 4)]));

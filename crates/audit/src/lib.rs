@@ -22,6 +22,7 @@ mod tail;
 mod time;
 mod verify;
 
+pub use hex::encode as to_hex;
 pub use journal::{Journal, JournalError, Settings};
 pub use read::{Entry, Follow, entries};
 pub use record::{Actor, Decision, Event, Record, Severity};
