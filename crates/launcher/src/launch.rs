@@ -16,6 +16,7 @@ use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_ru
 use cofferdam_policy::Policy;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -184,11 +185,13 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     if let Some(plan) = &plan.limits.cgroup {
         cgroup::sweep(plan);
     }
-    let (directory, is_listed) = list(plan, options, &session, overlays);
     let gate = make_gate(plan, options)?;
+    let (directory, is_listed) = list(plan, options, &session, overlays);
     let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
     running.log.created(plan, options);
-    let end = running.until_end().map_err(LaunchError::Supervise)?;
+    let ended = running.until_end().map_err(LaunchError::Supervise);
+    // One that could not be supervised any more was killed.
+    let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
     marks.mark(MARK_ENDED);
     let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
     let unrouted = counters.map(Counters::read).unwrap_or_default();
@@ -199,10 +202,13 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
     let vanished = (!set_up && plan.namespaces.pid).then_some(LaunchError::Vanished);
-    let error = reports.into_iter().next().map(|report| failure(plan, report)).or(vanished);
+    let reported = reports.into_iter().next().map(|report| failure(plan, report));
+    let error = ended.err().or(reported).or(vanished);
     match &error {
-        Some(error) => log.failed_to_start(&error.to_string(), began.elapsed()),
-        None => log.exited(end, began.elapsed(), &usage),
+        Some(error) if !matches!(error, LaunchError::Supervise(_)) => {
+            log.failed_to_start(&error.to_string(), began.elapsed())
+        }
+        _ => log.exited(end, began.elapsed(), &usage),
     }
     let (kept, left_behind) = finish_directory(plan, directory, options);
     drop(quota);

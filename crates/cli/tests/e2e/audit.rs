@@ -66,6 +66,13 @@ fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
 }
 
 #[test]
+fn the_first_session_of_a_user_sees_nothing_of_its_own_state() {
+    let place = Place::new();
+    let out = place.inside("ls -A ~/.local/state/cofferdam 2>&1; cat ~/.local/state/cofferdam/*/* 2>&1; true").ok();
+    assert!(!out.contains("sessions") && !out.contains("version"), "{out}");
+}
+
+#[test]
 fn nobody_inside_reads_or_changes_the_log() {
     let place = Place::new();
     place.inside("true").ok();
