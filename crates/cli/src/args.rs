@@ -23,6 +23,14 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Check what this machine offers, with a remedy for what is missing
     Doctor(DoctorArgs),
+    /// List the sessions that run now
+    Ps(PsArgs),
+    /// End a session: ask it, and kill it when it does not listen
+    Kill(KillArgs),
+    /// Print what happened in one session
+    Logs(LogsArgs),
+    /// Print the audit log, or verify that nobody changed it
+    Audit(AuditArgs),
     /// Approve this project's policy files as they are now, so that they may also widen access
     Trust(TrustArgs),
     /// Print a completion script for a shell
@@ -136,6 +144,65 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Only this one: the beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// How long it may take to end by itself
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) grace: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) task: Option<AuditTask>,
+    /// Only this session: the beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Go on with what is written from now on
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this name; can be given several times
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+    /// Only what happened since then: 10m, 2h, 2026-11-15, 2026-11-15T08:30 (UTC)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// text, json (as written) or ocsf (OCSF 1.3, a JSON object a line)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditTask {
+    /// Check every record, and say where the log is not as it was written
+    Verify {
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

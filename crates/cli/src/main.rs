@@ -2,15 +2,18 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod audit;
 mod denials;
 mod doctor;
 mod explain;
 mod generate;
 mod limits;
+mod ocsf;
 mod output;
 mod policy_files;
 mod render;
 mod run;
+mod sessions;
 mod trust;
 
 use std::process::ExitCode;
@@ -39,6 +42,10 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
+        Command::Ps(args) => sessions::list(&args),
+        Command::Kill(args) => sessions::kill(&args),
+        Command::Logs(args) => audit::logs(&args),
+        Command::Audit(args) => audit::audit(&args),
         Command::Trust(args) => trust::trust(&args),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),

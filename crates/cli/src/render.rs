@@ -14,6 +14,8 @@ use thiserror::Error;
 use crate::doctor::user_namespaces_remedy;
 use crate::output::{escaped, say_text};
 
+/// What was looked at is not there, or not whole.
+pub(crate) const NOT_SO: u8 = 1;
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
 pub(crate) const OUR_FAILURE: u8 = 125;
@@ -45,6 +47,12 @@ pub(crate) enum Failure {
     },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
+    #[error("no {kind} session is called `{name}`")]
+    NoSession { kind: &'static str, name: String },
+    #[error("several sessions are called `{name}`: {sessions}")]
+    SeveralSessions { name: String, sessions: String },
+    #[error("session {id} runs where it cannot be reached from")]
+    Unreachable { id: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
 }
@@ -82,6 +90,7 @@ impl Failure {
                 | PlanError::TooWide { .. }
                 | PlanError::SyscallAlwaysDenied { .. },
             ) => REFUSED,
+            Failure::NoSession { .. } | Failure::SeveralSessions { .. } | Failure::Unreachable { .. } => NOT_SO,
             Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
             Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
             _ => OUR_FAILURE,
@@ -94,6 +103,14 @@ impl Failure {
             Failure::Plan(error) => plan_hint(error),
             Failure::Launch(error) => launch_hint(error),
             Failure::Flag { hint, .. } => Some(hint.clone()),
+            Failure::NoSession { kind: "live", .. } => Some("`sandbox ps` lists those that live".to_owned()),
+            Failure::NoSession { .. } => {
+                Some("`sandbox audit --event SANDBOX_CREATED` lists those that ever were".to_owned())
+            }
+            Failure::SeveralSessions { .. } => Some("give more of its name".to_owned()),
+            Failure::Unreachable { .. } => Some(
+                "it was started in another pid namespace (a container that shares this home); end it there".to_owned(),
+            ),
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
             }

@@ -2,6 +2,7 @@
 //! user. One module per subject; each test is named after what it promises. A program that is not installed makes its
 //! tests print `skipped: reason`.
 
+mod audit;
 mod command_line;
 mod debugging;
 mod denials;
@@ -19,6 +20,7 @@ mod policy;
 mod programs;
 mod scope;
 mod screen;
+mod sessions;
 mod sharing;
 mod support;
 mod terminal;

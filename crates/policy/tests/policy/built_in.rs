@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use cofferdam_policy::path::Base;
 use cofferdam_policy::{
-    Access, EnvMode, ExpandedRule, Hold, Isolation, Layer, PRESETS, PathExpr, Policy, Stand, deciding_rule, hold_of,
+    Access, EnvMode, ExpandedRule, FileRule, Hold, Isolation, Layer, PRESETS, PathExpr, Policy, Stand, deciding_rule,
+    hold_of,
 };
 
 use crate::{layer, places, resolved};
