@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod limits;
 mod output;
+mod persist;
 mod policy_files;
 mod render;
 mod run;

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::doctor::user_namespaces_remedy;
 use crate::output::{escaped, say_text};
+use crate::persist::PersistError;
 
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
@@ -31,6 +32,8 @@ pub(crate) enum Failure {
     Launch(#[from] LaunchError),
     #[error(transparent)]
     Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Persist(#[from] PersistError),
     #[error("cannot read `{path}`")]
     Read {
         path: String,
@@ -93,6 +96,7 @@ impl Failure {
             Failure::Policy(error) => error.hint(),
             Failure::Plan(error) => plan_hint(error),
             Failure::Launch(error) => launch_hint(error),
+            Failure::Persist(error) => error.hint(),
             Failure::Flag { hint, .. } => Some(hint.clone()),
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
