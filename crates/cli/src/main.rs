@@ -6,13 +6,17 @@ mod denials;
 mod doctor;
 mod explain;
 mod generate;
+mod import;
 mod limits;
 mod output;
 mod persist;
+mod policy_command;
 mod policy_files;
+mod recorded;
 mod render;
 mod run;
 mod trust;
+mod why;
 
 use std::process::ExitCode;
 
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Trust(args) => trust::trust(&args),
+        Command::Policy(command) => policy_command::run(&command),
+        Command::Why(args) => why::why(&args),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };

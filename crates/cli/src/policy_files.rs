@@ -8,8 +8,8 @@ use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::Request;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, ExpandedRule, Isolation, Layer, Mode, Overrides, PathExpr, Places, Policy, parse_count, parse_cpus,
-    parse_size, parse_time, rules_in_force,
+    Ceilings, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Overrides, PathExpr, Places, Policy, parse_count,
+    parse_cpus, parse_size, parse_time, rules_in_force,
 };
 
 use crate::args::PolicyArgs;
@@ -146,6 +146,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         open_files: amount("--open-files", limits.open_files.as_ref(), parse_count, COUNT)?,
         storage: amount("--storage", limits.storage.as_ref(), parse_size, SIZE)?,
         output: amount("--max-output", limits.max_output.as_ref(), parse_size, SIZE)?,
+        ask_timeout: amount("--ask-timeout", args.ask_timeout.as_ref(), parse_time, TIME)?,
         debug: args.no_debug.then_some(false),
         rw: paths("--rw", &args.rw, around)?,
         ro: paths("--ro", &args.ro, around)?,
@@ -156,6 +157,10 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
     if let Some(value) = &args.mode {
         let mode = Mode::from_name(value).ok_or_else(|| wrong("--mode", value, Mode::NAMES))?;
         overrides.mode = Some(mode);
+    }
+    if let Some(value) = &args.on_unknown {
+        let verdict = OnUnknown::from_name(value).ok_or_else(|| wrong("--on-unknown", value, OnUnknown::NAMES))?;
+        overrides.on_unknown = Some(verdict);
     }
     if let Some(value) = &args.isolation {
         let level = Isolation::from_name(value).ok_or_else(|| wrong("--isolation", value, Isolation::NAMES))?;

@@ -50,6 +50,10 @@ pub(crate) enum Failure {
     Flag { flag: &'static str, value: String, hint: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
+    #[error("no file request of a session `{session}` is recorded")]
+    NoSuchSession { session: String },
+    #[error("cannot make a policy of `{file}`: {message}")]
+    Import { file: String, message: String },
 }
 
 impl Failure {
@@ -100,6 +104,12 @@ impl Failure {
             Failure::Flag { hint, .. } => Some(hint.clone()),
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
+            }
+            Failure::NoSuchSession { .. } => {
+                Some("only sessions in dynamic mode record them; `sandbox run --json` names its session".to_owned())
+            }
+            Failure::Import { .. } => {
+                Some("name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor".to_owned())
             }
             Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
         }

@@ -4,7 +4,19 @@
 //! Driven by `launcher::supervisor`, in its one thread.
 #![forbid(unsafe_code)]
 
+mod asker;
+mod broker;
+mod docket;
+mod fuse;
+mod gate;
+mod host;
+mod judge;
+mod ledger;
+mod orders;
 pub mod protocol;
 mod question;
+mod stale;
+mod trigger;
 
+pub use gate::{Gate, News, Ready};
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};

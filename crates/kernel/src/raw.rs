@@ -343,6 +343,13 @@ pub(crate) fn unshare(flags: u64) -> Result<()> {
     Ok(())
 }
 
+const NS_GET_USERNS: libc::Ioctl = 0xb701u32 as libc::Ioctl;
+
+pub(crate) fn owner_of_namespace(namespace: BorrowedFd<'_>) -> Result<OwnedFd> {
+    // SAFETY: the request takes no argument and returns a new descriptor.
+    own_fd(check(libc::c_long::from(unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) }))?)
+}
+
 /// `struct fsxattr`.
 #[repr(C)]
 #[derive(Default)]

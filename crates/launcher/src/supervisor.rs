@@ -12,6 +12,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use cofferdam_gate::{Cause, Gate, News};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
@@ -25,7 +26,7 @@ use crate::cgroup::SessionCgroup;
 use crate::events::{Log, Record};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Options, Returns};
+use crate::launch::{Decider, Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
@@ -84,6 +85,8 @@ pub(crate) struct Running<'a> {
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
+    gate: Option<Gate>,
+    decider: Option<Decider>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// The child's reports other than descriptors, in order.
@@ -113,6 +116,7 @@ enum Ready {
     Output(output::Ready),
     Stops,
     Signal,
+    Gate(cofferdam_gate::Ready),
     Ended,
 }
 
@@ -129,7 +133,14 @@ pub(crate) struct Ends {
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
+    pub(crate) fn new(
+        plan: &'a LaunchPlan,
+        ends: Ends,
+        holds: Holds,
+        gate: Option<Gate>,
+        session: String,
+        options: &'a Options,
+    ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
         Running {
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
@@ -150,6 +161,8 @@ impl<'a> Running<'a> {
             returns: options.returns,
             record: Record::default(),
             holds,
+            gate,
+            decider: options.decider.clone(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -198,10 +211,12 @@ impl<'a> Running<'a> {
                     Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
+                    Ready::Gate(ready) => self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?,
                     Ready::Ended => return self.finish(),
                 }
             }
             self.check_clock()?;
+            self.pass_news()?;
             self.check_output()?;
         }
     }
@@ -218,6 +233,8 @@ impl<'a> Running<'a> {
         ];
         let relayed = self.relay.iter().flat_map(Relay::wanted);
         let copied = self.output.iter().flat_map(Output::wanted);
+        let gated = self.gate.iter().flat_map(Gate::wanted);
+        watched.extend(gated.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Gate(ready))));
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
@@ -241,13 +258,17 @@ impl<'a> Running<'a> {
     fn next_deadline(&self) -> Option<Instant> {
         let look = self.set_up.then(|| self.watch.next_look());
         let relay = self.relay.as_ref().and_then(Relay::deadline);
-        [self.deadline, self.near_deadline, self.kill_at, look, relay].into_iter().flatten().min()
+        let gate = self.gate.as_ref().and_then(Gate::deadline);
+        [self.deadline, self.near_deadline, self.kill_at, look, relay, gate].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
         let now = Instant::now();
         if let Some(relay) = &mut self.relay {
             relay.check_clock(now)?;
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.check_clock(now)?;
         }
         if self.set_up && now >= self.watch.next_look() {
             self.look(now)?;
@@ -334,7 +355,24 @@ impl<'a> Running<'a> {
                 self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
                 self.listener = Some(Listener::from_fd(fd));
             }
-            (Some(Message::Processes), Some(fd)) => self.watch.count_in(fd),
+            (Some(Message::Processes), Some(fd)) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.know(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+                }
+                if self.plan.limits.counts_processes() {
+                    self.watch.count_in(fd);
+                }
+            }
+            (Some(Message::Gate), Some(fd)) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.serve(fd);
+                }
+            }
+            (Some(Message::Mounts), Some(fd)) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.mount_in(fd);
+                }
+            }
             (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
@@ -344,6 +382,25 @@ impl<'a> Running<'a> {
             (Some(message), _) => self.reports.push(message),
         }
         Ok(())
+    }
+
+    fn pass_news(&mut self) -> Result<(), Errno> {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        // An answer makes news of its own.
+        loop {
+            let news = gate.news();
+            if news.is_empty() {
+                return Ok(());
+            }
+            for news in news {
+                self.record.news(&news);
+                if let News::Asked(question) = &news
+                    && let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question))
+                {
+                    gate.answer(question.id, verdict, Cause::Person)?;
+                }
+            }
+        }
     }
 
     fn answer(&mut self) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ use serde::Serialize;
 pub use bpf::Instruction;
 
 use crate::PlanError;
+use crate::step::Trigger;
 
 /// The errno values that refusals use; numbers are the kernel's generic ones.
 pub mod errno {
@@ -30,6 +31,26 @@ pub enum Listed {
 }
 
 include!(concat!(env!("OUT_DIR"), "/seccomp_tables.rs"));
+
+/// Calls that open, start or look at a path: where there is no FUSE, the supervisor is asked at each of them.
+pub const GATED: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "execve",
+    "execveat",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "chdir",
+];
 
 /// One past the highest call number the tables know.
 const TABLE_SIZE: usize = 512;
@@ -81,8 +102,13 @@ pub fn name_of(number: u32) -> Option<&'static str> {
 
 /// Decides and compiles. `internet` says whether AF_INET and AF_INET6 sockets may be made, `pinned` whether processes
 /// have to stay on the CPUs they were given.
-pub fn filter(policy: &Policy, internet: bool, pinned: bool) -> Result<Filter, PlanError> {
+pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Trigger>) -> Result<Filter, PlanError> {
     let mut verdicts = verdicts(policy, internet)?;
+    if trigger == Some(Trigger::Notify) {
+        for number in GATED.iter().filter_map(|name| number_of(name)) {
+            verdicts[number as usize] = Verdict::Notify;
+        }
+    }
     if let Some(number) = number_of("sched_setaffinity").filter(|_| pinned) {
         verdicts[number as usize] = Verdict::Errno(errno::EPERM);
     }
@@ -97,6 +123,13 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool) -> Result<Filter, P
         notified: verdicts.iter().filter(|v| matches!(v, Verdict::Notify)).count(),
         mode: policy.syscalls.mode.value,
     })
+}
+
+/// What the filter answers for one call, without its arguments. `None` for a name that no call has.
+pub fn verdict_of(policy: &Policy, internet: bool, name: &str) -> Result<Option<Verdict>, PlanError> {
+    let Some(number) = number_of(name) else { return Ok(None) };
+    let beyond = default_verdict(policy.syscalls.mode.value);
+    Ok(Some(verdicts(policy, internet)?.get(number as usize).copied().unwrap_or(beyond)))
 }
 
 fn default_verdict(mode: SyscallMode) -> Verdict {

@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 
-use cofferdam_launcher::{End, LaunchError, Options, Outcome, Surroundings};
+use cofferdam_launcher::{Decider, End, Known, LaunchError, Options, Outcome, Surroundings};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::Policy;
 use serde::Serialize;
@@ -80,11 +81,13 @@ impl Report {
 pub struct Session {
     pub policy: Policy,
     pub argv: Vec<String>,
+    /// Answers questions at first access.
+    pub decider: Option<Decider>,
 }
 
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
-        Session { policy: Policy::built_in(), argv }
+        Session { policy: Policy::built_in(), argv, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.
@@ -102,7 +105,11 @@ impl Session {
         };
         edit(&mut plan);
         swap();
-        match cofferdam_launcher::run(&plan, &Options { state: Some(around.state), ..Options::default() }) {
+        let known = Rc::new(Known { policy: self.policy, facts });
+        match cofferdam_launcher::run(
+            &plan,
+            &Options { state: Some(around.state), known: Some(known), decider: self.decider, ..Options::default() },
+        ) {
             Ok(outcome) => ran(&plan, &outcome),
             Err(error) => Report::failed(&error, exit_code(&error)),
         }

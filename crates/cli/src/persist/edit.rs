@@ -158,15 +158,12 @@ fn remove_from(array: &mut Array, at: usize) {
         return;
     }
     let comment = prefix.trim_end().to_owned();
-    match array.get_mut(at) {
-        Some(next) => {
-            let own = next.decor().prefix().and_then(|own| own.as_str()).unwrap_or_default().to_owned();
-            next.decor_mut().set_prefix(format!("{comment}{own}"));
-        }
-        None => {
-            let own = array.trailing().as_str().unwrap_or_default().to_owned();
-            array.set_trailing(format!("{comment}{own}"));
-        }
+    if let Some(next) = array.get_mut(at) {
+        let own = next.decor().prefix().and_then(|own| own.as_str()).unwrap_or_default().to_owned();
+        next.decor_mut().set_prefix(format!("{comment}{own}"));
+    } else {
+        let own = array.trailing().as_str().unwrap_or_default().to_owned();
+        array.set_trailing(format!("{comment}{own}"));
     }
 }
 

@@ -19,6 +19,8 @@ fn alone(text: &str) -> Policy {
     resolved(&layers).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+type Names = fn(&Policy) -> Vec<String>;
+
 /// That both policies mean the same; where their rules come from may differ.
 fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
     assert_eq!(exported.isolation.value, policy.isolation.value);
@@ -38,7 +40,6 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
         list.dedup();
         list
     };
-    type Names = fn(&Policy) -> Vec<String>;
     let lists: [Names; 6] = [
         |policy| policy.process.executables.iter().map(|name| name.value.clone()).collect(),
         |policy| policy.syscalls.allow.iter().map(|name| name.value.clone()).collect(),
