@@ -6,6 +6,8 @@ mod agents;
 mod build_yaml;
 mod notation;
 mod proxy;
+#[cfg(test)]
+mod tests;
 mod tool_json;
 mod yaml;
 

@@ -89,8 +89,17 @@ fn about_path(
     let request = Request { argv: vec!["sh".to_owned()], environment };
     let facts = survey(policy, around, &request);
     let places = facts.places();
-    let decisions = plan(policy, &facts, &request)?.decisions;
-    let planned = decide(&decisions, path).map(|decision| Decided {
+    let plan = plan(policy, &facts, &request)?;
+    if let Some(hold) = plan.holds.iter().find(|hold| path.starts_with(&hold.path)) {
+        let why = deciding_rule(&real_rules(policy, &places), &hold.path)
+            .map_or_else(String::new, |rule| format!(" [{}: {}]", rule.rule.origin, rule.rule.reason));
+        let held = hold.path.display();
+        return Ok(vec![
+            format!("{held} does not exist and cannot be created inside{why}"),
+            format!("to allow it: make {held} outside first, or run with --rw {held} once it is there"),
+        ]);
+    }
+    let planned = decide(&plan.decisions, path).map(|decision| Decided {
         access: decision.access,
         rule: Some((decision.origin.clone(), decision.reason.clone(), decision.path.clone())),
     });
@@ -188,8 +197,10 @@ fn smallest_change(
         (false, false) => ("--ro", "read"),
         (false, true) => ("--rw", "write"),
     };
-    let too_wide = !allowed && write && places.home.starts_with(path);
-    if too_wide {
+    // To make a file takes its directory.
+    let creates = !allowed && write && path.symlink_metadata().is_err();
+    let path = if creates { path.parent().unwrap_or(path) } else { path };
+    if !allowed && write && places.home.starts_with(path) {
         return vec!["nothing opens `/` or the whole home directory for writing: name a directory below".to_owned()];
     }
     let word = if allowed { "forbid" } else { "allow" };
