@@ -129,6 +129,20 @@ fn a_rule_that_was_added_by_hand_counts_in_the_next_run() {
 }
 
 #[test]
+fn a_rule_that_is_added_while_a_session_runs_is_there_afterwards() {
+    let place = Place::new();
+    place.write("home:.aws/credentials", "hunter2");
+    let session = place.start(&[], "echo ready; read line");
+    assert_eq!(session.first_line, "ready");
+    // While it runs, `.cofferdam` is a stand-in that nothing inside can write to.
+    let path = place.path("home:.aws/credentials").display().to_string();
+    place.sandbox(&["policy", "allow", &path]).ok();
+    session.end();
+    assert_eq!(place.inside("cat ~/.aws/credentials").ok(), "hunter2");
+    assert!(place.sandbox(&["policy", "show"]).ok().contains("policy.local.toml:"));
+}
+
+#[test]
 fn the_organisations_policy_is_not_for_everybody_to_change() {
     if is_root() {
         println!("skipped: root may");
