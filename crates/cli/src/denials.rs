@@ -13,7 +13,7 @@ use crate::limits;
 use crate::run::Prepared;
 
 /// The sandbox has its own there; the host's names mean nothing inside.
-const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
+pub(crate) const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();

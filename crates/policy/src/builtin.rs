@@ -167,11 +167,15 @@ impl Policy {
         policy
     }
 
-    /// What dynamic mode gives without a question.
+    /// What dynamic mode gives without a question. A preset says more about the same place: that it can be written to.
     pub(crate) fn add_known(&mut self) {
-        if self.mode.value == Mode::Dynamic {
-            self.files.extend(KNOWN.iter().map(StaticRule::rule));
+        if self.mode.value != Mode::Dynamic {
+            return;
         }
+        let given: Vec<PathExpr> =
+            self.files.iter().filter(|rule| Preset::gave(rule)).map(|rule| rule.path.clone()).collect();
+        let known = KNOWN.iter().map(StaticRule::rule);
+        self.files.extend(known.filter(|rule| !given.iter().any(|path| path.is_same_place(&rule.path))));
     }
 
     /// The shipped lists on top of the strictest policy.
