@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run what you do not trust, without it reading, writing or reaching what nobody approved.
 #[derive(Debug, Parser)]
@@ -25,6 +25,12 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Approve this project's policy files as they are now, so that they may also widen access
     Trust(TrustArgs),
+    /// List the open questions of all running sessions
+    Questions(QuestionsArgs),
+    /// Allow what a question asks for
+    Approve(AnswerArgs),
+    /// Refuse what a question asks for
+    Deny(AnswerArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
@@ -140,4 +146,43 @@ pub(crate) struct TrustArgs {
     /// Forget the approval of this project
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) revoke: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuestionsArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The question, as `sandbox questions` lists it: SESSION:NUMBER, or NUMBER where only one session asks that
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// How much the answer is about: the path, its directory with everything below, or its whole toolchain
+    #[arg(long, value_enum, default_value_t = Scope::File)]
+    pub(crate) scope: Scope,
+    /// How long it counts: this once, this session, or written to the project's, user's or organisation's policy
+    #[arg(long, value_enum, default_value_t = KeepFor::Once)]
+    pub(crate) keep: KeepFor,
+    /// The session that asks, or the beginning of its name
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    File,
+    Dir,
+    Toolchain,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeepFor {
+    Once,
+    Session,
+    Project,
+    User,
+    Org,
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod client;
 mod denials;
 mod doctor;
 mod explain;
@@ -9,6 +10,7 @@ mod generate;
 mod limits;
 mod output;
 mod policy_files;
+mod questions;
 mod render;
 mod run;
 mod trust;
@@ -19,6 +21,7 @@ use clap::Parser as _;
 
 use crate::args::{Cli, Command};
 use crate::output::say;
+use crate::questions::Answer;
 use crate::render::{Failure, OUR_FAILURE};
 
 /// musl's own costs a fifth of the time before the launch (docs/decisions/0009).
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Trust(args) => trust::trust(&args),
+        Command::Questions(args) => questions::list(&args),
+        Command::Approve(args) => questions::answer(&args, Answer::Approve),
+        Command::Deny(args) => questions::answer(&args, Answer::Deny),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };

@@ -16,6 +16,8 @@ use crate::output::{escaped, say_text};
 
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
+/// Nothing of that name, or nothing was changed.
+pub(crate) const NOTHING: u8 = 1;
 pub(crate) const OUR_FAILURE: u8 = 125;
 pub(crate) const REFUSED: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
@@ -47,6 +49,12 @@ pub(crate) enum Failure {
     Flag { flag: &'static str, value: String, hint: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
+    #[error("no open question is called `{id}`")]
+    NoQuestion { id: String },
+    #[error("several sessions ask a question {id}: {sessions}")]
+    SeveralQuestions { id: String, sessions: String },
+    #[error("the answer was not taken: {message}")]
+    NotTaken { message: String },
 }
 
 impl Failure {
@@ -84,6 +92,7 @@ impl Failure {
             ) => REFUSED,
             Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
             Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
+            Failure::NoQuestion { .. } | Failure::SeveralQuestions { .. } | Failure::NotTaken { .. } => NOTHING,
             _ => OUR_FAILURE,
         }
     }
@@ -97,7 +106,9 @@ impl Failure {
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
             }
-            Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
+            Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
+            Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
+            Failure::NotTaken { .. } | Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
         }
     }
 }

@@ -6,5 +6,7 @@
 
 pub mod protocol;
 mod question;
+mod shown;
 
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
+pub use shown::{columns, shown, shown_short, shown_words};
