@@ -8,26 +8,26 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Bytes as text on one line, with every byte that is no visible character escaped: `\n` as `\u{a}`, a byte that is no
-/// UTF-8 as `\xff`, a backslash as two, and blanks that pad as `\x20`.
+/// UTF-8 as `\xff`, a backslash as two, and blanks that pad as `\x20`, several as `\x20{8}`.
 pub fn shown(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
-    let mut before = None;
     for chunk in bytes.utf8_chunks() {
-        let mut characters = chunk.valid().chars().peekable();
-        while let Some(c) = characters.next() {
-            let is_last = characters.peek().is_none() && chunk.invalid().is_empty();
-            let pads = c == ' ' && (before.is_none_or(|before| before == ' ') || is_last);
+        let mut rest = chunk.valid();
+        while let Some(c) = rest.chars().next() {
+            let after = rest[c.len_utf8()..].trim_start_matches(' ');
+            let blanks = if c == ' ' { rest.len() - after.len() } else { 0 };
+            let is_last = after.is_empty() && chunk.invalid().is_empty();
+            rest = if blanks > 0 { after } else { &rest[c.len_utf8()..] };
             match c {
+                ' ' if blanks > 1 => write!(out, "\\x20{{{blanks}}}").unwrap_or_default(),
+                ' ' if out.is_empty() || is_last => out.push_str("\\x20"),
                 '\\' => out.push_str("\\\\"),
-                ' ' if pads => out.push_str("\\x20"),
                 c if is_visible(c) => out.push(c),
                 c => out.extend(c.escape_unicode()),
             }
-            before = Some(c);
         }
         for byte in chunk.invalid() {
             write!(out, "\\x{byte:02x}").unwrap_or_default();
-            before = Some('\\');
         }
     }
     out
@@ -93,7 +93,7 @@ mod tests {
             ("/e\u{301}".as_bytes(), "/e\\u{301}"),
             ("/\u{5d0}\u{627}".as_bytes(), "/\\u{5d0}\\u{627}"),
             (b"/bad\xff\xfe/x", "/bad\\xff\\xfe/x"),
-            (b"/pad        /etc/shadow ", "/pad \\x20\\x20\\x20\\x20\\x20\\x20\\x20/etc/shadow\\x20"),
+            (b"/pad        /etc/shadow ", "/pad\\x20{8}/etc/shadow\\x20"),
             (b"/literal\\u{202e}", "/literal\\\\u{202e}"),
             ("/\u{3164}\u{2800}\u{a0}\u{e0041}".as_bytes(), "/\\u{3164}\\u{2800}\\u{a0}\\u{e0041}"),
         ] {
@@ -112,6 +112,6 @@ mod tests {
     fn what_is_cut_is_counted() {
         assert_eq!(shown_short(b"abcdef", 6), "abcdef");
         assert_eq!(shown_short(b"abcdefgh", 6), "abcdef...(2 more)");
-        assert_eq!(shown_words(["sh", "-c", "echo  x", ""]), "sh -c 'echo \\x20x' ''");
+        assert_eq!(shown_words(["sh", "-c", "echo  x", ""]), "sh -c 'echo\\x20{2}x' ''");
     }
 }

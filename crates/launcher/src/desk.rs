@@ -204,6 +204,10 @@ impl Desk {
         self.tell(client, &Event::Session(Box::new(status)));
     }
 
+    pub(crate) fn open_questions(&self) -> u32 {
+        u32::try_from(self.open.len()).unwrap_or(u32::MAX)
+    }
+
     fn tell(&mut self, client: ClientId, event: &Event) {
         if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {
             client.tell(&line(event));

@@ -24,6 +24,10 @@ impl<'a> Log<'a> {
         Log { session, state, failed: false }
     }
 
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
     fn add(&mut self, event: &str, details: Value) {
         let Some(state) = self.state.filter(|_| !self.failed) else { return };
         let mut line = json!({ "version": 1, "event": event, "session": self.session, "time": seconds_now() });
@@ -82,6 +86,6 @@ impl Record {
     }
 }
 
-fn seconds_now() -> f64 {
+pub(crate) fn seconds_now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

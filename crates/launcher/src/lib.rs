@@ -7,9 +7,9 @@ mod apply;
 mod bus;
 mod cgroup;
 mod claim;
-#[cfg_attr(not(test), expect(dead_code, reason = "opened where there is a gate"))]
 mod desk;
 mod events;
+mod faces;
 mod gauge;
 mod git;
 mod holds;
@@ -19,6 +19,7 @@ mod listings;
 mod message;
 mod output;
 mod patience;
+mod prompt;
 mod quota;
 mod relay;
 mod removal;

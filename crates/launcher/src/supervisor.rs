@@ -22,7 +22,8 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
 use crate::cgroup::SessionCgroup;
-use crate::events::{Log, Record};
+use crate::desk::{self, Desk};
+use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::launch::{Options, Returns};
@@ -80,12 +81,16 @@ pub(crate) struct Running<'a> {
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
     pub(crate) output: Option<Output>,
+    /// Where questions are answered, if there can be any.
+    pub(crate) desk: Option<Desk>,
     pub(crate) log: Log<'a>,
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
+    /// Seconds since 1970.
+    pub(crate) started: f64,
     /// The child's reports other than descriptors, in order.
     pub(crate) reports: Vec<Message>,
     /// The child said that its walls stand.
@@ -111,6 +116,7 @@ enum Ready {
     Unfiltered,
     Terminal(relay::Ready),
     Output(output::Ready),
+    Desk(desk::Ready),
     Stops,
     Signal,
     Ended,
@@ -146,6 +152,8 @@ impl<'a> Running<'a> {
             listener: None,
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
             output: ends.output,
+            desk: None,
+            started: seconds_now(),
             log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
@@ -196,12 +204,14 @@ impl<'a> Running<'a> {
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
+                    Ready::Desk(ready) => self.hear(ready)?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
                     Ready::Ended => return self.finish(),
                 }
             }
             self.check_clock()?;
+            self.take_answers()?;
             self.check_output()?;
         }
     }
@@ -220,6 +230,8 @@ impl<'a> Running<'a> {
         let copied = self.output.iter().flat_map(Output::wanted);
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
+        let asked = self.desk.iter().flat_map(Desk::wanted);
+        watched.extend(asked.map(|(fd, flags, ready)| (fd, flags, Ready::Desk(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
@@ -241,13 +253,17 @@ impl<'a> Running<'a> {
     fn next_deadline(&self) -> Option<Instant> {
         let look = self.set_up.then(|| self.watch.next_look());
         let relay = self.relay.as_ref().and_then(Relay::deadline);
-        [self.deadline, self.near_deadline, self.kill_at, look, relay].into_iter().flatten().min()
+        let desk = self.desk.as_ref().and_then(Desk::deadline);
+        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
         let now = Instant::now();
         if let Some(relay) = &mut self.relay {
             relay.check_clock(now)?;
+        }
+        if let Some(desk) = &mut self.desk {
+            desk.check_clock(now);
         }
         if self.set_up && now >= self.watch.next_look() {
             self.look(now)?;
@@ -301,7 +317,7 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the session now; the first reason is the one that is told.
-    fn end(&mut self, reason: End) -> Result<(), Errno> {
+    pub(crate) fn end(&mut self, reason: End) -> Result<(), Errno> {
         self.reason.get_or_insert(reason);
         self.kill()
     }
@@ -384,6 +400,8 @@ impl<'a> Running<'a> {
         if let Some(relay) = &mut self.relay {
             // What was written before the stop, such as the echo of the stop key, belongs before the shell's next words.
             relay.turn(relay::Ready::Inner)?;
+            relay.pause_prompt()?;
+            relay.turn(relay::Ready::Output)?;
             relay.leave_raw_mode()?;
         }
         // Returns after SIGCONT.
@@ -405,7 +423,7 @@ impl<'a> Running<'a> {
                 // SIGPIPE is about what this process wrote: the command's own comes from its own pipe.
                 Signal::CHILD | Signal::PIPE => {}
                 Signal::WINCH => {
-                    if let Some(relay) = &self.relay {
+                    if let Some(relay) = &mut self.relay {
                         relay.resize()?;
                     }
                 }

@@ -1,0 +1,93 @@
+//! Everybody who can answer a question, put together: the desk and the user's terminal. Owns nothing: the desk is the
+//! session's, the terminal the relay's. The one place where the loop in `supervisor`, the faces and the gate meet.
+
+use std::path::Path;
+
+use cofferdam_gate::protocol::SessionStatus;
+use cofferdam_gate::{Cause, Question, QuestionId, Settled, Verdict};
+use rustix::io::Errno;
+
+use crate::desk::{self, Desk, Said};
+use crate::supervisor::{End, Running};
+
+#[expect(dead_code, reason = "called where there is a gate")]
+impl Running<'_> {
+    /// From now on there is somebody to ask. To be called before the first output.
+    pub(crate) fn open_faces(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
+        self.desk = Some(Desk::open(directory, self.log.session(), hook)?);
+        self.relay.as_mut().map_or(Ok(()), crate::relay::Relay::answer_here)
+    }
+
+    /// Everybody is told of a question, new or changed.
+    pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
+        if let Some(desk) = &mut self.desk {
+            desk.ask(question);
+        }
+        let session = self.log.session().to_owned();
+        self.relay.as_mut().map_or(Ok(()), |relay| relay.ask(&session, question))
+    }
+
+    /// Everybody is told how a question ended.
+    pub(crate) fn settled(&mut self, settled: &Settled) -> Result<(), Errno> {
+        if let Some(desk) = &mut self.desk {
+            desk.settled(settled);
+        }
+        self.relay.as_mut().map_or(Ok(()), |relay| relay.settled(settled.question.id))
+    }
+}
+
+impl Running<'_> {
+    pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {
+        let said = self.desk.as_mut().map_or(Ok(Vec::new()), |desk| desk.turn(ready))?;
+        said.into_iter().try_for_each(|said| self.obey(said))
+    }
+
+    /// What was answered on the terminal.
+    pub(crate) fn take_answers(&mut self) -> Result<(), Errno> {
+        let answers = self.relay.as_mut().map(crate::relay::Relay::answers).unwrap_or_default();
+        answers.into_iter().try_for_each(|(id, verdict)| self.answered(id, verdict, Cause::Person))
+    }
+
+    fn obey(&mut self, said: Said) -> Result<(), Errno> {
+        let status = match said {
+            Said::Status(_) => Some(self.status()),
+            _ => None,
+        };
+        match (said, &mut self.desk) {
+            (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
+            (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
+            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "nothing was granted that could be saved"),
+            (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
+            (Said::Save(..) | Said::Status(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// The gate's to settle; without one nobody has asked.
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "the gate has errors to tell and a state to change"
+    )]
+    fn answered(&mut self, _id: QuestionId, _verdict: Verdict, _cause: Cause) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn status(&self) -> SessionStatus {
+        let seen = self.watch.last;
+        let some = |value: u64| Some(value).filter(|value| *value > 0);
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a session fit a float")]
+        let cpu_seconds = some(seen.cpu_micros).map(|micros| micros as f64 / 1e6);
+        SessionStatus {
+            session: self.log.session().to_owned(),
+            pid: std::process::id(),
+            argv: self.plan.command.argv.clone(),
+            cwd: self.plan.command.cwd.display().to_string(),
+            started: self.started,
+            processes: some(seen.processes),
+            memory: some(seen.memory),
+            cpu_seconds,
+            open_questions: self.desk.as_ref().map_or(0, Desk::open_questions),
+        }
+    }
+}
