@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Approve(AnswerArgs),
     /// Refuse what a question asks for
     Deny(AnswerArgs),
+    /// Answer the questions of all running sessions on one screen
+    Inbox,
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page

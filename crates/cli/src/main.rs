@@ -7,6 +7,7 @@ mod denials;
 mod doctor;
 mod explain;
 mod generate;
+mod inbox;
 mod limits;
 mod output;
 mod policy_files;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Questions(args) => questions::list(&args),
         Command::Approve(args) => questions::answer(&args, Answer::Approve),
         Command::Deny(args) => questions::answer(&args, Answer::Deny),
+        Command::Inbox => inbox::run(),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };

@@ -49,6 +49,11 @@ pub(crate) enum Failure {
     Flag { flag: &'static str, value: String, hint: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
+    #[error("the inbox needs a terminal")]
+    NoTerminal {
+        #[source]
+        source: std::io::Error,
+    },
     #[error("no open question is called `{id}`")]
     NoQuestion { id: String },
     #[error("several sessions ask a question {id}: {sessions}")]
@@ -107,6 +112,7 @@ impl Failure {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
             }
             Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
+            Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
             Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
             Failure::NotTaken { .. } | Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
         }

@@ -9,4 +9,4 @@ mod question;
 mod shown;
 
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
-pub use shown::{columns, shown, shown_short, shown_words};
+pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

@@ -61,6 +61,46 @@ pub fn columns(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
+/// Text over lines of `width` columns, broken anywhere: a path has no words.
+pub fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for c in text.chars() {
+        if used + columns(c) > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        used += columns(c);
+        if let Some(line) = lines.last_mut() {
+            line.push(c);
+        }
+    }
+    lines
+}
+
+/// The same in at most `room` lines (three are the least): of what does not fit beginning and end, and between them how many
+/// characters are missing and `where_else` they can be seen.
+pub fn folded_short(text: &str, width: usize, room: usize, where_else: &str) -> Vec<String> {
+    let all = folded(text, width);
+    if all.len() <= room.max(1) {
+        return all;
+    }
+    let kept = room.saturating_sub(1).max(2);
+    let (head, tail) = (kept / 2, kept - kept / 2);
+    let mut used = 0;
+    let backwards = text.chars().rev().take_while(|c| {
+        used += columns(*c);
+        used <= tail * (width - 1)
+    });
+    let end: String = backwards.collect::<Vec<char>>().into_iter().rev().collect();
+    let mut lines = all[..head].to_vec();
+    let before: usize = lines.iter().map(|line| line.chars().count()).sum();
+    let missing = text.chars().count() - before - end.chars().count();
+    lines.push(format!("<<< {missing} characters not shown: {where_else} >>>"));
+    lines.extend(folded(&end, width));
+    lines
+}
+
 fn is_visible(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
@@ -106,6 +146,18 @@ mod tests {
         for text in ["/home/you/My Documents/r\u{f6}t.txt", "/\u{6771}\u{4eac}/a+b=c~1", "/a,b(c)[d]{e}"] {
             assert_eq!(shown(text.as_bytes()), text);
         }
+    }
+
+    #[test]
+    fn of_what_is_too_long_both_ends_stay() {
+        let text: String = (0..100).map(|n| char::from(b'a' + n % 26)).collect();
+        assert_eq!(folded(&text, 10).concat(), text);
+        assert_eq!(folded_short(&text, 10, 10, "there"), folded(&text, 10));
+        let short = folded_short(&text, 10, 4, "there");
+        assert_eq!(short, ["abcdefghij", "<<< 72 characters not shown: there >>>", "efghijklmn", "opqrstuv"]);
+        assert_eq!(folded_short(&text, 10, 0, "there").len(), 3);
+        // Characters of two columns are not cut in half.
+        assert_eq!(folded("\u{6771}\u{6771}", 3), ["\u{6771}", "\u{6771}"]);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::screen::Screen;
+use crate::support::{Place, wait_for};
 
 /// A session with one open question; what faces said to it can be received.
 struct Played {
@@ -111,4 +112,35 @@ fn a_question_is_answered_by_its_number_and_by_its_full_name() {
     let _other = Played::new(&place, "0b-2", 3, "/data/y");
     place.sandbox(&["approve", "3"]).code(1).says(&["several sessions ask a question 3: 0a-1, 0b-2"]);
     place.sandbox(&["approve", "3", "--session", "0b"]).code(0).says(&["allowed /data/y"]);
+}
+
+#[test]
+fn the_inbox_answers_every_session_and_outlives_them() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    let before = screen.settings("before");
+    screen.line("sandbox inbox");
+    screen.wait_for("no open questions");
+    let first = Played::new(&screen.place, "0a-1", 3, "/data/\u{1b}[2J\u{202e}x");
+    screen.wait_for("sandbox inbox: 1 open");
+    let second = Played::new(&screen.place, "0b-2", 8, "/home/you/notes/second.txt");
+    let text = screen.wait_for("sandbox inbox: 2 open");
+    assert!(text.contains("read /data/\\u{1b}[2J\\u{202e}x"), "{text}");
+    screen.capture("inbox");
+    screen.keys(&["j", "d"]);
+    screen.wait_for("EVERYTHING below /home/you/notes");
+    screen.keys(&["s"]);
+    let expected = json!({"type": "cmd.approve", "id": 8, "scope": "dir", "persist": "session"});
+    assert_eq!(wait_for("the answer", || second.said.try_recv().ok()), expected);
+    screen.wait_for("0b-2:8 allowed");
+    screen.wait_for("sandbox inbox: 1 open");
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    screen.keys(&["n"]);
+    let expected = json!({"type": "cmd.deny", "id": 3, "scope": "file", "persist": "once"});
+    assert_eq!(wait_for("the answer", || first.said.try_recv().ok()), expected);
+    screen.wait_for("0a-1:3 denied once (person): /data/");
+    screen.capture("inbox-after");
+    screen.keys(&["q"]);
+    screen.prompt();
+    assert_eq!(screen.settings("after"), before);
+    screen.place.sandbox(&["inbox"]).code(125).says(&["the inbox needs a terminal", "sandbox questions"]);
 }

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use cofferdam_gate::{
-    Keep, Op, Program, Question, QuestionId, Reach, Verdict, columns, shown, shown_short, shown_words,
+    Keep, Op, Program, Question, QuestionId, Reach, Verdict, columns, folded, folded_short, shown, shown_short,
+    shown_words,
 };
 
 /// Where the second column begins.
@@ -143,7 +144,7 @@ fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<
     }
     after.extend(also(question, width).map(|text| entry("also", &text)));
     let path_rows = room.saturating_sub(after.len()).max(3);
-    let path = without_middle(&path_text(question), width - INDENT, path_rows);
+    let path = folded_short(&path_text(question), width - INDENT, path_rows, "press ?");
     let mut lines = labelled(verb(question.op), &path);
     lines.extend(after);
     lines.truncate(room.max(3));
@@ -153,7 +154,7 @@ fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<
 /// All that is known, over as many lines as it takes.
 fn everything(question: &Question, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut add = |label: &str, text: &str| lines.extend(labelled(label, &wrapped(text, width - INDENT)));
+    let mut add = |label: &str, text: &str| lines.extend(labelled(label, &folded(text, width - INDENT)));
     add(verb(question.op), &path_text(question));
     add("", &about(question));
     add("flags", &format!("{:#o}", question.flags));
@@ -277,23 +278,6 @@ fn labelled(label: &str, lines: &[String]) -> Vec<String> {
     lines.iter().enumerate().map(|(at, line)| entry(label(at), line)).collect()
 }
 
-/// Text over lines of `width` columns, broken anywhere: a path has no words.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for c in text.chars() {
-        if used + columns(c) > width {
-            lines.push(String::new());
-            used = 0;
-        }
-        used += columns(c);
-        if let Some(line) = lines.last_mut() {
-            line.push(c);
-        }
-    }
-    lines
-}
-
 fn wrapped_items(items: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {
@@ -305,24 +289,6 @@ fn wrapped_items(items: &[String], width: usize) -> Vec<String> {
             _ => lines.push(format!(" {item}")),
         }
     }
-    lines
-}
-
-/// Beginning and end of what does not fit, with the number of characters in between.
-fn without_middle(text: &str, width: usize, room: usize) -> Vec<String> {
-    let all = wrapped(text, width);
-    if all.len() <= room {
-        return all;
-    }
-    let shown = room.saturating_sub(1).max(2);
-    let (head, tail) = (shown / 2, shown - shown / 2);
-    let backwards: String = text.chars().rev().collect();
-    let end: String = cut(&backwards, tail * (width - 1)).chars().rev().collect();
-    let mut lines = all[..head].to_vec();
-    let before: usize = lines.iter().map(|line| line.chars().count()).sum();
-    let missing = text.chars().count() - before - end.chars().count();
-    lines.push(format!("<<< {missing} characters not shown: press ? >>>"));
-    lines.extend(wrapped(&end, width));
     lines
 }
 
