@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Where a program writes line after line, the panel lies below its last line, and what it writes meanwhile is held back and
-//! shown afterwards. Where a program draws the whole screen, its screen is made smaller and it goes on above the panel.
+//! shown afterwards. Where a program draws the whole screen, its screen is made smaller and it goes on above the panel, until
+//! the panel has the keys: from then on nothing but a question is drawn, so nobody answers what a program made of it.
 
 pub(crate) mod panel;
 mod watcher;
@@ -174,14 +175,21 @@ impl Prompt {
         let Some(shown) = &mut self.shown else { return };
         shown.keys_at = Some(now + PAUSE);
         shown.after_answer = true;
-        if self.current().is_some() { self.draw(now) } else { self.hide(now) }
+        if self.current().is_some() { self.let_go(now) } else { self.hide(now) }
+    }
+
+    /// The panel stays but has no keys: a program that draws goes on.
+    fn let_go(&mut self, now: Instant) {
+        let held = std::mem::take(&mut self.held);
+        self.output(&held, now);
+        self.draw(now);
     }
 
     /// What the program writes.
     pub(crate) fn output(&mut self, bytes: &[u8], now: Instant) {
         let mut rest = bytes;
         while let Some((byte, after)) = rest.split_first() {
-            if self.shown.is_some_and(|shown| shown.how == How::Below) {
+            if self.shown.is_some_and(|shown| shown.how == How::Below || shown.keys_at.is_none()) {
                 self.held.extend_from_slice(rest);
                 return;
             }
@@ -241,7 +249,7 @@ impl Prompt {
         self.out.program.extend_from_slice(bytes);
         if let Some(shown) = &mut self.shown {
             (shown.keys_at, shown.after_answer) = (Some(now + PAUSE), false);
-            if shown.how == How::Below { self.hide(now) } else { self.draw(now) }
+            if shown.how == How::Below { self.hide(now) } else { self.let_go(now) }
         }
     }
 
@@ -268,7 +276,7 @@ impl Prompt {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let keys_at = self.shown.and_then(|shown| shown.keys_at);
+        let keys_at = self.shown.and_then(|shown| shown.keys_at).filter(|_| self.watcher.is_between());
         let pressed = self.pressed.as_ref().map(|(_, at)| *at);
         let show_at = self.current().filter(|_| self.shown.is_none()).and_then(|_| self.show_at());
         [keys_at, pressed, self.regrow_at, self.redraw_at, show_at].into_iter().flatten().min()
@@ -293,6 +301,7 @@ impl Prompt {
         }
         if let Some(shown) = &mut self.shown
             && over(shown.keys_at)
+            && self.watcher.is_between()
         {
             (shown.keys_at, shown.after_answer) = (None, false);
             self.draw(now);
@@ -384,13 +393,12 @@ impl Prompt {
         }
         self.shown = Some(Shown { rows, ..shown });
         self.take_rows(rows);
-        // Position, colours, character set and origin are the program's, and come back with ESC 8.
-        self.write("\x1b7\x1b[?6l\x1b[m\x1b(B");
+        self.begin();
         for (row, line) in (self.size.rows - rows + 1..).zip(&lines) {
             let is_title = row == self.size.rows - rows + 1;
             let width = usize::from(self.size.columns) - 1;
             let text = if is_title { format!("\x1b[7m{line:<width$}\x1b[m") } else { line.clone() };
-            self.write(&format!("\x1b[{row};1H\x1b[2K{text}"));
+            self.write(&format!("\x1b[{row};1H\x1b#5\x1b[2K{text}"));
         }
         self.write("\x1b8");
         let hidden = shown.keys_at.is_none() || self.watcher.hides_cursor();
@@ -427,11 +435,20 @@ impl Prompt {
         if from == to {
             return;
         }
-        self.write("\x1b7\x1b[?6l\x1b[m");
+        self.begin();
         for row in from + 1..=to {
             self.write(&format!("\x1b[{row};1H\x1b[2K"));
         }
         self.write("\x1b8");
+    }
+
+    /// Before anything of ours. Position, colours, character set and origin are the program's, and come back with ESC 8. A
+    /// title that was begun in a way only some terminals know, or a picture that is to be shown later, would hide the panel.
+    fn begin(&mut self) {
+        self.write("\x1b\\\x1b[?2026l\x1b7\x1b[?6l\x1b[m\x1b(B\x0f");
+        if self.watcher.has_margins() {
+            self.write("\x1b[?69l");
+        }
     }
 
     fn write(&mut self, text: &str) {

@@ -153,9 +153,9 @@ fn a_program_that_draws_goes_on_in_a_smaller_screen() {
     stage.output("\x1b[?1049h");
     let out = stage.ask(1);
     assert!(out.resized && stage.prompt.program_rows() < 24);
-    assert!(stage.output("drawn").starts_with("drawn\x1b7"));
+    assert!(stage.output("drawn").starts_with("drawn\x1b\\"));
     assert_eq!(stage.output("\x1b["), "\x1b[", "nothing between the parts of a sequence");
-    assert!(stage.output("Hx").starts_with("Hx\x1b7"));
+    assert!(stage.output("Hx").starts_with("Hx\x1b\\"));
     // It leaves its screen: the panel is below the lines of the other one, and the rest waits.
     let left = stage.output("\x1b[?1049lbye");
     assert!(left.starts_with("\x1b[?1049l\x1bD") && !left.contains("bye"), "{left:?}");
@@ -218,4 +218,23 @@ fn nothing_is_shown_between_the_parts_of_a_sequence() {
     assert_eq!(text(&stage.ask(1)), "");
     stage.output("le\x07");
     assert!(text(&stage.later(1)).contains("question 1"));
+}
+
+#[test]
+fn nothing_but_the_question_is_drawn_while_a_key_would_answer_it() {
+    let mut stage = Stage::new();
+    stage.output("\x1b[?1049h");
+    stage.ask(1);
+    // A fake drawn over the panel, and a sequence that is never finished so that the panel could not be drawn again.
+    let fake = "\x1b[17;1Hread /harmless\x1b[";
+    assert_eq!(stage.output(fake), fake);
+    assert_eq!(text(&stage.later(2000)), "");
+    assert_eq!(stage.typed("y").program, b"y", "the panel has no keys");
+    stage.output("m");
+    assert!(text(&stage.later(701)).contains("question 1 - press a key"));
+    assert_eq!(stage.output(fake), "", "and once it has, nothing is drawn over it");
+    stage.typed("n");
+    let out = stage.later(41);
+    assert_eq!(out.answers, [(1, Verdict::DENY_ONCE)]);
+    assert!(text(&out).contains("read /harmless"));
 }

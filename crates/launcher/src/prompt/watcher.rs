@@ -25,11 +25,19 @@ pub(super) struct Watcher {
     region: bool,
     cursor_hidden: bool,
     saved: bool,
+    margins: bool,
 }
 
 impl Watcher {
     pub(super) fn new() -> Self {
-        Watcher { state: State::Ground, alternate: false, region: false, cursor_hidden: false, saved: false }
+        Watcher {
+            state: State::Ground,
+            alternate: false,
+            region: false,
+            cursor_hidden: false,
+            saved: false,
+            margins: false,
+        }
     }
 
     /// Whether something of ours can be written now without tearing something of the program's apart.
@@ -49,6 +57,11 @@ impl Watcher {
     /// Whether it has asked the terminal to remember a position and not gone back to it yet.
     pub(super) fn has_saved(&self) -> bool {
         self.saved
+    }
+
+    /// Whether lines end before the last column.
+    pub(super) fn has_margins(&self) -> bool {
+        self.margins
     }
 
     pub(super) fn follow(&mut self, byte: u8) {
@@ -107,6 +120,7 @@ impl Watcher {
                 for mode in numbers(modes) {
                     match mode {
                         47 | 1047 | 1049 => self.alternate = on,
+                        69 => self.margins = on,
                         25 => self.cursor_hidden = !on,
                         _ => {}
                     }
