@@ -41,9 +41,15 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args, Default)]
 pub(crate) struct PolicyArgs {
-    /// When paths are decided: static (at start)
+    /// When paths are decided: dynamic (at first access, by asking) or static (at start)
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<String>,
+    /// What happens at the first access to an unknown path: ask, deny, allow-and-log (dynamic mode)
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) on_unknown: Option<String>,
+    /// Deny a question that nobody has answered after this time (90s, 10m)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ask_timeout: Option<String>,
     /// How strong the walls are: full, process, none
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<String>,

@@ -24,7 +24,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     match outcome.end {
         End::TooManyViolations => lines.push(format!(
             "ended: more than {} refused system calls ({})",
-            plan.max_violations, prepared.policy.syscalls.max_violations.origin
+            plan.max_violations, prepared.known.policy.syscalls.max_violations.origin
         )),
         _ => lines.extend(limits::line(prepared, outcome)),
     }
@@ -42,7 +42,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             plan.command.cwd.display()
         ));
     }
-    for held in &prepared.policy.held_back {
+    for held in &prepared.known.policy.held_back {
         lines.push(format!("not in force until you run `sandbox trust`: {} ({})", held.rule, held.origin));
     }
     lines
@@ -51,12 +51,12 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
 fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     let arguments: Vec<String> = blocked.arguments.iter().map(|a| format!("{a:#x}")).collect();
     let times = if blocked.count > 1 { format!(" {} times", blocked.count) } else { String::new() };
-    let rule = prepared.policy.syscalls.deny.iter().find(|rule| rule.value == blocked.name);
+    let rule = prepared.known.policy.syscalls.deny.iter().find(|rule| rule.value == blocked.name);
     let is_tracing =
         matches!(blocked.name, "ptrace" | "process_vm_readv" | "process_vm_writev" | "kcmp" | "pidfd_getfd");
     let why = match rule {
         Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
-        None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.policy.debug.origin),
+        None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.known.policy.debug.origin),
         None if blocked.name == "memfd_create" => format!("{}; drop that rule to allow it", programs(prepared)),
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
@@ -65,7 +65,7 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
 
 /// From the kernel's counters of the sandbox's network namespace.
 fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
-    let why = format!("there is none inside but an own loopback [{}]", prepared.policy.network.origin);
+    let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.origin);
     if unrouted.no_route > 0 {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
         return Some(format!("tried {times} to reach a network; {why}"));
@@ -83,7 +83,7 @@ fn loopback_name_server() -> Option<String> {
 
 /// The rule that limits which programs run: what it rules out includes programs in anonymous memory.
 fn programs(prepared: &Prepared) -> String {
-    let process = &prepared.policy.process;
+    let process = &prepared.known.policy.process;
     let list = process.executables.first().filter(|_| process.allow_exec.value);
     list.map_or(&process.allow_exec.origin, |entry| &entry.origin).to_string()
 }

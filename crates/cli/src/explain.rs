@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use cofferdam_plan::{LayerState, MountKind, Step};
+use cofferdam_plan::{LayerState, MountKind, Step, Trigger};
 use cofferdam_policy::{Layer, explain as explain_policy};
 
 use crate::args::ExplainArgs;
@@ -16,7 +16,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let argv = if args.argv.is_empty() { vec!["sh".to_owned()] } else { args.argv.clone() };
     let prepared = prepare(&args.policy, &argv)?;
     if args.json {
-        let report = serde_json::json!({ "version": 1, "policy": prepared.policy, "plan": prepared.plan });
+        let report = serde_json::json!({ "version": 1, "policy": prepared.known.policy, "plan": prepared.plan });
         return Ok(print(&format!("{report}\n")));
     }
     Ok(print(&text(&prepared, args.verbose)))
@@ -26,7 +26,7 @@ fn text(prepared: &Prepared, verbose: bool) -> String {
     let mut out = String::new();
     let mut line = |text: &str| writeln!(out, "{}", escaped(text)).unwrap_or_default();
     line("POLICY");
-    for text in explain_policy(&prepared.policy, verbose) {
+    for text in explain_policy(&prepared.known.policy, verbose) {
         line(&format!("  {text}"));
     }
     line("");
@@ -74,6 +74,10 @@ fn describe(step: &Step) -> String {
         Step::OwnCgroupView => "let the view of cgroups begin at the session's own".to_owned(),
         Step::EndFirst => "when memory runs out, let the kernel end this before others".to_owned(),
         Step::Pin { cpus } => format!("run on the CPUs {cpus:?} only"),
+        Step::GateRoot { trigger, .. } => match trigger {
+            Trigger::Fuse => "a FUSE root that the supervisor serves: unknown paths ask".to_owned(),
+            Trigger::Notify => "an empty root; opening calls are reported, unknown paths ask".to_owned(),
+        },
         Step::CloneRoot { exec } => {
             format!("clone the host tree: private, read-only, nosuid, nodev{}", if *exec { "" } else { ", noexec" })
         }

@@ -14,7 +14,7 @@ pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
     let bound = |what: Limited| limits.bound(what).map(|bound| (bound.value, bound.origin.to_string()));
     match outcome.end {
         End::TimedOut => {
-            let limit = prepared.policy.limits.timeout.as_ref()?;
+            let limit = prepared.known.policy.limits.timeout.as_ref()?;
             let seconds = limit.value.as_secs();
             Some(format!("ended after {seconds} s ({}); raise it with --timeout", limit.origin))
         }
@@ -31,13 +31,13 @@ pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
             Some(format!("ended after {most} s of CPU time ({origin}); raise it with --cpu-time"))
         }
         End::OutputLimit => {
-            let limit = prepared.policy.limits.output.as_ref()?;
+            let limit = prepared.known.policy.limits.output.as_ref()?;
             let most = bytes(limit.value);
             Some(format!("ended: it wrote more than {most} of output ({}); raise it with --max-output", limit.origin))
         }
         End::StorageLimit => Some(storage(bound(Limited::Storage).or_else(|| bound(Limited::Inodes)))),
         End::Signalled { signal: SIGXFSZ } => {
-            let limit = prepared.policy.limits.file_size.as_ref()?;
+            let limit = prepared.known.policy.limits.file_size.as_ref()?;
             let most = bytes(limit.value);
             Some(format!("a file may not be larger than {most} ({}); `limits.file_size` raises it", limit.origin))
         }

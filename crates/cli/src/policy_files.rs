@@ -7,8 +7,8 @@ use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, Isolation, Layer, Mode, Overrides, PathExpr, Places, Policy, parse_count, parse_cpus, parse_size,
-    parse_time,
+    Ceilings, Isolation, Layer, Mode, OnUnknown, Origin, Overrides, PathExpr, Places, Policy, Ruled, parse_count,
+    parse_cpus, parse_size, parse_time,
 };
 
 use crate::args::PolicyArgs;
@@ -47,13 +47,26 @@ pub(crate) fn load(
     };
     let overrides = overrides(args, around)?;
     let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
-    Ok(resolve(&Inputs {
+    let mut policy = resolve(&Inputs {
         layers: &layers,
         environment,
         overrides: Some(&overrides),
         requirements: requirements.as_ref(),
         places: Some(&places),
-    })?)
+    })?;
+    do_not_wait_for_nobody(&mut policy);
+    Ok(policy)
+}
+
+/// Without a terminal to ask at, and with nobody who asked for questions, what is unknown is denied at once.
+fn do_not_wait_for_nobody(policy: &mut Policy) {
+    let unknown = &mut policy.unknown;
+    let has_terminal = [rustix::stdio::stdin(), rustix::stdio::stderr()].iter().all(rustix::termios::isatty);
+    let is_chosen = unknown.verdict.origin.layer != Layer::BuiltIn || unknown.hook.is_some();
+    if unknown.verdict.value == OnUnknown::Ask && !is_chosen && !has_terminal {
+        let origin = Origin { layer: Layer::BuiltIn, source: "no terminal to ask at".into(), line: None };
+        unknown.verdict = Ruled::new(OnUnknown::Deny, origin);
+    }
 }
 
 pub(crate) fn project_files(around: &Surroundings) -> Vec<(Layer, PathBuf)> {
@@ -97,6 +110,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         open_files: amount("--open-files", limits.open_files.as_ref(), parse_count, COUNT)?,
         storage: amount("--storage", limits.storage.as_ref(), parse_size, SIZE)?,
         output: amount("--max-output", limits.max_output.as_ref(), parse_size, SIZE)?,
+        ask_timeout: amount("--ask-timeout", args.ask_timeout.as_ref(), parse_time, TIME)?,
         debug: args.no_debug.then_some(false),
         rw: paths("--rw", &args.rw, around)?,
         ro: paths("--ro", &args.ro, around)?,
@@ -107,6 +121,10 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
     if let Some(value) = &args.mode {
         let mode = Mode::from_name(value).ok_or_else(|| wrong("--mode", value, Mode::NAMES))?;
         overrides.mode = Some(mode);
+    }
+    if let Some(value) = &args.on_unknown {
+        let verdict = OnUnknown::from_name(value).ok_or_else(|| wrong("--on-unknown", value, OnUnknown::NAMES))?;
+        overrides.on_unknown = Some(verdict);
     }
     if let Some(value) = &args.isolation {
         let level = Isolation::from_name(value).ok_or_else(|| wrong("--isolation", value, Isolation::NAMES))?;

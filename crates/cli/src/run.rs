@@ -1,11 +1,11 @@
 //! `sandbox run`: policy, plan, launch, and at the end the command's exit code and what was blocked.
 
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use cofferdam_kernel::timing::now;
-use cofferdam_launcher::{End, Options, Outcome, Returns, Surroundings, TimingLine, survey};
+use cofferdam_launcher::{End, Known, Options, Outcome, Returns, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
-use cofferdam_policy::Policy;
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::{escaped, say};
@@ -15,7 +15,7 @@ use crate::{denials, policy_files};
 /// Policy, surroundings and plan of one command line; shared with `explain`.
 pub(crate) struct Prepared {
     pub(crate) around: Surroundings,
-    pub(crate) policy: Policy,
+    pub(crate) known: Rc<Known>,
     pub(crate) plan: LaunchPlan,
     /// What came before the launch, for `--timing`.
     pub(crate) timing: Vec<TimingLine>,
@@ -41,7 +41,7 @@ pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Fa
     done("survey");
     let plan = plan(&policy, &facts, &request)?;
     done("plan");
-    Ok(Prepared { around, policy, plan, timing })
+    Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, timing })
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
@@ -50,6 +50,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         state: Some(prepared.around.state.clone()),
         timing: args.timing,
         returns: Returns::WhenEverybodyEnded,
+        known: Some(Rc::clone(&prepared.known)),
+        decider: None,
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     // A command that succeeded while its output was lost has not: programs that see the error say so themselves.

@@ -4,9 +4,22 @@
 //! Driven by `launcher::supervisor`, in its one thread.
 #![forbid(unsafe_code)]
 
+mod asker;
+mod broker;
+mod docket;
+mod fuse;
+mod gate;
+mod host;
+mod judge;
+mod ledger;
+mod notify;
+mod orders;
 pub mod protocol;
 mod question;
 mod shown;
+mod stale;
+mod trigger;
 
+pub use gate::{Gate, News, Ready};
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
 pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

@@ -57,7 +57,16 @@ pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) 
 
 /// The next message and the descriptor it carries; an empty message means that the other side is gone.
 pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
-    let mut buffer = vec![0u8; 4096];
+    receive_at_most(socket, 4096)
+}
+
+/// The same for messages of up to 256 KiB; a longer one is an error.
+pub fn receive_long(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+    receive_at_most(socket, 1 << 18)
+}
+
+fn receive_at_most(socket: impl AsFd, most: usize) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+    let mut buffer = vec![0u8; most];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
@@ -69,6 +78,9 @@ pub fn receive(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
             other => break other?,
         }
     };
+    if received.flags.contains(rustix::net::ReturnFlags::TRUNC) {
+        return Err(Errno::MSGSIZE);
+    }
     buffer.truncate(received.bytes);
     let fd = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),

@@ -10,12 +10,12 @@ use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
-use cofferdam_kernel::{landlock, network, privilege, process, seccomp, socket};
-use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step};
+use cofferdam_kernel::{fuse, landlock, namespace, network, privilege, process, seccomp, socket};
+use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step, Trigger};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::message::{About, HOLDS_READY, StepError};
+use crate::message::{About, HOLDS_READY, Message, StepError};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
@@ -92,6 +92,7 @@ impl Builder<'_> {
             Step::EndFirst => self.end_first(),
             Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),
             Step::CloneRoot { exec } => self.clone_root(*exec),
+            Step::GateRoot { trigger, uid, gid } => self.gate_root(*trigger, *uid, *gid),
             Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
@@ -155,6 +156,32 @@ impl Builder<'_> {
         proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
     }
 
+    /// A root with nothing of the host's on it but what is mounted there.
+    fn gate_root(&mut self, trigger: Trigger, uid: u32, gid: u32) -> Result<(), StepError> {
+        let about = || "the root that asks".to_owned();
+        let tell = |message: Message, fd: &OwnedFd| {
+            socket::send(self.parent, &message.encode(), Some(fd.as_fd())).about(about)
+        };
+        tell(Message::Mounts, &namespace::own_mounts().about(about)?)?;
+        let tree = match trigger {
+            Trigger::Fuse => {
+                let device = fuse::open().about(|| fuse::DEVICE.to_owned())?;
+                let tree = fuse::new_tree(device.as_fd(), uid, gid).about(about)?;
+                tell(Message::Gate, &device)?;
+                tree
+            }
+            Trigger::Notify => {
+                let options = [("mode", "755"), ("size", "16777216"), ("nr_inodes", "65536")];
+                let attributes = Attributes { write: true, exec: false, devices: false };
+                let tree = mount::new_filesystem("tmpfs", &options, attributes).about(about)?;
+                let seen = mount::clone_tree(tree.as_fd()).about(about)?;
+                tell(Message::Gate, &tree)?;
+                seen
+            }
+        };
+        self.lay_root(tree)
+    }
+
     /// The scratch file system and the new root are both stacked on `/`, where only descriptors reach them:
     /// paths of this process keep meaning the host's tree until the root is changed.
     fn clone_root(&mut self, exec: bool) -> Result<(), StepError> {
@@ -162,6 +189,13 @@ impl Builder<'_> {
         let host = mount::open_source(Path::new("/")).about(about)?;
         let tree = mount::clone_tree(host.as_fd()).about(about)?;
         mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false }).about(about)?;
+        drop(host);
+        self.lay_root(tree)
+    }
+
+    fn lay_root(&mut self, tree: OwnedFd) -> Result<(), StepError> {
+        let about = || "the new root".to_owned();
+        let host = mount::open_source(Path::new("/")).about(about)?;
         let scratch =
             mount::new_filesystem("tmpfs", &[("mode", "700")], Attributes { write: true, exec: false, devices: false })
                 .about(|| "a scratch file system".to_owned())?;
@@ -339,6 +373,10 @@ impl Builder<'_> {
     }
 
     fn pivot_root(&mut self) -> Result<(), StepError> {
+        if self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify) {
+            // Every mount point is made; from here on only the supervisor adds to it.
+            mount::seal(self.root()?).about(|| "the new root".to_owned())?;
+        }
         mount::pivot_into(self.root()?).about(|| "the new root".to_owned())?;
         // The old tree is gone; nothing may hold a way back to it.
         self.root = None;

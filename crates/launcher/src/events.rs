@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use cofferdam_gate::News;
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::seccomp::name_of;
 use serde::Serialize;
@@ -60,13 +61,37 @@ pub struct Blocked {
     pub count: u32,
 }
 
+/// A path that was not given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denied {
+    pub op: String,
+    pub path: String,
+    /// Why: a rule, a person, time, the budget, or that nobody was asked.
+    pub why: String,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    pub(crate) denied: Vec<Denied>,
     pub(crate) blocked: Vec<Blocked>,
     pub(crate) total: u32,
 }
 
 impl Record {
+    pub(crate) fn news(&mut self, news: &News) {
+        let denied = match news {
+            News::Settled(settled) if !settled.verdict.is_allow() => {
+                let question = &settled.question;
+                (word(&question.op), &question.path, word(&settled.cause))
+            }
+            News::Refused { what, path, .. } => ((*what).to_owned(), path, "cannot be asked".to_owned()),
+            News::Hidden { path, rule, .. } => ("find".to_owned(), path, rule.origin.to_string()),
+            News::Settled(_) | News::Asked(_) | News::OverBudget => return,
+        };
+        let (op, path, why) = denied;
+        self.denied.push(Denied { op, path: path.to_string_lossy().into_owned(), why });
+    }
+
     pub(crate) fn add(&mut self, notification: &Notification, log: &mut Log<'_>) {
         self.total += 1;
         let name = name_of(notification.number).unwrap_or("unknown");
@@ -84,6 +109,11 @@ impl Record {
         });
         log.add("SYSCALL_BLOCKED", details);
     }
+}
+
+/// The word that stands for a value on the wire.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 pub(crate) fn seconds_now() -> f64 {

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use crate::desk::{self, Desk, Said};
 use crate::supervisor::{End, Running};
 
-#[expect(dead_code, reason = "called where there is a gate")]
 impl Running<'_> {
     /// From now on there is somebody to ask. To be called before the first output.
     pub(crate) fn open_faces(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
@@ -18,8 +17,11 @@ impl Running<'_> {
         self.relay.as_mut().map_or(Ok(()), crate::relay::Relay::answer_here)
     }
 
-    /// Everybody is told of a question, new or changed.
+    /// Everybody is told of a question, new or changed, unless this process has an answer itself.
     pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
+        if let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question)) {
+            return self.answered(question.id, verdict, Cause::Person);
+        }
         if let Some(desk) = &mut self.desk {
             desk.ask(question);
         }
@@ -34,9 +36,7 @@ impl Running<'_> {
         }
         self.relay.as_mut().map_or(Ok(()), |relay| relay.settled(settled.question.id))
     }
-}
 
-impl Running<'_> {
     pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {
         let said = self.desk.as_mut().map_or(Ok(Vec::new()), |desk| desk.turn(ready))?;
         said.into_iter().try_for_each(|said| self.obey(said))
@@ -56,21 +56,16 @@ impl Running<'_> {
         match (said, &mut self.desk) {
             (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
             (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
-            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "nothing was granted that could be saved"),
+            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "not built yet: answer with `persist` instead"),
             (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
             (Said::Save(..) | Said::Status(_), None) => {}
         }
         Ok(())
     }
 
-    /// The gate's to settle; without one nobody has asked.
-    #[expect(
-        clippy::unnecessary_wraps,
-        clippy::unused_self,
-        reason = "the gate has errors to tell and a state to change"
-    )]
-    fn answered(&mut self, _id: QuestionId, _verdict: Verdict, _cause: Cause) -> Result<(), Errno> {
-        Ok(())
+    /// The gate's to settle; an answer that comes too late meets nothing there.
+    fn answered(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+        self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause)).map(drop)
     }
 
     fn status(&self) -> SessionStatus {

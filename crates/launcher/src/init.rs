@@ -73,7 +73,8 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
-    if inheritance.plan.limits.counts_processes() && inheritance.plan.namespaces.pid {
+    let counts = inheritance.plan.limits.counts_processes() || inheritance.plan.gate.is_some();
+    if counts && inheritance.plan.namespaces.pid {
         send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
     }
     let Some(outer) = &inheritance.outer else { return Ok(None) };

@@ -3,21 +3,24 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
+use cofferdam_gate::{Gate, Question, Verdict};
 use cofferdam_kernel::process::{Side, namespace};
 use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
-use cofferdam_plan::{LaunchPlan, MountKind, Namespaces, Step};
+use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_rules, own_areas};
+use cofferdam_policy::Policy;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::cgroup::{self, SessionCgroup};
-use crate::events::Blocked;
+use crate::events::{Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
@@ -96,6 +99,29 @@ pub struct Options {
     pub state: Option<PathBuf>,
     pub timing: bool,
     pub returns: Returns,
+    /// What the plan was made from; a plan with a gate needs it.
+    pub known: Option<Rc<Known>>,
+    /// A face in this process, asked before all others.
+    pub decider: Option<Decider>,
+}
+
+/// Answers questions at once, or leaves them to others.
+#[derive(Clone)]
+pub struct Decider(pub Rc<Decide>);
+
+pub type Decide = dyn Fn(&Question) -> Option<Verdict>;
+
+impl std::fmt::Debug for Decider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decider")
+    }
+}
+
+/// Policy and facts, by which the gate knows paths without asking.
+#[derive(Debug)]
+pub struct Known {
+    pub policy: Policy,
+    pub facts: HostFacts,
 }
 
 /// How long a caller waits at the end of a session.
@@ -121,6 +147,8 @@ pub struct Outcome {
     pub session: String,
     pub end: End,
     pub blocked: Vec<Blocked>,
+    /// Paths that nobody approved, as they were met.
+    pub denied: Vec<Denied>,
     pub violations: u32,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
@@ -155,7 +183,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     if let Some(plan) = &plan.limits.cgroup {
         cgroup::sweep(plan);
     }
-    let mut running = Running::new(plan, ends, holds, session.clone(), options);
+    let gate = make_gate(plan, options)?;
+    let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
+    if let (Some(gate), Some(directory)) = (&plan.gate, &overlays) {
+        let opened = running.open_faces(&directory.path, gate.hook.as_deref());
+        opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
+    }
     let end = running.until_end().map_err(LaunchError::Supervise)?;
     marks.mark(MARK_ENDED);
     let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
@@ -181,12 +214,26 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         log_failed,
         output_failed,
         blocked: record.blocked,
+        denied: record.denied,
         kept,
         left_behind,
         unrouted,
         timing: timing(plan, marks),
         usage,
     })
+}
+
+/// Made while the child works: it needs every rule of the policy.
+fn make_gate(plan: &LaunchPlan, options: &Options) -> Result<Option<Gate>, LaunchError> {
+    let Some(gate) = &plan.gate else { return Ok(None) };
+    let known = options.known.as_ref().ok_or(LaunchError::Supervise(Errno::INVAL))?;
+    let (rules, toolchains) = gate_rules(&known.policy, &known.facts, &plan.decisions);
+    let mounted = plan.steps.iter().filter_map(|step| match step {
+        Step::Mount(mount) => Some(mount.target.clone()),
+        _ => None,
+    });
+    let own = own_areas().map(PathBuf::from).collect();
+    Ok(Some(Gate::new(gate.clone(), rules, toolchains, mounted.collect(), own)))
 }
 
 fn put_quota(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> Result<Option<Quota>, LaunchError> {
@@ -294,7 +341,12 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
         }
-        Message::Listener | Message::Terminal | Message::Processes | Message::Segments => LaunchError::Vanished,
+        Message::Listener
+        | Message::Terminal
+        | Message::Processes
+        | Message::Segments
+        | Message::Gate
+        | Message::Mounts => LaunchError::Vanished,
     }
 }
 
@@ -317,7 +369,9 @@ fn overlay_slots(plan: &LaunchPlan) -> Vec<(usize, PathBuf, bool)> {
 }
 
 fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<Option<OverlayDirs>, LaunchError> {
-    if plan.overlays == 0 {
+    // Who answers questions finds the session by its directory.
+    let is_asking = plan.gate.is_some() && options.state.is_some();
+    if plan.overlays == 0 && !is_asking {
         return Ok(None);
     }
     // Without a place of its own nothing is made: a relative path would land in the project.
@@ -385,6 +439,7 @@ fn step_name(step: &Step) -> String {
         Step::Pin { .. } => "pin to CPUs".to_owned(),
         Step::AwaitHolds => "wait for held names".to_owned(),
         Step::CloneRoot { .. } => "clone the host tree".to_owned(),
+        Step::GateRoot { .. } => "the root that asks".to_owned(),
         Step::PivotRoot => "pivot_root".to_owned(),
         Step::SetHostname(_) => "hostname".to_owned(),
         Step::CreateNetwork => "start the network namespace".to_owned(),

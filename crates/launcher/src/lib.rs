@@ -37,8 +37,8 @@ mod watch;
 mod workload;
 
 pub use cgroup::cgroup_home;
-pub use events::Blocked;
-pub use launch::{LaunchError, Options, Outcome, Returns, TimingLine, run};
+pub use events::{Blocked, Denied};
+pub use launch::{Decide, Decider, Known, LaunchError, Options, Outcome, Returns, TimingLine, run};
 pub use session::state_dir;
 pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};

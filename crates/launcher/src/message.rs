@@ -19,6 +19,10 @@ pub(crate) enum Message {
     Processes,
     /// Carries the list of the sandbox's shared memory segments, which belong to no process.
     Segments,
+    /// Carries the FUSE device of a root that asks.
+    Gate,
+    /// Carries the sandbox's mount namespace, where grants are mounted.
+    Mounts,
     /// The program could not be executed.
     NotExecuted { errno: i32 },
     /// The working directory is not there inside.
@@ -39,6 +43,8 @@ impl Message {
             Message::Terminal => vec![b'T'],
             Message::Processes => vec![b'P'],
             Message::Segments => vec![b'S'],
+            Message::Gate => vec![b'G'],
+            Message::Mounts => vec![b'M'],
             Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
             Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
         }
@@ -56,6 +62,8 @@ impl Message {
             (b'T', []) => Some(Message::Terminal),
             (b'P', []) => Some(Message::Processes),
             (b'S', []) => Some(Message::Segments),
+            (b'G', []) => Some(Message::Gate),
+            (b'M', []) => Some(Message::Mounts),
             (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
             (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),
             _ => None,

@@ -52,6 +52,8 @@ pub(crate) struct Relay {
     /// Questions on this terminal.
     prompt: Option<Prompt>,
     answers: Vec<(QuestionId, Verdict)>,
+    /// The last question that was only told of.
+    noticed: QuestionId,
 }
 
 struct Inner {
@@ -78,6 +80,7 @@ impl Relay {
             last: None,
             prompt: None,
             answers: Vec::new(),
+            noticed: 0,
         }
     }
 
@@ -96,7 +99,9 @@ impl Relay {
                 prompt.ask(question, Instant::now());
                 self.follow_prompt()
             }
+            _ if question.id <= self.noticed => Ok(()),
             _ => {
+                self.noticed = question.id;
                 let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
                 let line = format!("{begin}{}\r\n", panel::notice(session, question));
                 self.to_outside.extend_from_slice(line.as_bytes());

@@ -12,11 +12,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use cofferdam_gate::{Gate, News};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{Keeper, LaunchPlan, Limited, seccomp};
+use cofferdam_plan::{Keeper, LaunchPlan, Limited, Trigger, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
@@ -26,7 +28,7 @@ use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Options, Returns};
+use crate::launch::{Decider, Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
@@ -87,6 +89,8 @@ pub(crate) struct Running<'a> {
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) decider: Option<Decider>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -119,6 +123,7 @@ enum Ready {
     Desk(desk::Ready),
     Stops,
     Signal,
+    Gate(cofferdam_gate::Ready),
     Ended,
 }
 
@@ -135,7 +140,14 @@ pub(crate) struct Ends {
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(plan: &'a LaunchPlan, ends: Ends, holds: Holds, session: String, options: &'a Options) -> Self {
+    pub(crate) fn new(
+        plan: &'a LaunchPlan,
+        ends: Ends,
+        holds: Holds,
+        gate: Option<Gate>,
+        session: String,
+        options: &'a Options,
+    ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
         Running {
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
@@ -158,6 +170,8 @@ impl<'a> Running<'a> {
             returns: options.returns,
             record: Record::default(),
             holds,
+            gate,
+            decider: options.decider.clone(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -207,11 +221,13 @@ impl<'a> Running<'a> {
                     Ready::Desk(ready) => self.hear(ready)?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
+                    Ready::Gate(ready) => self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?,
                     Ready::Ended => return self.finish(),
                 }
             }
             self.check_clock()?;
             self.take_answers()?;
+            self.pass_news()?;
             self.check_output()?;
         }
     }
@@ -228,6 +244,8 @@ impl<'a> Running<'a> {
         ];
         let relayed = self.relay.iter().flat_map(Relay::wanted);
         let copied = self.output.iter().flat_map(Output::wanted);
+        let gated = self.gate.iter().flat_map(Gate::wanted);
+        watched.extend(gated.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Gate(ready))));
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         let asked = self.desk.iter().flat_map(Desk::wanted);
@@ -254,7 +272,8 @@ impl<'a> Running<'a> {
         let look = self.set_up.then(|| self.watch.next_look());
         let relay = self.relay.as_ref().and_then(Relay::deadline);
         let desk = self.desk.as_ref().and_then(Desk::deadline);
-        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk].into_iter().flatten().min()
+        let gate = self.gate.as_ref().and_then(Gate::deadline);
+        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk, gate].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
@@ -264,6 +283,9 @@ impl<'a> Running<'a> {
         }
         if let Some(desk) = &mut self.desk {
             desk.check_clock(now);
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.check_clock(now)?;
         }
         if self.set_up && now >= self.watch.next_look() {
             self.look(now)?;
@@ -348,9 +370,38 @@ impl<'a> Running<'a> {
                 self.set_up = true;
                 // Only now is pid 1 in the network namespace whose counters these are.
                 self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
+                if let Some(gate) = &mut self.gate {
+                    gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
+                }
                 self.listener = Some(Listener::from_fd(fd));
             }
-            (Some(Message::Processes), Some(fd)) => self.watch.count_in(fd),
+            (Some(Message::Processes), Some(fd)) => {
+                if let Some(gate) = &mut self.gate {
+                    // A reported call comes with the number that its process has out here.
+                    let reported = self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify);
+                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    gate.know(if reported {
+                        rustix::fs::open("/proc", flags, Mode::empty())?
+                    } else {
+                        rustix::io::fcntl_dupfd_cloexec(&fd, 3)?
+                    });
+                }
+                if self.plan.limits.counts_processes() {
+                    self.watch.count_in(fd);
+                }
+            }
+            (Some(Message::Gate), Some(fd)) => {
+                match (&mut self.gate, self.plan.gate.as_ref().map(|gate| gate.trigger)) {
+                    (Some(gate), Some(Trigger::Fuse)) => gate.serve(fd),
+                    (Some(gate), Some(Trigger::Notify)) => gate.serve_calls(fd)?,
+                    _ => {}
+                }
+            }
+            (Some(Message::Mounts), Some(fd)) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.mount_in(fd);
+                }
+            }
             (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
@@ -360,6 +411,24 @@ impl<'a> Running<'a> {
             (Some(message), _) => self.reports.push(message),
         }
         Ok(())
+    }
+
+    fn pass_news(&mut self) -> Result<(), Errno> {
+        // An answer makes news of its own.
+        loop {
+            let news = self.gate.as_mut().map(Gate::news).unwrap_or_default();
+            if news.is_empty() {
+                return Ok(());
+            }
+            for news in news {
+                self.record.news(&news);
+                match &news {
+                    News::Asked(question) => self.ask(question)?,
+                    News::Settled(settled) => self.settled(settled)?,
+                    News::Refused { .. } | News::Hidden { .. } | News::OverBudget => {}
+                }
+            }
+        }
     }
 
     fn answer(&mut self) -> Result<(), Errno> {
@@ -373,6 +442,9 @@ impl<'a> Running<'a> {
                 return Ok(());
             }
         };
+        if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
+            return gate.notified(notification);
+        }
         // Past the threshold the session is being killed; what it still asks is refused, and fills no log.
         if self.record.total <= self.plan.max_violations {
             self.record.add(&notification, &mut self.log);

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cofferdam_kernel::landlock;
 use cofferdam_kernel::mount::open_source;
+use cofferdam_kernel::{fuse, landlock};
 use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
 use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
-use cofferdam_policy::{Access, Isolation, PathExpr, Places, Policy};
+use cofferdam_policy::{Access, Isolation, Mode, PathExpr, Places, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -89,6 +89,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         project: around.project.clone(),
         git: around.project.as_deref().map(git::git_dirs).unwrap_or_default(),
         variables: variables(policy, request),
+        has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
         own_largest_pid: rustix::system::uname().release().to_str().is_ok_and(has_own_largest_pid),
         terminal: Terminal {

@@ -153,6 +153,8 @@ pub struct HostFacts {
     /// Directories of shared libraries and the dynamic loaders: needed where execution is limited.
     pub libraries: Vec<(PathBuf, FileId)>,
     pub loaders: Vec<PathBuf>,
+    /// Whether /dev/fuse can be opened.
+    pub has_fuse: bool,
     /// 0 where the kernel has no Landlock.
     pub landlock_abi: u32,
     /// Whether a pid namespace has a largest pid of its own (Linux 6.14); before, it is the machine's.

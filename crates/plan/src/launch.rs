@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Isolation, Mode, Origin, Policy};
+use cofferdam_policy::{Isolation, Origin, Policy};
 use serde::Serialize;
 
 use crate::facts::{HostFacts, PathFact, Terminal};
+use crate::gate::GatePlan;
 use crate::limits::{self, LimitsPlan};
 use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
@@ -52,6 +53,9 @@ pub struct LaunchPlan {
     /// Number of overlay slots that need an upper directory.
     pub overlays: usize,
     pub decisions: Vec<Decision>,
+    /// Where unknown paths ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GatePlan>,
     pub posture: Posture,
 }
 
@@ -64,18 +68,17 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     if isolation == Isolation::None && policy.none_approved.is_none() {
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
-    if policy.mode.value == Mode::Dynamic {
-        return Err(PlanError::NoGate { why: "it is being built".to_owned(), origin: policy.mode.origin.clone() });
-    }
     let full = isolation == Isolation::Full;
     let exec = exec_rules(policy, facts, request)?;
     let decisions = decisions(policy, facts)?;
-    let files = mounts::files(&decisions, exec.is_none())?;
+    let gate = GatePlan::of(policy, facts);
+    let trigger = gate.as_ref().map(|gate| gate.trigger);
+    let files = mounts::files(&decisions, exec.is_none(), trigger)?;
     if files.overlays > 0 && facts.session_dir.is_none() {
         return Err(PlanError::NoSessionDirectory);
     }
     let limits = limits::decide(policy, facts, writable(&files, facts))?;
-    let filter = seccomp::filter(policy, full, limits.pinned)?;
+    let filter = seccomp::filter(policy, full, limits.pinned, trigger)?;
     let landlock = landlock(facts, exec.as_ref());
 
     let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
@@ -91,8 +94,11 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     if full {
         steps.push(Step::CreateNetwork);
     }
-    steps.push(Step::CloneRoot { exec: exec.is_none() });
-    steps.extend(mounts::system(facts, limits.room, exec.is_none()));
+    steps.push(match trigger {
+        Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid },
+        None => Step::CloneRoot { exec: exec.is_none() },
+    });
+    steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
     steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
@@ -123,7 +129,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     Ok(LaunchPlan {
         isolation,
         namespaces,
-        posture: posture(policy, facts, &filter, &landlock, &limits),
+        posture: posture(policy, facts, &filter, &landlock, &limits, gate.as_ref()),
         command: CommandSpec {
             argv: request.argv.clone(),
             environment: environment::build(&policy.env, &request.environment, facts.uid),
@@ -138,6 +144,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         terminal: facts.terminal,
         overlays: files.overlays,
         decisions,
+        gate,
     })
 }
 
@@ -217,6 +224,7 @@ fn posture(
     filter: &Filter,
     landlock: &LandlockStep,
     limits: &limits::Decided,
+    gate: Option<&GatePlan>,
 ) -> Posture {
     let mut posture = Posture::default();
     if policy.isolation.value == Isolation::None {
@@ -224,7 +232,15 @@ fn posture(
         return posture;
     }
     let full = policy.isolation.value == Isolation::Full;
-    posture.enforced("files", "read-only clone of the host tree, masks and binds in an own mount namespace");
+    match gate {
+        Some(_) => posture.enforced(
+            "files",
+            "known places bound read-only on a root that asks, masks and binds in an own mount namespace",
+        ),
+        None => {
+            posture.enforced("files", "read-only clone of the host tree, masks and binds in an own mount namespace");
+        }
+    }
     posture.enforced("processes", "own pid namespace; pid 1 is ours and cannot be traced");
     if full {
         posture.enforced("network", "own network namespace with loopback only");
@@ -269,6 +285,9 @@ fn posture(
             .enforced("programs", format!("{} executable, by noexec mounts and Landlock", landlock.executables.len()));
     }
     limits.tell(&mut posture);
-    posture.missing("questions at first access", "static mode: decided at start");
+    match gate {
+        Some(gate) => posture.enforced("questions at first access", gate.tell()),
+        None => posture.missing("questions at first access", "static mode: decided at start"),
+    }
     posture
 }

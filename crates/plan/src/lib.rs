@@ -6,6 +6,7 @@
 mod environment;
 mod error;
 mod facts;
+mod gate;
 mod launch;
 mod limits;
 mod mounts;
@@ -18,9 +19,10 @@ mod tests;
 
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+pub use gate::{GatePlan, GateRule, gate_rules};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
 pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan, QuotaPlan};
-pub use mounts::system_candidates;
+pub use mounts::{own_areas, system_candidates};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};
-pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step};
+pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger};

@@ -12,7 +12,7 @@ use crate::PlanError;
 use crate::facts::{HostFacts, Kind, PathFact};
 use crate::limits::Room;
 use crate::rules::Decision;
-use crate::step::{Hold, HoldKind, Mount, MountKind, Step};
+use crate::step::{Hold, HoldKind, Mount, MountKind, Step, Trigger};
 
 /// Private file systems that cover what the host has there.
 const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/run"];
@@ -61,6 +61,11 @@ pub(crate) const SYS_SHOWN: &[&str] = &["/sys/devices/system/cpu", "/sys/devices
 const DEVICES: &[(&str, u32, u32)] =
     &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
+/// Directories in which the sandbox has a file system of its own.
+pub fn own_areas() -> impl Iterator<Item = &'static str> {
+    PRIVATE.iter().chain(OWN).copied()
+}
+
 /// Paths whose existence the survey reports in `HostFacts::system`.
 pub fn system_candidates() -> impl Iterator<Item = &'static str> {
     PRIVATE.iter().chain(OWN).copied().chain(SYS_SHOWN.iter().copied())
@@ -79,8 +84,13 @@ fn make(target: impl Into<PathBuf>, kind: MountKind, create: Kind, why: &str) ->
 }
 
 /// /proc, /sys, /dev and the temporary directories of the sandbox.
-pub(crate) fn system(facts: &HostFacts, room: Room, exec: bool) -> Vec<Step> {
+pub(crate) fn system(facts: &HostFacts, room: Room, exec: bool, trigger: Option<Trigger>) -> Vec<Step> {
     let exists = |path: &str| facts.system.iter().any(|p| p.as_os_str() == path);
+    // On a root without the host's directories every mount point has to be made.
+    let bare = trigger == Some(Trigger::Notify);
+    let mount = |target: &str, kind, why: &str| {
+        if bare { make(target, kind, Kind::Directory, why) } else { mount(target, kind, why) }
+    };
     let mut steps = vec![mount("/proc", MountKind::Proc, "the sandbox's processes only")];
     let covers = |who: For| who == For::All || facts.uid == 0;
     for (path, _) in PROC_SEALED.iter().filter(|(_, who)| covers(*who)) {
@@ -96,14 +106,14 @@ pub(crate) fn system(facts: &HostFacts, room: Room, exec: bool) -> Vec<Step> {
         steps.push(mount("/sys", MountKind::Empty { inside }, "describes the host"));
         for path in shown {
             let bind = MountKind::Bind { source: path.into(), id: None, write: false, exec: false };
-            steps.push(mount(path, bind, "programs size themselves by it"));
+            steps.push(self::mount(path, bind, "programs size themselves by it"));
         }
     }
-    steps.extend(devices(room));
+    steps.extend(devices(room, bare));
     for path in PRIVATE.iter().filter(|p| exists(p)) {
         let (mode, room) = if *path == "/run" { (0o755, room.at_most(RUN)) } else { (0o1777, room) };
         let kind = MountKind::Tmpfs { mode, size: room.size, inodes: room.inodes, exec };
-        steps.push(mount(*path, kind, "private"));
+        steps.push(mount(path, kind, "private"));
     }
     if exists("/run") {
         steps.push(Step::MakeDirectory { at: "/run/user".into(), mode: 0o755 });
@@ -113,9 +123,11 @@ pub(crate) fn system(facts: &HostFacts, room: Room, exec: bool) -> Vec<Step> {
     steps
 }
 
-fn devices(room: Room) -> Vec<Step> {
+fn devices(room: Room, bare: bool) -> Vec<Step> {
     let Room { size, inodes } = DEV;
-    let mut steps = vec![mount("/dev", MountKind::Tmpfs { mode: 0o755, size, inodes, exec: false }, "minimal devices")];
+    let dev = MountKind::Tmpfs { mode: 0o755, size, inodes, exec: false };
+    let why = "minimal devices";
+    let mut steps = vec![if bare { make("/dev", dev, Kind::Directory, why) } else { mount("/dev", dev, why) }];
     for (name, major, minor) in DEVICES {
         let device = MountKind::Device { major: *major, minor: *minor };
         steps.push(make(format!("/dev/{name}"), device, Kind::File, "harmless device"));
@@ -144,6 +156,8 @@ enum Around {
     Denied,
     Overlaid,
     Writable,
+    /// Nothing is there until it is granted.
+    Unknown,
 }
 
 /// The mounts for the policy's decisions, in order, and the names to hold.
@@ -153,21 +167,26 @@ pub(crate) struct FileMounts {
     pub(crate) overlays: usize,
     mounted: BTreeSet<PathBuf>,
     exec: bool,
+    trigger: Option<Trigger>,
 }
 
 /// `decisions` are sorted, so what encloses one has come before it and what lies below follows it directly.
-pub(crate) fn files(decisions: &[Decision], exec: bool) -> Result<FileMounts, PlanError> {
-    let mut out = FileMounts { steps: Vec::new(), holds: Vec::new(), overlays: 0, mounted: BTreeSet::new(), exec };
+pub(crate) fn files(decisions: &[Decision], exec: bool, trigger: Option<Trigger>) -> Result<FileMounts, PlanError> {
+    let (steps, holds, mounted) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut out = FileMounts { steps, holds, overlays: 0, mounted, exec, trigger };
     let mut enclosing: Vec<&Decision> = Vec::new();
+    let mut contents: Vec<Around> = Vec::new();
     for (index, decision) in decisions.iter().enumerate() {
         refuse_own_area(decision)?;
         while enclosing.last().is_some_and(|outer| !is_at_or_below(&decision.path, &outer.path)) {
             enclosing.pop();
+            contents.pop();
         }
-        let around = around(enclosing.last().copied(), &decision.path);
+        let around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
         out.add(decision, &decisions[index + 1..], around, &enclosing);
         if matches!(decision.fact, PathFact::Present { .. }) {
             enclosing.push(decision);
+            contents.push(inside(decision.access, around));
         }
     }
     Ok(out)
@@ -183,7 +202,9 @@ impl FileMounts {
         if !self.mounted.insert(target.clone()) {
             return;
         }
-        let create = (around == Around::Private).then_some(match decision.fact {
+        let has_no_point =
+            around == Around::Private || (around == Around::Unknown && self.trigger == Some(Trigger::Notify));
+        let create = has_no_point.then_some(match decision.fact {
             PathFact::Present { kind, .. } => kind,
             PathFact::Missing { .. } => Kind::Directory,
         });
@@ -209,7 +230,8 @@ impl FileMounts {
         let exec = self.exec;
         let bind = |write| MountKind::Bind { source: path.clone(), id: Some(id), write, exec };
         match (decision.access, around) {
-            (Access::Deny, Around::Denied | Around::Private) => None,
+            // What nobody can see needs no cover.
+            (Access::Deny, Around::Denied | Around::Private | Around::Unknown) => None,
             (Access::Deny, _) if kind == Kind::Directory => {
                 Some((path.clone(), MountKind::Empty { inside: grants_below(&path, following) }))
             }
@@ -218,7 +240,7 @@ impl FileMounts {
                 Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
             },
             // Protecting is about writes: it never uncovers what is hidden.
-            (Access::Protect, Around::Denied | Around::Private)
+            (Access::Protect, Around::Denied | Around::Private | Around::Unknown)
             | (Access::Read | Access::Protect, Around::ReadOnly) => None,
             (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
             (Access::Write, Around::Writable) => None,
@@ -279,14 +301,25 @@ fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
     }
 }
 
-fn around(enclosing: Option<&Decision>, path: &Path) -> Around {
-    match enclosing.map(|d| d.access) {
-        Some(Access::Deny) => Around::Denied,
-        Some(Access::Protect | Access::Read) => Around::ReadOnly,
-        Some(Access::Overlay) => Around::Overlaid,
-        Some(Access::Write) => Around::Writable,
-        None if PRIVATE.iter().chain(OWN).any(|area| is_at_or_below(path, Path::new(area))) => Around::Private,
-        None => Around::ReadOnly,
+fn outermost(path: &Path, gated: bool) -> Around {
+    if PRIVATE.iter().chain(OWN).any(|area| is_at_or_below(path, Path::new(area))) {
+        Around::Private
+    } else if gated {
+        Around::Unknown
+    } else {
+        Around::ReadOnly
+    }
+}
+
+/// What surrounds whatever lies in a directory with this access that is itself surrounded by `around`.
+fn inside(access: Access, around: Around) -> Around {
+    match (access, around) {
+        // What the gate hides or asks about has no mount of its own.
+        (Access::Deny | Access::Protect, Around::Unknown) => Around::Unknown,
+        (Access::Deny, _) => Around::Denied,
+        (Access::Protect | Access::Read, _) => Around::ReadOnly,
+        (Access::Overlay, _) => Around::Overlaid,
+        (Access::Write, _) => Around::Writable,
     }
 }
 

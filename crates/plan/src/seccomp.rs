@@ -11,6 +11,7 @@ use serde::Serialize;
 pub use bpf::Instruction;
 
 use crate::PlanError;
+use crate::step::Trigger;
 
 /// The errno values that refusals use; numbers are the kernel's generic ones.
 pub mod errno {
@@ -30,6 +31,26 @@ pub enum Listed {
 }
 
 include!(concat!(env!("OUT_DIR"), "/seccomp_tables.rs"));
+
+/// Calls that open, start or look at a path: where there is no FUSE, the supervisor is asked at each of them.
+pub const GATED: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "execve",
+    "execveat",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "chdir",
+];
 
 /// One past the highest call number the tables know.
 const TABLE_SIZE: usize = 512;
@@ -67,6 +88,9 @@ pub struct Filter {
     pub allowed: usize,
     pub notified: usize,
     pub mode: SyscallMode,
+    /// Reported so that the gate decides about them; everything else that is reported is refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gated: Vec<u32>,
 }
 
 /// The number of a system call on x86_64.
@@ -81,8 +105,18 @@ pub fn name_of(number: u32) -> Option<&'static str> {
 
 /// Decides and compiles. `internet` says whether AF_INET and AF_INET6 sockets may be made, `pinned` whether processes
 /// have to stay on the CPUs they were given.
-pub fn filter(policy: &Policy, internet: bool, pinned: bool) -> Result<Filter, PlanError> {
+pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Trigger>) -> Result<Filter, PlanError> {
     let mut verdicts = verdicts(policy, internet)?;
+    let mut gated = Vec::new();
+    if trigger == Some(Trigger::Notify) {
+        for number in GATED.iter().filter_map(|name| number_of(name)) {
+            // What the policy denies stays denied.
+            if verdicts[number as usize] == Verdict::Allow {
+                verdicts[number as usize] = Verdict::Notify;
+                gated.push(number);
+            }
+        }
+    }
     if let Some(number) = number_of("sched_setaffinity").filter(|_| pinned) {
         verdicts[number as usize] = Verdict::Errno(errno::EPERM);
     }
@@ -96,6 +130,7 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool) -> Result<Filter, P
         allowed: verdicts.iter().filter(|v| matches!(v, Verdict::Allow)).count(),
         notified: verdicts.iter().filter(|v| matches!(v, Verdict::Notify)).count(),
         mode: policy.syscalls.mode.value,
+        gated,
     })
 }
 

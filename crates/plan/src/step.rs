@@ -35,6 +35,16 @@ pub enum Resource {
     Nice,
 }
 
+/// What notices the first access to an unknown path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// The root is a FUSE file system that the supervisor serves.
+    Fuse,
+    /// Opening calls are reported by the system call filter.
+    Notify,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MountKind {
@@ -124,6 +134,12 @@ pub enum Step {
     /// A private, recursive, read-only clone of the host tree becomes the root of what follows.
     CloneRoot {
         exec: bool,
+    },
+    /// The root is the gate's: what is mounted on it is known, everything else asks.
+    GateRoot {
+        trigger: Trigger,
+        uid: u32,
+        gid: u32,
     },
     /// The supervisor makes the stand-ins for held names meanwhile; what follows mounts over them.
     AwaitHolds,

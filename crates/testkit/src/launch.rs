@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 
-use cofferdam_launcher::{End, LaunchError, Options, Outcome, Surroundings};
+use cofferdam_launcher::{Decider, End, Known, LaunchError, Options, Outcome, Surroundings};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::Policy;
 use serde::Serialize;
@@ -80,11 +81,15 @@ impl Report {
 pub struct Session {
     pub policy: Policy,
     pub argv: Vec<String>,
+    /// As on a machine without FUSE.
+    pub without_fuse: bool,
+    /// Answers questions at first access.
+    pub decider: Option<Decider>,
 }
 
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
-        Session { policy: Policy::built_in(), argv }
+        Session { policy: Policy::built_in(), argv, without_fuse: false, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.
@@ -95,14 +100,19 @@ impl Session {
             Err(error) => return Report::failed(&error, 125),
         };
         let request = Request { argv: self.argv, environment };
-        let facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        let mut facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        facts.has_fuse &= !self.without_fuse;
         let mut plan = match cofferdam_plan::plan(&self.policy, &facts, &request) {
             Ok(plan) => plan,
             Err(error) => return Report::failed(&error, 125),
         };
         edit(&mut plan);
         swap();
-        match cofferdam_launcher::run(&plan, &Options { state: Some(around.state), ..Options::default() }) {
+        let known = Rc::new(Known { policy: self.policy, facts });
+        match cofferdam_launcher::run(
+            &plan,
+            &Options { state: Some(around.state), known: Some(known), decider: self.decider, ..Options::default() },
+        ) {
             Ok(outcome) => ran(&plan, &outcome),
             Err(error) => Report::failed(&error, exit_code(&error)),
         }

@@ -137,10 +137,10 @@ fn title(question: &Question, view: View) -> String {
 fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<String> {
     let mut after = vec![entry("", &about(question))];
     after.push(entry("for", &extent(question, reach, width - INDENT)));
-    after.push(entry("by", &short_program(&question.asker.program, width - INDENT - 16)));
+    after.push(entry("by", &short_program(&question.asker.program, width - INDENT)));
     if !question.asker.parents.is_empty() {
         let parents: Vec<String> = question.asker.parents.iter().map(|parent| shown(name(parent).as_bytes())).collect();
-        after.push(entry("from", &shown_line(&parents.join(" < "), width - INDENT - 16)));
+        after.push(entry("from", &shown_line(&parents.join(" < "), width - INDENT)));
     }
     after.extend(also(question, width).map(|text| entry("also", &text)));
     let path_rows = room.saturating_sub(after.len()).max(3);
@@ -225,7 +225,7 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
         Reach::File => "this file alone".to_owned(),
         Reach::Dir => {
             let text = shown(directory.as_os_str().as_encoded_bytes());
-            format!("EVERYTHING below {}", shown_line(&text, width.saturating_sub(32)))
+            format!("EVERYTHING below {}", shown_line(&text, width.saturating_sub(17)))
         }
         Reach::Toolchain => {
             let name = question.toolchain.as_deref().unwrap_or_default();
@@ -248,25 +248,28 @@ fn also(question: &Question, width: usize) -> Option<String> {
             .collect();
         text = format!("{text}, on {}", names.join(", "));
     }
-    Some(shown_line(&text, width.saturating_sub(INDENT + 16)))
+    Some(shown_line(&text, width.saturating_sub(INDENT)))
 }
 
 fn short_program(program: &Program, most: usize) -> String {
     let words = shown_words(program.argv.iter().map(String::as_str));
     let exe = shown(program.exe.as_bytes());
     let text = if words.starts_with(&exe) { words } else { format!("{exe}: {words}") };
-    format!("{} (pid {})", shown_line(&text, most.saturating_sub(14)), program.pid)
+    format!("{} (pid {})", shown_line(&text, most.saturating_sub(13)), program.pid)
 }
 
 fn name(program: &Program) -> &str {
     program.exe.rsplit('/').next().unwrap_or(&program.exe)
 }
 
-/// Escaped text, cut with a note of how much is missing.
+/// Escaped text, cut with a note of how much is missing where it does not fit.
 fn shown_line(text: &str, most: usize) -> String {
-    let kept = cut(text, most);
+    if text.chars().map(columns).sum::<usize>() <= most {
+        return text.to_owned();
+    }
+    let kept = cut(text, most.saturating_sub(16));
     let missing = text.chars().count() - kept.chars().count();
-    if missing == 0 { kept } else { format!("{kept}...({missing} more)") }
+    format!("{kept}...({missing} more)")
 }
 
 fn entry(label: &str, text: &str) -> String {

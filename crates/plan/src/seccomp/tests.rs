@@ -62,14 +62,14 @@ fn developer() -> Policy {
 }
 
 fn call(policy: &Policy, name: &str, args: [u64; 6]) -> u32 {
-    let program = filter(policy, true, false).expect("compiles").program;
+    let program = filter(policy, true, false, None).expect("compiles").program;
     run(&program, X86_64, number_of(name).expect("known"), args)
 }
 
 #[test]
 fn every_call_number_gets_the_answer_of_the_table() {
     let policy = developer();
-    let program = filter(&policy, true, false).expect("compiles").program;
+    let program = filter(&policy, true, false, None).expect("compiles").program;
     for number in 0..1000u32 {
         let got = run(&program, X86_64, number, [0; 6]);
         let want = match listed(number) {
@@ -85,7 +85,7 @@ fn every_call_number_gets_the_answer_of_the_table() {
 
 #[test]
 fn foreign_abis_are_killed() {
-    let program = filter(&developer(), true, false).expect("compiles").program;
+    let program = filter(&developer(), true, false, None).expect("compiles").program;
     for number in [0, 1, 11, 102, 400] {
         assert_eq!(run(&program, I386, number, [0; 6]), KILL);
         assert_eq!(run(&program, X86_64, number | 0x4000_0000, [0; 6]), KILL);
@@ -128,7 +128,7 @@ fn socket_families_are_an_allow_list() {
 
 #[test]
 fn without_internet_only_local_families_remain() {
-    let program = filter(&developer(), false, false).expect("compiles").program;
+    let program = filter(&developer(), false, false, None).expect("compiles").program;
     let socket = number_of("socket").expect("known");
     for family in [2u64, 10] {
         assert_eq!(run(&program, X86_64, socket, [family, 1, 0, 0, 0, 0]), refused(errno::EAFNOSUPPORT));
@@ -158,7 +158,7 @@ fn limiting_programs_takes_anonymous_files_away() {
 fn no_fork_lets_threads_through_only() {
     let mut policy = developer();
     policy.process.allow_fork = Ruled::default_of(false);
-    let program = filter(&policy, true, false).expect("compiles").workload_program;
+    let program = filter(&policy, true, false, None).expect("compiles").workload_program;
     let answer = |name, flags| run(&program, X86_64, number_of(name).expect("known"), [flags, 0, 0, 0, 0, 0]);
     assert_eq!(answer("fork", 0), refused(errno::EPERM));
     assert_eq!(answer("vfork", 0), refused(errno::EPERM));
@@ -171,7 +171,7 @@ fn no_fork_lets_threads_through_only() {
 fn deny_list_mode_keeps_the_dangerous_calls_refused() {
     let mut policy = developer();
     policy.syscalls.mode = Ruled::default_of(SyscallMode::DenyList);
-    let program = filter(&policy, true, false).expect("compiles").program;
+    let program = filter(&policy, true, false, None).expect("compiles").program;
     for (number, listed) in TABLE {
         let got = run(&program, X86_64, *number, [0; 6]);
         match listed {
@@ -187,11 +187,11 @@ fn deny_list_mode_keeps_the_dangerous_calls_refused() {
 fn an_always_denied_call_cannot_be_allowed() {
     let mut policy = developer();
     policy.syscalls.allow = vec![Ruled::new("mount".to_owned(), Origin::flag("--x"))];
-    assert!(matches!(filter(&policy, true, false), Err(PlanError::SyscallAlwaysDenied { .. })));
+    assert!(matches!(filter(&policy, true, false, None), Err(PlanError::SyscallAlwaysDenied { .. })));
 }
 
 #[test]
 fn the_tree_stays_small_enough_to_install_quickly() {
-    let program = filter(&developer(), true, false).expect("compiles").program;
+    let program = filter(&developer(), true, false, None).expect("compiles").program;
     assert!(program.len() < 400, "{} instructions", program.len());
 }

@@ -1,0 +1,294 @@
+//! The broker: a process in the sandbox's user namespace whose mount namespace still has the whole host tree. It mounts what
+//! was granted and does nothing else. Owns both halves: the handle that the supervisor has, and the process itself, which is
+//! started at the first question. Used by `Gate`.
+//!
+//! An object is opened when it is asked about and mounted from that descriptor: a path that is swapped in between changes
+//! nothing. A grant is put together aside, with its covers and with what is mounted below it already, and attached in one
+//! step, so nobody ever sees it half covered.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cofferdam_kernel::mount::{self, Attributes};
+use cofferdam_kernel::process::{self, Side};
+use cofferdam_kernel::{namespace, socket};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use crate::orders::{Cover, Order, Outcome};
+
+/// The supervisor's end. When it is dropped the process ends.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+}
+
+impl Broker {
+    /// `sandbox` is the sandbox's mount namespace.
+    pub(crate) fn start(sandbox: BorrowedFd<'_>) -> Result<Broker, Errno> {
+        let (ours, theirs) = socket::pair()?;
+        match process::clone_into(0, None)? {
+            Side::Child => {
+                drop(ours);
+                process::exit_now(begin(&theirs, sandbox))
+            }
+            Side::Parent { pidfd, .. } => Ok(Broker { pidfd, socket: ours }),
+        }
+    }
+
+    /// An outcome comes for each order, in the same order.
+    pub(crate) fn send(&self, order: &Order) -> Result<(), Errno> {
+        socket::send(self.socket.as_fd(), &order.encode(), None)
+    }
+
+    pub(crate) fn receive(&self) -> Result<Outcome, Errno> {
+        let (bytes, _) = socket::receive(&self.socket)?;
+        Outcome::decode(&bytes).ok_or(Errno::PIPE)
+    }
+}
+
+impl AsFd for Broker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is to be collected.
+        let ended = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let wait = || waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        if ended.is_ok() {
+            while matches!(wait(), Err(Errno::INTR)) {}
+        }
+    }
+}
+
+/// In the new process: only the socket and the sandbox's namespace stay open.
+fn begin(socket: &OwnedFd, sandbox: BorrowedFd<'_>) -> i32 {
+    let placed = process::die_with_parent()
+        .and_then(|()| rustix::stdio::dup2_stdin(socket))
+        .and_then(|()| rustix::stdio::dup2_stdout(sandbox));
+    if placed.is_err() || socket::is_abandoned(rustix::stdio::stdin()) != Ok(false) {
+        return 1;
+    }
+    process::without_descriptors_from(2, || match serve() {
+        Ok(()) => 0,
+        Err(_) => 1,
+    })
+}
+
+fn serve() -> Result<(), Errno> {
+    let socket = rustix::stdio::stdin();
+    let mut worker = Worker::new(rustix::stdio::stdout());
+    loop {
+        let (bytes, _) = socket::receive_long(socket)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let order = Order::decode(&bytes).ok_or(Errno::BADMSG);
+        // Where the namespaces could not be made every order fails; nothing is ever half done.
+        let outcome = match (&mut worker, order) {
+            (Ok(worker), Ok(order)) => worker.follow(order).unwrap_or_else(Outcome::Failed),
+            (Err(errno), _) => Outcome::Failed(*errno),
+            (_, Err(errno)) => Outcome::Failed(errno),
+        };
+        socket::send(socket, &outcome.encode(), None)?;
+    }
+}
+
+/// The process's own state.
+struct Worker {
+    sandbox: BorrowedFd<'static>,
+    /// Where the host's tree is, and its root: entering a namespace ends on top of what is stacked on that.
+    home: OwnedFd,
+    root: OwnedFd,
+    /// Where grants are put together; reachable by this descriptor only.
+    scratch: OwnedFd,
+    held: HashMap<u64, (OwnedFd, bool)>,
+    count: u64,
+}
+
+const EMPTY: &str = "empty";
+const REFUSED: &str = "refused";
+
+impl Worker {
+    fn new(sandbox: BorrowedFd<'static>) -> Result<Worker, Errno> {
+        let owner = namespace::owner_of(sandbox)?;
+        namespace::enter_user(&owner)?;
+        namespace::copy_mounts()?;
+        let home = namespace::own_mounts()?;
+        let scratch = mount::new_filesystem(
+            "tmpfs",
+            &[("mode", "700"), ("size", "65536")],
+            Attributes { write: true, exec: false, devices: false },
+        )?;
+        let root = mount::open_source(Path::new("/"))?;
+        mount::attach(scratch.as_fd(), root.as_fd())?;
+        rustix::fs::mkdirat(&scratch, EMPTY, Mode::from_raw_mode(0o555))?;
+        make_file(scratch.as_fd(), Path::new(REFUSED), 0)?;
+        Ok(Worker { sandbox, home, root, scratch, held: HashMap::new(), count: 0 })
+    }
+
+    fn follow(&mut self, order: Order) -> Result<Outcome, Errno> {
+        match order {
+            Order::Hold { id, path } => self.hold(id, mount::open_source(&path)?),
+            Order::Make { id, name, mode } => {
+                let (directory, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+                let file = make_file(directory.as_fd(), &name, mode)?;
+                self.hold(id, file)
+            }
+            Order::Release { id } => {
+                self.held.remove(&id);
+                Ok(Outcome::Done)
+            }
+            Order::Mount { id, target, write, covers, children } => {
+                let tree = self.tree(id, write)?;
+                let tree = if covers.is_empty() && children.is_empty() {
+                    tree
+                } else {
+                    self.assemble(tree, id, &target, &covers, &children)?
+                };
+                self.in_sandbox(|| mount::attach(tree.as_fd(), open_target(&target)?.as_fd()))?;
+                Ok(Outcome::Done)
+            }
+            Order::Remove { target } => {
+                let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+                self.in_sandbox(|| rustix::mount::unmount(&target, flags))?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn hold(&mut self, id: u64, object: OwnedFd) -> Result<Outcome, Errno> {
+        let stat = rustix::fs::fstat(&object)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        // Whatever else it is, a device or a socket, is not given by a question.
+        if !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            return Err(Errno::ACCESS);
+        }
+        self.held.insert(id, (object, kind == FileType::Directory));
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Outcome::Held { device: stat.st_dev, inode: stat.st_ino, mode: stat.st_mode, size })
+    }
+
+    fn tree(&self, id: u64, write: bool) -> Result<OwnedFd, Errno> {
+        let (object, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+        let tree = mount::clone_tree(object.as_fd())?;
+        mount::restrict_tree(tree.as_fd(), Attributes { write, exec: true, devices: false })?;
+        Ok(tree)
+    }
+
+    /// The tree with everything that has to lie on it.
+    fn assemble(
+        &mut self,
+        tree: OwnedFd,
+        id: u64,
+        target: &Path,
+        covers: &[Cover],
+        children: &[PathBuf],
+    ) -> Result<OwnedFd, Errno> {
+        let children = self.copies_of(children)?;
+        let is_directory = self.held.get(&id).is_some_and(|(_, is_directory)| *is_directory);
+        self.count += 1;
+        let name = PathBuf::from(self.count.to_string());
+        if is_directory {
+            rustix::fs::mkdirat(&self.scratch, &name, Mode::RWXU)?;
+        } else {
+            make_file(self.scratch.as_fd(), &name, 0)?;
+        }
+        let open = || rustix::fs::openat(&self.scratch, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        mount::attach(tree.as_fd(), open()?.as_fd())?;
+        let root = open()?;
+        let made = self.lay_on(root.as_fd(), target, covers, children).and_then(|()| mount::clone_tree(root.as_fd()));
+        // The copy has everything; what it was put together from can go.
+        let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&root));
+        drop(tree);
+        let taken_off = rustix::mount::unmount(here, UnmountFlags::DETACH);
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let made = made?;
+        taken_off.and_then(|()| rustix::fs::unlinkat(&self.scratch, &name, flags))?;
+        Ok(made)
+    }
+
+    fn lay_on(
+        &self,
+        root: BorrowedFd<'_>,
+        target: &Path,
+        covers: &[Cover],
+        children: Vec<(PathBuf, OwnedFd)>,
+    ) -> Result<(), Errno> {
+        for cover in covers {
+            let place = match open_below(root, target, &cover.path) {
+                // Nothing there to cover.
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                other => other?,
+            };
+            let tree = if cover.seals { mount::clone_tree(place.as_fd())? } else { self.stand_in(place.as_fd())? };
+            mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec: cover.seals, devices: false })?;
+            mount::attach(tree.as_fd(), place.as_fd())?;
+        }
+        for (path, tree) in children {
+            mount::attach(tree.as_fd(), open_below(root, target, &path)?.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// An empty directory or a file that cannot be opened, whichever fits.
+    fn stand_in(&self, place: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        let is_directory = FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode) == FileType::Directory;
+        let name = if is_directory { EMPTY } else { REFUSED };
+        let stand_in = rustix::fs::openat(&self.scratch, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        mount::clone_tree(stand_in.as_fd())
+    }
+
+    /// Copies of what the sandbox has mounted at these paths.
+    fn copies_of(&self, paths: &[PathBuf]) -> Result<Vec<(PathBuf, OwnedFd)>, Errno> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.in_sandbox(|| {
+            let copy = |path: &PathBuf| Ok((path.clone(), mount::clone_tree(open_target(path)?.as_fd())?));
+            paths.iter().map(copy).collect()
+        })
+    }
+
+    fn in_sandbox<T>(&self, then: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        namespace::enter_mounts(self.sandbox)?;
+        let result = then();
+        // In the wrong namespace the next order would open the wrong things.
+        let back = namespace::enter_mounts(&self.home)
+            .and_then(|()| rustix::process::fchdir(&self.root))
+            .and_then(|()| rustix::process::chroot(c"."));
+        if back.is_err() {
+            process::exit_now(1);
+        }
+        result
+    }
+}
+
+fn open_target(path: &Path) -> Result<OwnedFd, Errno> {
+    mount::open_source(path)
+}
+
+/// A path below `target`, in the tree whose top is `root`.
+fn open_below(root: BorrowedFd<'_>, target: &Path, path: &Path) -> Result<OwnedFd, Errno> {
+    let relative = path.strip_prefix(target).map_err(|_| Errno::INVAL)?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)
+}
+
+/// A new, empty file, as a descriptor that stands for it and nothing else.
+fn make_file(directory: BorrowedFd<'_>, name: &Path, mode: u32) -> Result<OwnedFd, Errno> {
+    if name.components().count() != 1 {
+        return Err(Errno::INVAL);
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode & 0o777))?;
+    rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,839 @@
+//! The gate of one session: decides what an access is to be asked, asks, and has the answer carried out. Owns the order of
+//! verdicts (what a rule hides, what this session was denied or granted, what a rule gives, then the question) and the
+//! cases on their way. Driven by `launcher::supervisor`: `wanted`, `turn`, `check_clock`, `answer`, `news`.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cofferdam_kernel::seccomp::{Listener, Notification};
+use cofferdam_plan::{GatePlan, GateRule};
+use cofferdam_policy::path::name_matches;
+use cofferdam_policy::{Access as RuleAccess, OnUnknown};
+use rustix::io::Errno;
+
+use crate::asker::Processes;
+use crate::broker::Broker;
+use crate::docket::{Docket, Stage};
+use crate::fuse::Fuse;
+use crate::host;
+use crate::judge::{Judge, Standing};
+use crate::ledger::{Denial, Gives, Grant, Ledger};
+use crate::notify::Notify;
+use crate::orders::{Cover, Order, Outcome};
+use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Verdict};
+use crate::stale::Stale;
+use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
+
+/// Between two looks whether somebody who was sent a signal is being killed.
+const SECOND_LOOK: Duration = Duration::from_millis(10);
+/// For how long a mount that is meant for one call stays: it has to be met by that call, which was let go already.
+const ONCE: Duration = Duration::from_millis(100);
+/// Paths that are told about although nobody was asked; a program that tries more learns nothing by it.
+const MOST_TOLD: usize = 4096;
+
+/// What happened since the last time somebody asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A new question, or one that more calls wait for now.
+    Asked(Question),
+    Settled(Box<Settled>),
+    /// Refused at once: a change that cannot be asked about.
+    Refused {
+        what: &'static str,
+        path: PathBuf,
+        asker: Asker,
+    },
+    /// Somebody looked for a path that a rule hides.
+    Hidden {
+        path: PathBuf,
+        rule: Box<GateRule>,
+        asker: Asker,
+    },
+    /// From here on questions are denied unasked, until a minute has fewer of them.
+    OverBudget,
+}
+
+/// Descriptors that the supervisor polls for the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    Trigger,
+    Broker,
+    Replaced,
+}
+
+/// Which outcome of the broker comes next.
+#[derive(Debug)]
+enum Expected {
+    Object(QuestionId),
+    Mounted {
+        id: QuestionId,
+        grant: Grant,
+    },
+    /// Part of a series whose last order tells.
+    Step(QuestionId),
+    Nothing,
+}
+
+/// Carrying out an answer.
+#[derive(Debug, Default)]
+struct Progress {
+    id: QuestionId,
+    left: usize,
+    failed: bool,
+    granted: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub struct Gate {
+    plan: GatePlan,
+    judge: Judge,
+    trigger: Option<Box<dyn Trigger>>,
+    namespace: Option<OwnedFd>,
+    broker: Option<Broker>,
+    /// The broker was there and is not any more: nothing can be granted.
+    is_broken: bool,
+    processes: Option<Processes>,
+    docket: Docket,
+    ledger: Ledger,
+    expected: VecDeque<Expected>,
+    progress: Vec<Progress>,
+    next_hold: u64,
+    signalled: Vec<(CallId, u32)>,
+    look_again: Option<Instant>,
+    stale: Stale,
+    /// Mounts for one call, and when they go.
+    passing: Vec<(Instant, PathBuf)>,
+    news: Vec<News>,
+    told: HashSet<PathBuf>,
+    /// The trigger has something to look at again.
+    is_due: bool,
+}
+
+/// Number under which the broker holds what a question is about, and the directory that it lies in.
+fn object(id: QuestionId) -> u64 {
+    id * 2
+}
+
+fn parent(id: QuestionId) -> u64 {
+    id * 2 + 1
+}
+
+impl Gate {
+    /// `mounted` is what the set-up mounts, `own` the directories with file systems of the sandbox's own.
+    pub fn new(
+        plan: GatePlan,
+        rules: Vec<GateRule>,
+        toolchains: Vec<(String, PathBuf)>,
+        mounted: Vec<PathBuf>,
+        own: HashSet<PathBuf>,
+    ) -> Gate {
+        let mut judge = Judge::new(rules, toolchains, own);
+        for path in &mounted {
+            judge.pass(path);
+        }
+        Gate {
+            docket: Docket::new(plan.per_minute, plan.timeout),
+            judge,
+            ledger: Ledger::new(mounted),
+            plan,
+            trigger: None,
+            namespace: None,
+            broker: None,
+            is_broken: false,
+            processes: None,
+            expected: VecDeque::new(),
+            progress: Vec::new(),
+            next_hold: 1 << 62,
+            signalled: Vec::new(),
+            look_again: None,
+            stale: Stale::default(),
+            passing: Vec::new(),
+            news: Vec::new(),
+            told: HashSet::new(),
+            is_due: false,
+        }
+    }
+
+    /// Serves the FUSE root from now on.
+    pub fn serve(&mut self, device: OwnedFd) {
+        self.trigger = Some(Box::new(Fuse::new(device, self.plan.metadata)));
+    }
+
+    /// Decides about reported calls from now on; `root` is the sandbox's root as it can be changed from outside.
+    pub fn serve_calls(&mut self, root: OwnedFd) -> Result<(), Errno> {
+        self.trigger = Some(Box::new(Notify::new(root)?));
+        Ok(())
+    }
+
+    pub fn listen(&mut self, listener: Listener) {
+        if let Some(trigger) = &mut self.trigger {
+            trigger.listen(listener);
+        }
+    }
+
+    /// A reported call that opens, starts or looks at something.
+    pub fn notified(&mut self, notification: Notification) -> Result<(), Errno> {
+        if let Some(trigger) = &mut self.trigger {
+            trigger.take(notification);
+        }
+        self.notice()?;
+        self.catch_up()
+    }
+
+    fn catch_up(&mut self) -> Result<(), Errno> {
+        while std::mem::take(&mut self.is_due) {
+            self.notice()?;
+        }
+        Ok(())
+    }
+
+    /// The sandbox's mount namespace, which grants are mounted in.
+    pub fn mount_in(&mut self, namespace: OwnedFd) {
+        self.namespace = Some(namespace);
+    }
+
+    /// The sandbox's /proc.
+    pub fn know(&mut self, processes: OwnedFd) {
+        self.processes = Some(Processes(processes));
+    }
+
+    pub fn wanted(&self) -> Vec<(BorrowedFd<'_>, Ready)> {
+        let trigger = self.trigger.as_ref().and_then(|trigger| Some((trigger.as_fd()?, Ready::Trigger)));
+        let broker = self.broker.as_ref().map(|broker| (broker.as_fd(), Ready::Broker));
+        let stale = self.stale.as_fd().map(|fd| (fd, Ready::Replaced));
+        [trigger, broker, stale].into_iter().flatten().collect()
+    }
+
+    pub fn turn(&mut self, ready: Ready) -> Result<(), Errno> {
+        match ready {
+            Ready::Trigger => self.notice(),
+            Ready::Broker => self.hear(),
+            Ready::Replaced => self.take_off_stale(),
+        }?;
+        self.catch_up()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let passing = self.passing.iter().map(|(at, _)| *at).min();
+        [self.docket.next_deadline(), self.look_again, passing].into_iter().flatten().min()
+    }
+
+    pub fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
+        for id in self.docket.expired(now) {
+            self.settle(id, Verdict::DENY_ONCE, Cause::Timeout)?;
+        }
+        if self.look_again.is_some_and(|at| at <= now) {
+            self.look_after_signals(now)?;
+        }
+        self.take_off_passing(now)?;
+        self.catch_up()
+    }
+
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Questions that wait for an answer.
+    pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
+        self.docket.asked().map(|case| &case.question)
+    }
+
+    /// Whether there is such a question; an answer to any other is dropped.
+    pub fn answer(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<bool, Errno> {
+        if !self.docket.get(id).is_some_and(|case| case.stage == Stage::Asked) {
+            return Ok(false);
+        }
+        self.settle(id, verdict, cause)?;
+        self.catch_up()?;
+        Ok(true)
+    }
+
+    fn reply(&mut self, call: CallId, answer: Answer) -> Result<(), Errno> {
+        match &mut self.trigger {
+            Some(trigger) => {
+                self.is_due |= !trigger.can_serve() && answer == Answer::Again;
+                trigger.answer(call, answer, &self.judge)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn notice(&mut self) -> Result<(), Errno> {
+        let Some(trigger) = &mut self.trigger else { return Ok(()) };
+        let noticed = match trigger.turn(&self.judge) {
+            Ok(noticed) => noticed,
+            // The file system is gone, and with it everybody who could ask.
+            Err(Errno::NODEV) => {
+                self.trigger = None;
+                return Ok(());
+            }
+            Err(errno) => return Err(errno),
+        };
+        for noticed in noticed {
+            match noticed {
+                Noticed::Access(access) => self.consider(access)?,
+                Noticed::Refused(refused) => self.tell_refused(refused),
+                Noticed::Hidden { path, thread } => self.tell_hidden(path, thread),
+                Noticed::Interrupted(call) => self.interrupted(call)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn asker(&self, thread: u32) -> Asker {
+        self.processes.as_ref().map(|processes| processes.asker(thread)).unwrap_or_default()
+    }
+
+    fn is_news(&mut self, path: &Path) -> bool {
+        self.told.len() < MOST_TOLD && self.told.insert(path.to_path_buf())
+    }
+
+    fn tell_refused(&mut self, refused: Refused) {
+        if self.is_news(&refused.path) {
+            let asker = self.asker(refused.thread);
+            self.news.push(News::Refused { what: refused.what, path: refused.path, asker });
+        }
+    }
+
+    fn tell_hidden(&mut self, path: PathBuf, thread: u32) {
+        let ruling = self.judge.ruling(&path);
+        let rule = self.judge.rule(ruling).cloned();
+        if let Some(rule) = rule.filter(|_| self.is_news(&path)) {
+            let asker = self.asker(thread);
+            self.news.push(News::Hidden { path, rule: Box::new(rule), asker });
+        }
+    }
+
+    /// What becomes of an access, in the order in which verdicts count.
+    fn consider(&mut self, access: Access) -> Result<(), Errno> {
+        let (path, op) = (access.path.clone(), access.op);
+        let ruling = self.judge.ruling(&path);
+        let standing = self.judge.standing(ruling);
+        let is_bare = path == Path::new("/") || standing == Standing::Hidden && self.judge.is_on_the_way(&path);
+        if op == Op::List && is_bare {
+            return self.reply(access.call, Answer::Serve { identity: None });
+        }
+        if standing == Standing::Hidden {
+            self.tell_hidden(path, access.thread);
+            return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
+        }
+        if self.ledger.is_denied(&path, op) {
+            return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
+        }
+        if let Some(grant) = self.ledger.granted(&path, op).cloned() {
+            return self.give_again(access, &grant);
+        }
+        let gives = match standing {
+            Standing::Writable => true,
+            Standing::Readable => !op.is_write(),
+            _ => false,
+        };
+        if gives {
+            return self.give_by_rule(&access, ruling);
+        }
+        if op.is_write() && matches!(standing, Standing::Protected | Standing::Readable) {
+            return self.deny_unasked(&access, Cause::Rule);
+        }
+        match self.plan.verdict {
+            OnUnknown::Ask => self.ask(access),
+            OnUnknown::Deny => self.deny_unasked(&access, Cause::OnUnknown),
+            // Nothing is written for real because nobody was there to ask.
+            OnUnknown::AllowAndLog if op.is_write() => self.deny_unasked(&access, Cause::OnUnknown),
+            OnUnknown::AllowAndLog => {
+                let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+                self.open_case(access, Stage::Settling { verdict, cause: Cause::OnUnknown })
+            }
+        }
+    }
+
+    /// Something that was granted is met here all the same: a file that was replaced on the host, or a directory that
+    /// somebody stood in before it was covered by the grant.
+    fn give_again(&mut self, access: Access, grant: &Grant) -> Result<(), Errno> {
+        let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.ledger.is_mounted(&grant.path);
+        if is_gone {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+            return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
+        }
+        self.serve_now(&access)
+    }
+
+    fn serve_now(&mut self, access: &Access) -> Result<(), Errno> {
+        if access.op.is_write() {
+            return self.reply(access.call, Answer::Refuse(Errno::ROFS));
+        }
+        let identity = host::stat(&access.path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        self.reply(access.call, Answer::Serve { identity })
+    }
+
+    /// A rule gives a path that was not there when the session began.
+    fn give_by_rule(&mut self, access: &Access, ruling: Option<usize>) -> Result<(), Errno> {
+        let place = self.judge.rule(ruling).filter(|rule| !rule.is_glob).map(|rule| rule.path.clone());
+        match place {
+            Some(place) if !self.ledger.is_mounted(&place) => {
+                let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+                let access = Access { path: place, ..access.clone() };
+                self.open_case(access, Stage::Settling { verdict, cause: Cause::Rule })
+            }
+            _ => self.serve_now(access),
+        }
+    }
+
+    fn deny_unasked(&mut self, access: &Access, cause: Cause) -> Result<(), Errno> {
+        if self.is_news(&access.path) {
+            let mut question = self.question(0, access);
+            question.until = None;
+            let settled =
+                Settled { question, verdict: Verdict::DENY_ONCE, cause, granted: Vec::new(), waited: Duration::ZERO };
+            self.news.push(News::Settled(Box::new(settled)));
+        }
+        self.reply(access.call, Answer::Refuse(Errno::ACCESS))
+    }
+
+    fn ask(&mut self, access: Access) -> Result<(), Errno> {
+        if let Some(case) = self.docket.joinable(&access) {
+            case.join(access);
+            if case.stage == Stage::Asked {
+                self.news.push(News::Asked(case.question.clone()));
+            }
+            return Ok(());
+        }
+        match self.docket.spend(Instant::now()) {
+            Ok(()) => self.open_case(access, Stage::Holding),
+            Err(over) => {
+                if over.is_first {
+                    self.news.push(News::OverBudget);
+                }
+                self.deny_unasked(&access, Cause::Budget)
+            }
+        }
+    }
+
+    fn question(&self, id: QuestionId, access: &Access) -> Question {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Question {
+            id,
+            op: access.op,
+            path: access.path.clone(),
+            is_dir: access.op == Op::List,
+            size: 0,
+            flags: access.flags,
+            asker: self.asker(access.thread),
+            toolchain: self.judge.toolchain_of(&access.path).map(str::to_owned),
+            also: Vec::new(),
+            waiting: 1,
+            asked: now.as_secs_f64(),
+            until: Some((now + self.docket.timeout()).as_secs_f64()),
+        }
+    }
+
+    /// From here on the broker holds what is asked about.
+    fn open_case(&mut self, access: Access, stage: Stage) -> Result<(), Errno> {
+        if !self.has_broker() {
+            return self.deny_unasked(&access, Cause::Failed);
+        }
+        let id = self.docket.number();
+        let question = self.question(id, &access);
+        let path = access.path.clone();
+        let directory = path.parent().unwrap_or(&path).to_path_buf();
+        let is_new = access.op == Op::Create;
+        self.docket.add(question, access, stage, Instant::now());
+        let held = if is_new { directory.clone() } else { path };
+        self.order(&Order::Hold { id: parent(id), path: directory }, Expected::Nothing);
+        self.order(&Order::Hold { id: object(id), path: held }, Expected::Object(id));
+        self.lose_broken()
+    }
+
+    fn has_broker(&mut self) -> bool {
+        if self.broker.is_none() && !self.is_broken {
+            let started = self.namespace.as_ref().ok_or(Errno::NOENT).and_then(|fd| Broker::start(fd.as_fd()));
+            self.is_broken = started.is_err();
+            self.broker = started.ok();
+        }
+        self.broker.is_some()
+    }
+
+    fn order(&mut self, order: &Order, expected: Expected) {
+        let sent = self.broker.as_ref().ok_or(Errno::PIPE).and_then(|broker| broker.send(order));
+        match sent {
+            Ok(()) => self.expected.push_back(expected),
+            Err(_) => self.is_broken = true,
+        }
+    }
+
+    /// Without a broker nothing can be granted: whoever waits for it is refused.
+    fn lose_broken(&mut self) -> Result<(), Errno> {
+        if !self.is_broken {
+            return Ok(());
+        }
+        self.broker = None;
+        self.expected.clear();
+        self.progress.clear();
+        for id in self.docket.ids() {
+            self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(), Errno> {
+        let Some(broker) = &self.broker else { return Ok(()) };
+        let (Ok(outcome), Some(expected)) = (broker.receive(), self.expected.pop_front()) else {
+            self.is_broken = true;
+            return self.lose_broken();
+        };
+        match expected {
+            Expected::Nothing => Ok(()),
+            Expected::Object(id) => self.held(id, outcome),
+            Expected::Step(id) => self.done(id, outcome, None),
+            Expected::Mounted { id, grant } => self.done(id, outcome, Some(grant)),
+        }
+    }
+
+    fn held(&mut self, id: QuestionId, outcome: Outcome) -> Result<(), Errno> {
+        let Some(case) = self.docket.get_mut(id) else {
+            self.release(id);
+            return Ok(());
+        };
+        let Outcome::Held { device, inode, mode, size } = outcome else {
+            let errno = if let Outcome::Failed(errno) = outcome { errno } else { Errno::ACCESS };
+            return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), errno);
+        };
+        case.identity = Some((device, inode));
+        if case.question.op != Op::Create {
+            case.question.size = size;
+            case.question.is_dir = mode & 0o170_000 == 0o040_000;
+        }
+        match case.stage {
+            Stage::Settling { verdict, cause } => self.settle(id, verdict, cause),
+            Stage::Holding | Stage::Asked => {
+                case.stage = Stage::Asked;
+                if !self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve()) {
+                    self.look_again.get_or_insert_with(|| Instant::now() + SECOND_LOOK);
+                }
+                let question = case.question.clone();
+                self.news.push(News::Asked(question));
+                Ok(())
+            }
+        }
+    }
+
+    fn settle(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+        let Some(case) = self.docket.get_mut(id) else { return Ok(()) };
+        case.stage = Stage::Settling { verdict, cause };
+        match verdict {
+            Verdict::Deny { reach, keep } => {
+                let question = &case.question;
+                if keep != Keep::Once {
+                    let is_tree = reach != Reach::File;
+                    let path = if is_tree { tree_of(question) } else { question.path.clone() };
+                    self.ledger.deny(Denial { path, is_tree, only_write: question.op.is_write() });
+                }
+                self.close(id, verdict, cause, Vec::new(), Errno::ACCESS)
+            }
+            Verdict::Allow { reach, keep } => self.carry_out(id, reach, keep),
+        }
+    }
+
+    /// Orders what an approval needs; where that is nothing, the calls are answered at once.
+    fn carry_out(&mut self, id: QuestionId, reach: Reach, keep: Keep) -> Result<(), Errno> {
+        let Some(case) = self.docket.get(id) else { return Ok(()) };
+        let question = case.question.clone();
+        let write = question.op.is_write();
+        self.progress.push(Progress { id, ..Progress::default() });
+        let reach = if reach == Reach::Dir && self.is_too_wide(&tree_of(&question)) { Reach::File } else { reach };
+        match reach {
+            Reach::Toolchain if question.toolchain.is_some() && !write => {
+                let places = self.judge.places_of(question.toolchain.as_deref().unwrap_or_default());
+                for place in places.into_iter().filter(|place| host::stat(place).is_ok()) {
+                    self.next_hold += 1;
+                    let hold = self.next_hold;
+                    self.order(&Order::Hold { id: hold, path: place.clone() }, Expected::Nothing);
+                    self.mount(id, hold, place, Gives::Tree { write: false });
+                    self.order(&Order::Release { id: hold }, Expected::Nothing);
+                }
+            }
+            Reach::Dir => {
+                let tree = tree_of(&question);
+                let held = if tree == question.path { object(id) } else { parent(id) };
+                self.mount(id, held, tree, Gives::Tree { write });
+            }
+            Reach::File | Reach::Toolchain => self.give_file(id, &question, keep),
+        }
+        self.lose_broken()?;
+        if self.progress.iter().any(|progress| progress.id == id && progress.left == 0) {
+            return self.finish(id);
+        }
+        Ok(())
+    }
+
+    fn give_file(&mut self, id: QuestionId, question: &Question, keep: Keep) {
+        let path = question.path.clone();
+        let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
+        match question.op {
+            // Directories that a rule gives.
+            Op::List | Op::Read | Op::Exec | Op::Write | Op::Create if self.is_of_rule(id) && question.is_dir => {
+                let ruling = self.judge.ruling(&path);
+                let write = self.judge.standing(ruling) == Standing::Writable;
+                self.mount(id, object(id), path, Gives::Tree { write });
+            }
+            Op::List if keep != Keep::Once => self.ledger.grant(Grant { path, gives: Gives::Names }),
+            Op::List => {}
+            Op::Read | Op::Exec if keep == Keep::Once && can_serve => {}
+            Op::Exec if can_serve && !is_script(&path) => self.ledger.grant(Grant { path, gives: Gives::Start }),
+            Op::Read | Op::Exec => self.mount(id, object(id), path, Gives::File { write: false }),
+            Op::Write => self.mount(id, object(id), path, Gives::File { write: true }),
+            Op::Create => {
+                let name = PathBuf::from(path.file_name().unwrap_or_default());
+                let mode = self.docket.get(id).and_then(|case| case.calls.first()).map_or(0o600, |call| call.mode);
+                self.order(&Order::Make { id: object(id), name, mode }, Expected::Step(id));
+                self.more(id);
+                self.mount(id, object(id), path, Gives::File { write: true });
+            }
+        }
+    }
+
+    fn is_for_once(&self, id: QuestionId) -> bool {
+        let stage = self.docket.get(id).map(|case| case.stage);
+        matches!(stage, Some(Stage::Settling { verdict: Verdict::Allow { keep: Keep::Once, .. }, .. }))
+    }
+
+    fn is_of_rule(&self, id: QuestionId) -> bool {
+        let stage = self.docket.get(id).map(|case| case.stage);
+        matches!(stage, Some(Stage::Settling { cause: Cause::Rule, .. }))
+    }
+
+    fn more(&mut self, id: QuestionId) {
+        if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
+            progress.left += 1;
+        }
+    }
+
+    fn mount(&mut self, id: QuestionId, held: u64, target: PathBuf, gives: Gives) {
+        let is_covered = self.ledger.granted(&target, Op::List).is_some_and(|grant| grant.gives == gives);
+        if is_covered && self.ledger.is_mounted(&target) {
+            return;
+        }
+        let write = matches!(gives, Gives::File { write: true } | Gives::Tree { write: true });
+        let (covers, children) = match gives {
+            Gives::Tree { .. } => (self.covers_in(&target, write), self.ledger.children(&target)),
+            _ => (Vec::new(), Vec::new()),
+        };
+        let order = Order::Mount { id: held, target: target.clone(), write, covers, children };
+        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
+        self.more(id);
+    }
+
+    /// What must not show in a tree that is given as a whole. What is mounted in it has its own covers.
+    fn covers_in(&self, tree: &Path, write: bool) -> Vec<Cover> {
+        let mut covers = Vec::new();
+        for rule in self.judge.covers_below(tree) {
+            let seals = rule.access == RuleAccess::Protect;
+            if seals && !write || self.ledger.children(tree).iter().any(|child| rule.path.starts_with(child)) {
+                continue;
+            }
+            let paths = if rule.is_glob { matching(&rule.path) } else { vec![rule.path.clone()] };
+            for path in paths {
+                // A longer rule may lift it again.
+                let ruling = self.judge.ruling(&path);
+                let still = self.judge.standing(ruling);
+                if seals || still == Standing::Hidden {
+                    covers.push(Cover { path, seals });
+                }
+            }
+        }
+        // Outer ones first, and nothing inside of what is hidden already.
+        covers.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut kept: Vec<Cover> = Vec::new();
+        for cover in covers {
+            let is_hidden = kept.iter().any(|outer| !outer.seals && cover.path.starts_with(&outer.path));
+            if !is_hidden && !kept.contains(&cover) {
+                kept.push(cover);
+            }
+        }
+        kept
+    }
+
+    /// The root, the home directory and what lies above it are never given as a whole by an answer.
+    fn is_too_wide(&self, tree: &Path) -> bool {
+        self.plan.home.starts_with(tree) || tree == Path::new("/") || self.judge.is_own(tree)
+    }
+
+    fn done(&mut self, id: QuestionId, outcome: Outcome, grant: Option<Grant>) -> Result<(), Errno> {
+        let failed = matches!(outcome, Outcome::Failed(_));
+        if let Some(grant) = grant.filter(|_| !failed) {
+            self.judge.pass(&grant.path);
+            self.ledger.mount(grant.path.clone());
+            if matches!(grant.gives, Gives::File { .. }) {
+                self.stale.watch(&grant.path);
+            }
+            if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
+                progress.granted.push(grant.path.clone());
+            }
+            if self.is_for_once(id) {
+                self.passing.push((Instant::now() + ONCE, grant.path));
+            } else {
+                self.ledger.grant(grant);
+            }
+        }
+        let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) else { return Ok(()) };
+        progress.failed |= failed;
+        progress.left = progress.left.saturating_sub(1);
+        if progress.left == 0 { self.finish(id) } else { Ok(()) }
+    }
+
+    /// Everything that an approval needed is there.
+    fn finish(&mut self, id: QuestionId) -> Result<(), Errno> {
+        let Some(at) = self.progress.iter().position(|progress| progress.id == id) else { return Ok(()) };
+        let progress = self.progress.remove(at);
+        let Some(Stage::Settling { verdict, cause }) = self.docket.get(id).map(|case| case.stage) else {
+            return Ok(());
+        };
+        // Of several places one that cannot be given does not take the others along.
+        if progress.failed && progress.granted.is_empty() {
+            return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS);
+        }
+        self.close(id, verdict, cause, progress.granted, Errno::ACCESS)
+    }
+
+    fn release(&mut self, id: QuestionId) {
+        for held in [object(id), parent(id)] {
+            self.order(&Order::Release { id: held }, Expected::Nothing);
+        }
+    }
+
+    /// Ends a case: every call that waited for it is answered, or asked again where the answer was not about it.
+    fn close(
+        &mut self,
+        id: QuestionId,
+        verdict: Verdict,
+        cause: Cause,
+        granted: Vec<PathBuf>,
+        errno: Errno,
+    ) -> Result<(), Errno> {
+        let Some(case) = self.docket.take(id) else { return Ok(()) };
+        let mut left = Vec::new();
+        for call in case.calls {
+            self.signalled.retain(|(waiting, _)| *waiting != call.call);
+            let is_given = granted.iter().any(|given| call.path.starts_with(given));
+            let is_asked = call.path == case.question.path && call.op == case.question.op;
+            match verdict {
+                Verdict::Deny { .. } => self.reply(call.call, Answer::Refuse(errno))?,
+                Verdict::Allow { .. } if is_given || cause == Cause::Rule && !granted.is_empty() => {
+                    self.reply(call.call, Answer::Again)?;
+                }
+                Verdict::Allow { .. } if is_asked => {
+                    self.reply(call.call, Answer::Serve { identity: case.identity })?;
+                }
+                // It waited beside: what was shown was not this.
+                Verdict::Allow { .. } => left.push(call),
+            }
+        }
+        if !self.is_broken {
+            self.release(id);
+        }
+        let waited = case.since.elapsed();
+        let settled = Settled { question: case.question, verdict, cause, granted, waited };
+        self.news.push(News::Settled(Box::new(settled)));
+        for call in left {
+            self.consider(call)?;
+        }
+        Ok(())
+    }
+
+    fn interrupted(&mut self, call: CallId) -> Result<(), Errno> {
+        let waiting = self.docket.ids().into_iter().find_map(|id| {
+            self.docket.get(id)?.calls.iter().find(|access| access.call == call).map(|access| access.thread)
+        });
+        if let Some(thread) = waiting {
+            self.signalled.push((call, thread));
+            self.look_after_signals(Instant::now())?;
+        }
+        Ok(())
+    }
+
+    /// A call that a signal has reached goes on waiting, unless the signal ends its thread.
+    fn look_after_signals(&mut self, now: Instant) -> Result<(), Errno> {
+        let is_dying = |thread: u32| self.processes.as_ref().is_none_or(|processes| processes.is_dying(thread));
+        let (dying, living): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.signalled).into_iter().partition(|(_, thread)| is_dying(*thread));
+        self.signalled = living;
+        let gone = self.gone();
+        let dying = dying.into_iter().chain(gone);
+        let is_told = self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve());
+        let is_watched = !self.signalled.is_empty() || !is_told && self.docket.asked().next().is_some();
+        self.look_again = is_watched.then(|| now + SECOND_LOOK);
+        for (call, _) in dying {
+            self.reply(call, Answer::Refuse(Errno::INTR))?;
+            if let Some((id, _, true)) = self.docket.withdraw(call) {
+                self.abandon(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls that nobody waits in any more, where nobody tells of that.
+    fn gone(&self) -> Vec<(CallId, u32)> {
+        let Some(trigger) = self.trigger.as_ref().filter(|trigger| !trigger.can_serve()) else { return Vec::new() };
+        let calls = self.docket.asked().flat_map(|case| &case.calls);
+        calls.filter(|call| !trigger.is_waiting(call.call)).map(|call| (call.call, call.thread)).collect()
+    }
+
+    /// Nobody waits for a case any more. One that is being carried out is finished all the same.
+    fn abandon(&mut self, id: QuestionId) -> Result<(), Errno> {
+        if self.docket.get(id).is_some_and(|case| case.stage == Stage::Asked) {
+            return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
+        }
+        Ok(())
+    }
+
+    /// What was mounted for one call goes again; the call has what it opened.
+    fn take_off_passing(&mut self, now: Instant) -> Result<(), Errno> {
+        let (over, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.passing).into_iter().partition(|(at, _)| *at <= now);
+        self.passing = left;
+        for (_, target) in over {
+            self.ledger.unmount(&target);
+            self.order(&Order::Remove { target }, Expected::Nothing);
+        }
+        self.lose_broken()
+    }
+
+    /// Files that were granted and replaced on the host: the old one is taken off, the next open mounts the new one.
+    fn take_off_stale(&mut self) -> Result<(), Errno> {
+        for path in self.stale.read()? {
+            if self.ledger.is_mounted(&path) && self.has_broker() {
+                self.ledger.unmount(&path);
+                self.order(&Order::Remove { target: path }, Expected::Nothing);
+            }
+        }
+        self.lose_broken()
+    }
+}
+
+/// The directory that an answer with reach `dir` is about.
+fn tree_of(question: &Question) -> PathBuf {
+    if question.is_dir {
+        return question.path.clone();
+    }
+    question.path.parent().unwrap_or(&question.path).to_path_buf()
+}
+
+/// Whether the kernel would start an interpreter, which then reads the file itself.
+fn is_script(path: &Path) -> bool {
+    let stat = host::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    let mut magic = [0u8; 2];
+    let read = stat.and_then(|id| host::open_same(path, id)).and_then(|file| rustix::io::pread(&file, &mut magic, 0));
+    read.is_ok() && magic == *b"#!"
+}
+
+/// Paths that a pattern stands for now.
+fn matching(pattern: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+    let last = last.to_string_lossy();
+    let names = host::names(parent).unwrap_or_default();
+    let names = names.iter().map(|(name, _, _)| OsStr::from_bytes(name));
+    names.filter(|name| name_matches(&last, &name.to_string_lossy())).map(|name| parent.join(name)).collect()
+}

@@ -1,0 +1,198 @@
+//! What the supervisor tells the broker, and what it hears back, as bytes. Owns the encoding; both ends are this program, so
+//! what cannot be read is a failed order. Used by both halves of `broker`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// A path below a mount that must not show as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cover {
+    pub(crate) path: PathBuf,
+    /// Read-only; otherwise hidden.
+    pub(crate) seals: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Open what is at a path now and keep it under `id`; what becomes of the path afterwards changes nothing.
+    Hold {
+        id: u64,
+        path: PathBuf,
+    },
+    /// Make a file in the directory that is held under `id`, and hold that one instead.
+    Make {
+        id: u64,
+        name: PathBuf,
+        mode: u32,
+    },
+    Release {
+        id: u64,
+    },
+    /// Mount what is held under `id` in the sandbox, with everything on it in one step.
+    Mount {
+        id: u64,
+        target: PathBuf,
+        write: bool,
+        covers: Vec<Cover>,
+        children: Vec<PathBuf>,
+    },
+    /// Take off what is mounted at a path.
+    Remove {
+        target: PathBuf,
+    },
+}
+
+/// What the broker found or did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Held { device: u64, inode: u64, mode: u32, size: u64 },
+    Failed(Errno),
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(mut self, number: u64) -> Self {
+        self.0.extend(number.to_le_bytes());
+        self
+    }
+
+    fn path(self, path: &Path) -> Self {
+        let bytes = path.as_os_str().as_bytes();
+        let mut writer = self.number(u64::try_from(bytes.len()).unwrap_or(0));
+        writer.0.extend(bytes);
+        writer
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_at_checked(8)?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(number.try_into().ok()?))
+    }
+
+    fn path(&mut self) -> Option<PathBuf> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(PathBuf::from(OsString::from_vec(bytes.to_vec())))
+    }
+
+    fn end<T>(&self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}
+
+impl Order {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let begin = |tag: u8| Writer(vec![tag]);
+        match self {
+            Order::Hold { id, path } => begin(b'H').number(*id).path(path).0,
+            Order::Make { id, name, mode } => begin(b'C').number(*id).path(name).number((*mode).into()).0,
+            Order::Release { id } => begin(b'R').number(*id).0,
+            Order::Remove { target } => begin(b'U').path(target).0,
+            Order::Mount { id, target, write, covers, children } => {
+                let mut out = begin(b'M').number(*id).path(target).number((*write).into());
+                out = out.number(u64::try_from(covers.len()).unwrap_or(0));
+                for cover in covers {
+                    out = out.path(&cover.path).number(cover.seals.into());
+                }
+                out = out.number(u64::try_from(children.len()).unwrap_or(0));
+                children.iter().fold(out, |out, child| out.path(child)).0
+            }
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Order> {
+        let (tag, rest) = bytes.split_first()?;
+        let mut reader = Reader(rest);
+        let order = match tag {
+            b'H' => Order::Hold { id: reader.number()?, path: reader.path()? },
+            b'C' => {
+                let (id, name) = (reader.number()?, reader.path()?);
+                Order::Make { id, name, mode: u32::try_from(reader.number()?).ok()? }
+            }
+            b'R' => Order::Release { id: reader.number()? },
+            b'U' => Order::Remove { target: reader.path()? },
+            b'M' => {
+                let (id, target, write) = (reader.number()?, reader.path()?, reader.number()? == 1);
+                let mut covers = Vec::new();
+                for _ in 0..reader.number()? {
+                    covers.push(Cover { path: reader.path()?, seals: reader.number()? == 1 });
+                }
+                let mut children = Vec::new();
+                for _ in 0..reader.number()? {
+                    children.push(reader.path()?);
+                }
+                Order::Mount { id, target, write, covers, children }
+            }
+            _ => return None,
+        };
+        reader.end(order)
+    }
+}
+
+impl Outcome {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        match self {
+            Outcome::Done => vec![b'D'],
+            Outcome::Held { device, inode, mode, size } => {
+                Writer(vec![b'H']).number(device).number(inode).number(mode.into()).number(size).0
+            }
+            Outcome::Failed(errno) => Writer(vec![b'F']).number(errno.raw_os_error().cast_unsigned().into()).0,
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Outcome> {
+        let (tag, rest) = bytes.split_first()?;
+        let mut reader = Reader(rest);
+        let outcome = match tag {
+            b'D' => Outcome::Done,
+            b'H' => {
+                let (device, inode) = (reader.number()?, reader.number()?);
+                Outcome::Held { device, inode, mode: u32::try_from(reader.number()?).ok()?, size: reader.number()? }
+            }
+            b'F' => {
+                let number = i32::try_from(reader.number()?).ok()?;
+                Outcome::Failed(Errno::from_raw_os_error(number))
+            }
+            _ => return None,
+        };
+        reader.end(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_and_outcomes_survive_the_way() {
+        let name = OsString::from_vec(vec![b'/', 0xff, b'\n']);
+        let covers =
+            vec![Cover { path: "/a/b".into(), seals: true }, Cover { path: name.clone().into(), seals: false }];
+        for order in [
+            Order::Hold { id: 1, path: name.clone().into() },
+            Order::Make { id: 2, name: "x".into(), mode: 0o644 },
+            Order::Release { id: u64::MAX },
+            Order::Remove { target: "/t".into() },
+            Order::Mount { id: 3, target: "/a".into(), write: true, covers, children: vec!["/a/c".into()] },
+        ] {
+            let bytes = order.encode();
+            assert_eq!(Order::decode(&bytes), Some(order));
+            assert_eq!(Order::decode(&bytes[..bytes.len() - 1]), None);
+        }
+        for outcome in
+            [Outcome::Done, Outcome::Held { device: 1, inode: 2, mode: 3, size: 4 }, Outcome::Failed(Errno::ACCESS)]
+        {
+            assert_eq!(Outcome::decode(&outcome.encode()), Some(outcome));
+        }
+    }
+}

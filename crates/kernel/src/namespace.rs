@@ -1,0 +1,35 @@
+//! Moving between mount namespaces: how the broker reaches the sandbox's view from one that still has the host's tree.
+//! Owns the calls; only a process with a single thread may make them. Called by `gate::broker` and `launcher::attach`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::process::namespace;
+use crate::raw;
+
+/// This process's own mount namespace.
+pub fn own_mounts() -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(CWD, c"/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The user namespace that a namespace belongs to.
+pub fn owner_of(namespace: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    raw::owner_of_namespace(namespace)
+}
+
+pub fn enter_user(namespace: impl AsFd) -> Result<(), Errno> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::User))
+}
+
+/// Root and working directory become those of the namespace.
+pub fn enter_mounts(namespace: impl AsFd) -> Result<(), Errno> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))
+}
+
+/// A copy of the present mount namespace, for this process alone.
+pub fn copy_mounts() -> Result<(), Errno> {
+    raw::unshare(namespace::MOUNT)
+}

@@ -1,0 +1,111 @@
+//! Dynamic mode: which trigger asks, how, and the rules by which the gate knows a path without asking. Owns the choice of
+//! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `launcher`.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cofferdam_policy::{Access, Isolation, Metadata, Mode, OnUnknown, Origin, Policy, toolchains};
+use serde::Serialize;
+
+use crate::facts::{HostFacts, PathFact};
+use crate::rules::Decision;
+use crate::step::Trigger;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GatePlan {
+    pub trigger: Trigger,
+    pub verdict: OnUnknown,
+    pub metadata: Metadata,
+    pub timeout: Duration,
+    pub per_minute: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Vec<String>>,
+    pub home: PathBuf,
+}
+
+impl GatePlan {
+    pub(crate) fn of(policy: &Policy, facts: &HostFacts) -> Option<GatePlan> {
+        if policy.mode.value != Mode::Dynamic || policy.isolation.value == Isolation::None {
+            return None;
+        }
+        let unknown = &policy.unknown;
+        Some(GatePlan {
+            trigger: if facts.has_fuse { Trigger::Fuse } else { Trigger::Notify },
+            verdict: unknown.verdict.value,
+            metadata: unknown.metadata.value,
+            timeout: unknown.timeout.value,
+            per_minute: unknown.per_minute.value,
+            hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
+            home: facts.home.clone(),
+        })
+    }
+
+    pub(crate) fn tell(&self) -> String {
+        let what = match self.verdict {
+            OnUnknown::Ask => "unknown paths block until somebody decides",
+            OnUnknown::Deny => "unknown paths are denied",
+            OnUnknown::AllowAndLog => "unknown paths are allowed and recorded",
+        };
+        let by = match self.trigger {
+            Trigger::Fuse => "a FUSE root",
+            Trigger::Notify => "reported system calls, slower: /dev/fuse cannot be opened",
+        };
+        format!("{what}, by {by}")
+    }
+}
+
+/// One rule about one path of this host. The last name is a pattern where `is_glob` is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateRule {
+    pub path: PathBuf,
+    pub is_glob: bool,
+    pub access: Access,
+    pub is_final: bool,
+    pub origin: Origin,
+    pub reason: String,
+}
+
+/// Rules and groups by which the gate knows paths: those that were decided at the start, and those about paths that did
+/// not exist then.
+pub fn gate_rules(
+    policy: &Policy,
+    facts: &HostFacts,
+    decisions: &[Decision],
+) -> (Vec<GateRule>, Vec<(String, PathBuf)>) {
+    let mut rules: Vec<GateRule> = decisions
+        .iter()
+        .filter(|decision| matches!(decision.fact, PathFact::Present { .. }))
+        .map(|decision| GateRule {
+            path: decision.path.clone(),
+            is_glob: false,
+            access: decision.access,
+            is_final: decision.is_final,
+            origin: decision.origin.clone(),
+            reason: decision.reason.clone(),
+        })
+        .collect();
+    let places = facts.places();
+    // Compared as bytes: paths by their parts would take longer than all the mounts.
+    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).collect();
+    for rule in policy.files.iter().filter(|rule| !rule.only_missing) {
+        for path in rule.path.expand(&places) {
+            // What exists was decided above, by its real path; of two rules the one that was kept.
+            if !rule.path.is_glob() && decided.contains(path.as_os_str()) {
+                continue;
+            }
+            rules.push(GateRule {
+                path,
+                is_glob: rule.path.is_glob(),
+                access: rule.access,
+                is_final: rule.is_final,
+                origin: rule.origin.clone(),
+                reason: rule.reason.clone().into_owned(),
+            });
+        }
+    }
+    let groups =
+        toolchains().flat_map(|(name, path)| path.expand(&places).into_iter().map(move |p| (name.to_owned(), p)));
+    (rules, groups.collect())
+}

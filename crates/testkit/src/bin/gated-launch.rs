@@ -1,0 +1,47 @@
+//! `gated-launch fuse|calls ANSWERS COMMAND...`: one launch in dynamic mode whose questions are answered by a file, a line
+//! `PREFIX allow|deny file|dir|toolchain once|session` each; the first line whose prefix begins the path counts, and what no
+//! line is about is denied. Questions go to stderr. Ends with the code that `sandbox run` would end with.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use cofferdam_gate::{Keep, Question, Reach, Verdict};
+use cofferdam_launcher::Decider;
+use cofferdam_policy::layers::{Inputs, resolve};
+use cofferdam_policy::{Mode, OnUnknown, Overrides};
+use cofferdam_testkit::Session;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [trigger, answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
+    let Ok(answers) = std::fs::read_to_string(answers) else { return ExitCode::from(2) };
+    let mut session = Session::of(argv.to_vec());
+    let overrides = Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Ask), ..Overrides::default() };
+    let Ok(policy) = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }) else {
+        return ExitCode::from(2);
+    };
+    session.policy = policy;
+    session.without_fuse = trigger == "calls";
+    session.policy.unknown.per_minute.value = 100_000;
+    session.decider = Some(Decider(Rc::new(move |question| Some(answer(&answers, question)))));
+    let report = session.run(|_| {}, || {});
+    if let Some(error) = report.error {
+        eprintln!("gated-launch: {error}");
+    }
+    ExitCode::from(u8::try_from(report.code & 0xff).unwrap_or(u8::MAX))
+}
+
+fn answer(answers: &str, question: &Question) -> Verdict {
+    eprintln!("asked {:?} {}", question.op, question.path.display());
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+    let line = answers.lines().map(words).find(|words| words.first().is_some_and(|p| question.path.starts_with(p)));
+    let Some([_, verdict, reach, keep]) = line.as_deref() else { return Verdict::DENY_ONCE };
+    let reach = match reach.as_str() {
+        "dir" => Reach::Dir,
+        "toolchain" => Reach::Toolchain,
+        _ => Reach::File,
+    };
+    let keep = if keep == "once" { Keep::Once } else { Keep::Session };
+    if verdict == "allow" { Verdict::Allow { reach, keep } } else { Verdict::Deny { reach, keep } }
+}
