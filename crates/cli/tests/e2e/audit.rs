@@ -66,6 +66,31 @@ fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
 }
 
 #[test]
+fn a_call_that_only_an_escape_needs_is_recorded_as_an_attempt() {
+    let Some(place) = Place::with(&["nsenter"]) else { return };
+    place.inside("nsenter --uts=/proc/self/ns/uts true; true").ok();
+    let records = records(&place);
+    let attempt = records.iter().find(|record| record["event"] == "ESCAPE_ATTEMPT").expect("recorded");
+    assert_eq!((&attempt["severity"], &attempt["decision"]), (&Value::from("CRITICAL"), &Value::from("deny")));
+    assert_eq!(
+        (&attempt["details"]["syscall"], &attempt["details"]["indicator"]),
+        (&"setns".into(), &"PROCESS".into())
+    );
+}
+
+#[test]
+fn the_signal_that_ended_a_session_is_recorded() {
+    let place = Place::new();
+    place.inside("kill -USR1 $$").code(138);
+    let records = records(&place);
+    let exited = records.iter().find(|record| record["event"] == "SANDBOX_EXITED").expect("recorded");
+    assert_eq!(
+        (&exited["details"]["end"]["signalled"]["signal"], &exited["details"]["exitCode"]),
+        (&10.into(), &138.into())
+    );
+}
+
+#[test]
 fn the_first_session_of_a_user_sees_nothing_of_its_own_state() {
     let place = Place::new();
     let out = place.inside("ls -A ~/.local/state/cofferdam 2>&1; cat ~/.local/state/cofferdam/*/* 2>&1; true").ok();
