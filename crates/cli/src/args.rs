@@ -33,6 +33,11 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Approve this project's policy files as they are now, so that they may also widen access
     Trust(TrustArgs),
+    /// Show, check, compare, export, import and try policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Say which rule of which layer decides about a path, a host or a system call, and the smallest change
+    Why(Box<WhyArgs>),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
@@ -213,4 +218,113 @@ pub(crate) struct TrustArgs {
     /// Forget the approval of this project
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) revoke: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show the policy in force here, every rule with its layer, file and line
+    Show(ShowArgs),
+    /// Parse and check policy files; a mistake ends with 125 and its line
+    Check {
+        /// Policy files; one called `requirements.toml` is read as ceilings
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Say what the second policy newly allows or denies
+    Diff(DiffArgs),
+    /// Print the policy in force as one file that means the same
+    Export {
+        /// toml, json
+        #[arg(long, value_name = "FORMAT", default_value = "toml")]
+        format: String,
+    },
+    /// Turn another tool's configuration into a policy; what has no equal becomes a comment
+    Import(ImportArgs),
+    /// Replay recorded sessions against a changed policy: what would newly be allowed or denied
+    Test(TestArgs),
+    /// Add a rule that allows a path to the policy of a scope
+    Allow(AnswerArgs),
+    /// Add a rule that denies a path to the policy of a scope
+    Deny(AnswerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List every secret and every protected path
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A policy file, `effective` or `default`
+    #[arg(value_name = "A")]
+    pub(crate) before: String,
+    /// A policy file, `effective` or `default`
+    #[arg(value_name = "B")]
+    pub(crate) after: String,
+    /// Files take the place of this layer's: org, user, project, project.local. Without it a file stands alone
+    #[arg(long = "as", value_name = "LAYER")]
+    pub(crate) layer: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// auto, tool-json, proxy, build-yaml, claude, codex, cursor
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub(crate) from: String,
+    /// Add it to the policy of a scope: user, project
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) save: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// The changed policy
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A session, or `all`
+    #[arg(long, value_name = "SESSION", default_value = "all")]
+    pub(crate) against: String,
+    /// The file takes the place of this layer's: org, user, project, project.local. Without it the file stands alone
+    #[arg(long = "as", value_name = "LAYER")]
+    pub(crate) layer: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// About writing, not reading
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Whose policy gets the rule: project, user, org
+    #[arg(long, value_name = "SCOPE", default_value = "project")]
+    pub(crate) keep: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// A path, a host name or a system call
+    #[arg(value_name = "PATH|HOST|SYSCALL")]
+    pub(crate) target: String,
+    /// Say what was decided in that session instead
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// About writing, not reading
+    #[arg(long)]
+    pub(crate) write: bool,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }

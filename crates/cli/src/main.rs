@@ -7,14 +7,19 @@ mod denials;
 mod doctor;
 mod explain;
 mod generate;
+mod import;
 mod limits;
 mod ocsf;
 mod output;
+mod persist;
+mod policy_command;
 mod policy_files;
+mod recorded;
 mod render;
 mod run;
 mod sessions;
 mod trust;
+mod why;
 
 use std::process::ExitCode;
 
@@ -47,6 +52,8 @@ fn main() -> ExitCode {
         Command::Logs(args) => audit::logs(&args),
         Command::Audit(args) => audit::audit(&args),
         Command::Trust(args) => trust::trust(&args),
+        Command::Policy(command) => policy_command::run(&command),
+        Command::Why(args) => why::why(&args),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::doctor::user_namespaces_remedy;
 use crate::output::{escaped, say_text};
+use crate::persist::PersistError;
 
 /// What was looked at is not there, or not whole.
 pub(crate) const NOT_SO: u8 = 1;
@@ -33,6 +34,8 @@ pub(crate) enum Failure {
     Launch(#[from] LaunchError),
     #[error(transparent)]
     Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Persist(#[from] PersistError),
     #[error("cannot read `{path}`")]
     Read {
         path: String,
@@ -55,6 +58,10 @@ pub(crate) enum Failure {
     Unreachable { id: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
+    #[error("no file request of a session `{session}` is recorded")]
+    NoSuchSession { session: String },
+    #[error("cannot make a policy of `{file}`: {message}")]
+    Import { file: String, message: String },
 }
 
 impl Failure {
@@ -102,6 +109,7 @@ impl Failure {
             Failure::Policy(error) => error.hint(),
             Failure::Plan(error) => plan_hint(error),
             Failure::Launch(error) => launch_hint(error),
+            Failure::Persist(error) => error.hint(),
             Failure::Flag { hint, .. } => Some(hint.clone()),
             Failure::NoSession { kind: "live", .. } => Some("`sandbox ps` lists those that live".to_owned()),
             Failure::NoSession { .. } => {
@@ -113,6 +121,12 @@ impl Failure {
             ),
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
+            }
+            Failure::NoSuchSession { .. } => {
+                Some("only sessions in dynamic mode record them; `sandbox run --json` names its session".to_owned())
+            }
+            Failure::Import { .. } => {
+                Some("name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor".to_owned())
             }
             Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
         }

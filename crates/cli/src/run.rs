@@ -100,6 +100,8 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         for line in denials::lines(prepared, outcome) {
             say!("sandbox: {}", escaped(&line));
         }
+    } else if let Some(line) = denials::summary(outcome) {
+        say!("sandbox: {}", escaped(&line));
     }
     if args.timing {
         for line in prepared.timing.iter().chain(&outcome.timing) {

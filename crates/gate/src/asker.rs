@@ -50,6 +50,13 @@ impl Processes {
         }
     }
 
+    /// Whether a process is pid 1 of the innermost namespace that it is in.
+    fn is_first(&self, pid: u32) -> bool {
+        let status = self.read(&format!("{pid}/status")).unwrap_or_default();
+        let numbers = Self::status(&String::from_utf8_lossy(&status), "NSpid:");
+        numbers.is_some_and(|numbers| numbers.split_whitespace().last() == Some("1"))
+    }
+
     pub(crate) fn asker(&self, thread: u32) -> Asker {
         let mut parents = Vec::new();
         let mut pid = thread;
@@ -63,7 +70,7 @@ impl Processes {
             }
             match number("PPid:") {
                 // Pid 1 is ours.
-                Some(parent) if parent > 1 => {
+                Some(parent) if parent > 1 && !self.is_first(parent) => {
                     parents.push(self.program(parent));
                     pid = parent;
                 }

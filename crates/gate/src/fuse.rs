@@ -403,8 +403,8 @@ impl Fuse {
 }
 
 impl Trigger for Fuse {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.device.as_fd())
     }
 
     fn turn(&mut self, judge: &Judge) -> Result<Vec<Noticed>, Errno> {

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::{GatePlan, GateRule};
 use cofferdam_policy::path::name_matches;
 use cofferdam_policy::{Access as RuleAccess, OnUnknown};
@@ -21,6 +22,7 @@ use crate::fuse::Fuse;
 use crate::host;
 use crate::judge::{Judge, Standing};
 use crate::ledger::{Denial, Gives, Grant, Ledger};
+use crate::notify::Notify;
 use crate::orders::{Cover, Order, Outcome};
 use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Verdict};
 use crate::stale::Stale;
@@ -28,6 +30,8 @@ use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
 
 /// Between two looks whether somebody who was sent a signal is being killed.
 const SECOND_LOOK: Duration = Duration::from_millis(10);
+/// For how long a mount that is meant for one call stays: it has to be met by that call, which was let go already.
+const ONCE: Duration = Duration::from_millis(100);
 /// Paths that are told about although nobody was asked; a program that tries more learns nothing by it.
 const MOST_TOLD: usize = 4096;
 
@@ -101,8 +105,12 @@ pub struct Gate {
     signalled: Vec<(CallId, u32)>,
     look_again: Option<Instant>,
     stale: Stale,
+    /// Mounts for one call, and when they go.
+    passing: Vec<(Instant, PathBuf)>,
     news: Vec<News>,
     told: HashSet<PathBuf>,
+    /// The trigger has something to look at again.
+    is_due: bool,
 }
 
 /// Number under which the broker holds what a question is about, and the directory that it lies in.
@@ -143,14 +151,44 @@ impl Gate {
             signalled: Vec::new(),
             look_again: None,
             stale: Stale::default(),
+            passing: Vec::new(),
             news: Vec::new(),
             told: HashSet::new(),
+            is_due: false,
         }
     }
 
     /// Serves the FUSE root from now on.
     pub fn serve(&mut self, device: OwnedFd) {
         self.trigger = Some(Box::new(Fuse::new(device, self.plan.metadata)));
+    }
+
+    /// Decides about reported calls from now on; `root` is the sandbox's root as it can be changed from outside.
+    pub fn serve_calls(&mut self, root: OwnedFd) -> Result<(), Errno> {
+        self.trigger = Some(Box::new(Notify::new(root)?));
+        Ok(())
+    }
+
+    pub fn listen(&mut self, listener: Listener) {
+        if let Some(trigger) = &mut self.trigger {
+            trigger.listen(listener);
+        }
+    }
+
+    /// A reported call that opens, starts or looks at something.
+    pub fn notified(&mut self, notification: Notification) -> Result<(), Errno> {
+        if let Some(trigger) = &mut self.trigger {
+            trigger.take(notification);
+        }
+        self.notice()?;
+        self.catch_up()
+    }
+
+    fn catch_up(&mut self) -> Result<(), Errno> {
+        while std::mem::take(&mut self.is_due) {
+            self.notice()?;
+        }
+        Ok(())
     }
 
     /// The sandbox's mount namespace, which grants are mounted in.
@@ -164,7 +202,7 @@ impl Gate {
     }
 
     pub fn wanted(&self) -> Vec<(BorrowedFd<'_>, Ready)> {
-        let trigger = self.trigger.as_ref().map(|trigger| (trigger.as_fd(), Ready::Trigger));
+        let trigger = self.trigger.as_ref().and_then(|trigger| Some((trigger.as_fd()?, Ready::Trigger)));
         let broker = self.broker.as_ref().map(|broker| (broker.as_fd(), Ready::Broker));
         let stale = self.stale.as_fd().map(|fd| (fd, Ready::Replaced));
         [trigger, broker, stale].into_iter().flatten().collect()
@@ -175,11 +213,13 @@ impl Gate {
             Ready::Trigger => self.notice(),
             Ready::Broker => self.hear(),
             Ready::Replaced => self.take_off_stale(),
-        }
+        }?;
+        self.catch_up()
     }
 
     pub fn deadline(&self) -> Option<Instant> {
-        [self.docket.next_deadline(), self.look_again].into_iter().flatten().min()
+        let passing = self.passing.iter().map(|(at, _)| *at).min();
+        [self.docket.next_deadline(), self.look_again, passing].into_iter().flatten().min()
     }
 
     pub fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
@@ -189,7 +229,8 @@ impl Gate {
         if self.look_again.is_some_and(|at| at <= now) {
             self.look_after_signals(now)?;
         }
-        Ok(())
+        self.take_off_passing(now)?;
+        self.catch_up()
     }
 
     pub fn news(&mut self) -> Vec<News> {
@@ -207,12 +248,16 @@ impl Gate {
             return Ok(false);
         }
         self.settle(id, verdict, cause)?;
+        self.catch_up()?;
         Ok(true)
     }
 
     fn reply(&mut self, call: CallId, answer: Answer) -> Result<(), Errno> {
         match &mut self.trigger {
-            Some(trigger) => trigger.answer(call, answer, &self.judge),
+            Some(trigger) => {
+                self.is_due |= !trigger.can_serve() && answer == Answer::Again;
+                trigger.answer(call, answer, &self.judge)
+            }
             None => Ok(()),
         }
     }
@@ -465,6 +510,9 @@ impl Gate {
             Stage::Settling { verdict, cause } => self.settle(id, verdict, cause),
             Stage::Holding | Stage::Asked => {
                 case.stage = Stage::Asked;
+                if !self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve()) {
+                    self.look_again.get_or_insert_with(|| Instant::now() + SECOND_LOOK);
+                }
                 let question = case.question.clone();
                 self.news.push(News::Asked(question));
                 Ok(())
@@ -547,6 +595,11 @@ impl Gate {
         }
     }
 
+    fn is_for_once(&self, id: QuestionId) -> bool {
+        let stage = self.docket.get(id).map(|case| case.stage);
+        matches!(stage, Some(Stage::Settling { verdict: Verdict::Allow { keep: Keep::Once, .. }, .. }))
+    }
+
     fn is_of_rule(&self, id: QuestionId) -> bool {
         let stage = self.docket.get(id).map(|case| case.stage);
         matches!(stage, Some(Stage::Settling { cause: Cause::Rule, .. }))
@@ -619,7 +672,11 @@ impl Gate {
             if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
                 progress.granted.push(grant.path.clone());
             }
-            self.ledger.grant(grant);
+            if self.is_for_once(id) {
+                self.passing.push((Instant::now() + ONCE, grant.path));
+            } else {
+                self.ledger.grant(grant);
+            }
         }
         let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) else { return Ok(()) };
         progress.failed |= failed;
@@ -703,7 +760,11 @@ impl Gate {
         let (dying, living): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.signalled).into_iter().partition(|(_, thread)| is_dying(*thread));
         self.signalled = living;
-        self.look_again = (!self.signalled.is_empty()).then(|| now + SECOND_LOOK);
+        let gone = self.gone();
+        let dying = dying.into_iter().chain(gone);
+        let is_told = self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve());
+        let is_watched = !self.signalled.is_empty() || !is_told && self.docket.asked().next().is_some();
+        self.look_again = is_watched.then(|| now + SECOND_LOOK);
         for (call, _) in dying {
             self.reply(call, Answer::Refuse(Errno::INTR))?;
             if let Some((id, _, true)) = self.docket.withdraw(call) {
@@ -713,12 +774,31 @@ impl Gate {
         Ok(())
     }
 
+    /// Calls that nobody waits in any more, where nobody tells of that.
+    fn gone(&self) -> Vec<(CallId, u32)> {
+        let Some(trigger) = self.trigger.as_ref().filter(|trigger| !trigger.can_serve()) else { return Vec::new() };
+        let calls = self.docket.asked().flat_map(|case| &case.calls);
+        calls.filter(|call| !trigger.is_waiting(call.call)).map(|call| (call.call, call.thread)).collect()
+    }
+
     /// Nobody waits for a case any more. One that is being carried out is finished all the same.
     fn abandon(&mut self, id: QuestionId) -> Result<(), Errno> {
         if self.docket.get(id).is_some_and(|case| case.stage == Stage::Asked) {
             return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
         }
         Ok(())
+    }
+
+    /// What was mounted for one call goes again; the call has what it opened.
+    fn take_off_passing(&mut self, now: Instant) -> Result<(), Errno> {
+        let (over, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.passing).into_iter().partition(|(at, _)| *at <= now);
+        self.passing = left;
+        for (_, target) in over {
+            self.ledger.unmount(&target);
+            self.order(&Order::Remove { target }, Expected::Nothing);
+        }
+        self.lose_broken()
     }
 
     /// Files that were granted and replaced on the host: the old one is taken off, the next open mounts the new one.

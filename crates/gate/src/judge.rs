@@ -3,7 +3,7 @@
 //! hidden, and a final deny is the last word. Used by the triggers and by `Gate`.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use cofferdam_plan::GateRule;
@@ -17,11 +17,11 @@ pub(crate) type Ruling = Option<usize>;
 pub(crate) struct Judge {
     rules: Vec<GateRule>,
     /// Rules by the directory that their last name lies in.
-    by_parent: HashMap<PathBuf, Vec<usize>>,
+    by_parent: HashMap<OsString, Vec<usize>>,
     /// Directories on the way to something that is mounted or may be read: they show even where a rule hides them.
-    on_the_way: HashSet<PathBuf>,
+    on_the_way: HashSet<OsString>,
     /// Directories with a file system of the sandbox's own.
-    own: HashSet<PathBuf>,
+    own: HashSet<OsString>,
     groups: Vec<(String, PathBuf)>,
 }
 
@@ -39,18 +39,19 @@ pub(crate) enum Standing {
 
 impl Judge {
     pub(crate) fn new(rules: Vec<GateRule>, groups: Vec<(String, PathBuf)>, own: HashSet<PathBuf>) -> Self {
-        let mut judge = Judge { groups, own, ..Judge::default() };
+        let own = own.into_iter().map(PathBuf::into_os_string).collect();
+        let mut judge = Judge { own, groups, ..Judge::default() };
         for rule in &rules {
             if !matches!(rule.access, Access::Deny | Access::Protect) {
                 judge.pass(&rule.path);
             }
         }
         for own in judge.own.clone() {
-            judge.pass(&own);
+            judge.pass(Path::new(&own));
         }
         for (index, rule) in rules.iter().enumerate() {
             if let Some(parent) = rule.path.parent() {
-                judge.by_parent.entry(parent.to_path_buf()).or_default().push(index);
+                judge.by_parent.entry(parent.as_os_str().to_owned()).or_default().push(index);
             }
         }
         judge.rules = rules;
@@ -60,7 +61,7 @@ impl Judge {
     /// The directories above `path` show from now on.
     pub(crate) fn pass(&mut self, path: &Path) {
         for above in path.ancestors().skip(1) {
-            if !self.on_the_way.insert(above.to_path_buf()) {
+            if !self.on_the_way.insert(above.as_os_str().to_owned()) {
                 break;
             }
         }
@@ -71,16 +72,16 @@ impl Judge {
     }
 
     pub(crate) fn is_own(&self, path: &Path) -> bool {
-        self.own.contains(path)
+        self.own.contains(path.as_os_str())
     }
 
     pub(crate) fn is_on_the_way(&self, path: &Path) -> bool {
-        self.on_the_way.contains(path)
+        self.on_the_way.contains(path.as_os_str())
     }
 
     /// The ruling about a name in a directory that has the ruling `above`.
     pub(crate) fn child(&self, directory: &Path, above: Ruling, name: &OsStr) -> Ruling {
-        let Some(here) = self.by_parent.get(directory) else { return above };
+        let Some(here) = self.by_parent.get(directory.as_os_str()) else { return above };
         if self.rule(above).is_some_and(|rule| rule.is_final && rule.access == Access::Deny) {
             return above;
         }

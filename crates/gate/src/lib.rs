@@ -12,6 +12,7 @@ mod gate;
 mod host;
 mod judge;
 mod ledger;
+mod notify;
 mod orders;
 pub mod protocol;
 mod question;

@@ -4,6 +4,7 @@
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use cofferdam_kernel::seccomp::{Listener, Notification};
 use rustix::io::Errno;
 
 use crate::judge::Judge;
@@ -61,13 +62,25 @@ pub(crate) enum Answer {
 }
 
 pub(crate) trait Trigger: std::fmt::Debug {
-    fn as_fd(&self) -> BorrowedFd<'_>;
+    /// What to poll; a trigger that is told by others has nothing.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Through which reported calls are answered.
+    fn listen(&mut self, _listener: Listener) {}
+
+    /// A reported call, for the next turn.
+    fn take(&mut self, _notification: Notification) {}
 
     /// Takes what has come in, answers what needs no decision. An error means that nobody can ask any more.
     fn turn(&mut self, judge: &Judge) -> Result<Vec<Noticed>, Errno>;
 
     /// Whoever waits may be gone by now; that is no error.
     fn answer(&mut self, call: CallId, answer: Answer, judge: &Judge) -> Result<(), Errno>;
+
+    /// Whether a call still waits, where the trigger is not told of the end of one.
+    fn is_waiting(&self, _call: CallId) -> bool {
+        true
+    }
 
     /// Whether content can go through the trigger itself, for one call and without a mount.
     fn can_serve(&self) -> bool;

@@ -92,6 +92,12 @@ pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(),
     raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
+/// Makes one mount read-only and leaves what is mounted on it.
+pub fn seal(mount: BorrowedFd<'_>) -> Result<(), Errno> {
+    let attr = raw::MountAttr { attr_set: RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    raw::mount_setattr(mount, AT_EMPTY_PATH, &attr)
+}
+
 /// Attaches a detached tree on top of an open mount point.
 pub fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::mount::move_mount(

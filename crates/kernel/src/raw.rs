@@ -155,6 +155,7 @@ pub(crate) struct SeccompNotifResp {
 
 const NOTIF_RECV: u64 = 0xc050_2100;
 const NOTIF_SEND: u64 = 0xc018_2101;
+const NOTIF_ID_VALID: u64 = 0x4008_2102;
 
 pub(crate) fn notif_recv(listener: BorrowedFd<'_>) -> Result<SeccompNotif> {
     let mut notif = SeccompNotif::default();
@@ -167,6 +168,11 @@ pub(crate) fn notif_send(listener: BorrowedFd<'_>, response: &SeccompNotifResp) 
     // SAFETY: the kernel reads sizeof(struct seccomp_notif_resp), 24 bytes, from a borrowed value of that layout.
     check(libc::c_long::from(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND as _, ptr::from_ref(response)) }))?;
     Ok(())
+}
+
+pub(crate) fn notif_is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads eight bytes from a borrowed value of that size.
+    check(libc::c_long::from(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ID_VALID as _, &raw const id) })).is_ok()
 }
 
 /// Drops capability `number` from the bounding set; `false` once the kernel knows no such capability.

@@ -9,6 +9,7 @@ use crate::raw;
 
 const NEW_LISTENER: u64 = 1 << 3;
 const WAIT_KILLABLE_RECV: u64 = 1 << 5;
+const CONTINUE: u32 = 1;
 
 /// One classic BPF instruction.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +74,30 @@ impl Listener {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
+    }
+}
+
+impl Listener {
+    /// Lets a waiting call go on as if it had not been reported. Only where something else decides what it reaches: its
+    /// arguments may have changed since they were read.
+    pub fn go_on(&self, id: u64) -> Result<(), Errno> {
+        self.respond(id, 0, CONTINUE)
+    }
+
+    pub fn refuse_with(&self, id: u64, errno: Errno) -> Result<(), Errno> {
+        self.respond(id, -errno.raw_os_error(), 0)
+    }
+
+    fn respond(&self, id: u64, error: i32, flags: u32) -> Result<(), Errno> {
+        match raw::notif_send(self.0.as_fd(), &raw::SeccompNotifResp { id, val: 0, error, flags }) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether the call still waits: its process has not been killed, and its number belongs to nobody else.
+    pub fn is_waiting(&self, id: u64) -> bool {
+        raw::notif_is_valid(self.0.as_fd(), id)
     }
 }
 

@@ -373,6 +373,10 @@ impl Builder<'_> {
     }
 
     fn pivot_root(&mut self) -> Result<(), StepError> {
+        if self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify) {
+            // Every mount point is made; from here on only the supervisor adds to it.
+            mount::seal(self.root()?).about(|| "the new root".to_owned())?;
+        }
         mount::pivot_into(self.root()?).about(|| "the new root".to_owned())?;
         // The old tree is gone; nothing may hold a way back to it.
         self.root = None;

@@ -109,7 +109,9 @@ pub struct Options {
 
 /// Answers questions at once, or leaves them to others.
 #[derive(Clone)]
-pub struct Decider(pub Rc<dyn Fn(&Question) -> Option<Verdict>>);
+pub struct Decider(pub Rc<Decide>);
+
+pub type Decide = dyn Fn(&Question) -> Option<Verdict>;
 
 impl std::fmt::Debug for Decider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -17,8 +17,9 @@ use cofferdam_gate::{Cause, Gate, News};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{Keeper, LaunchPlan, Limited, seccomp};
+use cofferdam_plan::{Keeper, LaunchPlan, Limited, Trigger, seccomp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
@@ -361,20 +362,32 @@ impl<'a> Running<'a> {
                 self.set_up = true;
                 // Only now is pid 1 in the network namespace whose counters these are.
                 self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
+                if let Some(gate) = &mut self.gate {
+                    gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
+                }
                 self.listener = Some(Listener::from_fd(fd));
                 self.log.entered(self.plan);
             }
             (Some(Message::Processes), Some(fd)) => {
                 if let Some(gate) = &mut self.gate {
-                    gate.know(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+                    // A reported call comes with the number that its process has out here.
+                    let reported = self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify);
+                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    gate.know(if reported {
+                        rustix::fs::open("/proc", flags, Mode::empty())?
+                    } else {
+                        rustix::io::fcntl_dupfd_cloexec(&fd, 3)?
+                    });
                 }
                 if self.plan.limits.counts_processes() {
                     self.watch.count_in(fd);
                 }
             }
             (Some(Message::Gate), Some(fd)) => {
-                if let Some(gate) = &mut self.gate {
-                    gate.serve(fd);
+                match (&mut self.gate, self.plan.gate.as_ref().map(|gate| gate.trigger)) {
+                    (Some(gate), Some(Trigger::Fuse)) => gate.serve(fd),
+                    (Some(gate), Some(Trigger::Notify)) => gate.serve_calls(fd)?,
+                    _ => {}
                 }
             }
             (Some(Message::Mounts), Some(fd)) => {
@@ -424,6 +437,9 @@ impl<'a> Running<'a> {
                 return Ok(());
             }
         };
+        if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
+            return gate.notified(notification);
+        }
         // Past the threshold the session is being killed; what it still asks is refused, and fills no log.
         if self.record.total <= self.plan.max_violations {
             self.record.add(&notification, &mut self.log);

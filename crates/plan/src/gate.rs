@@ -1,6 +1,8 @@
 //! Dynamic mode: which trigger asks, how, and the rules by which the gate knows a path without asking. Owns the choice of
 //! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `launcher`.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,10 +87,12 @@ pub fn gate_rules(
         })
         .collect();
     let places = facts.places();
+    // Compared as bytes: paths by their parts would take longer than all the mounts.
+    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).collect();
     for rule in policy.files.iter().filter(|rule| !rule.only_missing) {
         for path in rule.path.expand(&places) {
             // What exists was decided above, by its real path; of two rules the one that was kept.
-            if !rule.path.is_glob() && decisions.iter().any(|decision| decision.path == path) {
+            if !rule.path.is_glob() && decided.contains(path.as_os_str()) {
                 continue;
             }
             rules.push(GateRule {

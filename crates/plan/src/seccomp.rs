@@ -88,6 +88,9 @@ pub struct Filter {
     pub allowed: usize,
     pub notified: usize,
     pub mode: SyscallMode,
+    /// Reported so that the gate decides about them; everything else that is reported is refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gated: Vec<u32>,
 }
 
 /// The number of a system call on x86_64.
@@ -104,9 +107,14 @@ pub fn name_of(number: u32) -> Option<&'static str> {
 /// have to stay on the CPUs they were given.
 pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Trigger>) -> Result<Filter, PlanError> {
     let mut verdicts = verdicts(policy, internet)?;
+    let mut gated = Vec::new();
     if trigger == Some(Trigger::Notify) {
         for number in GATED.iter().filter_map(|name| number_of(name)) {
-            verdicts[number as usize] = Verdict::Notify;
+            // What the policy denies stays denied.
+            if verdicts[number as usize] == Verdict::Allow {
+                verdicts[number as usize] = Verdict::Notify;
+                gated.push(number);
+            }
         }
     }
     if let Some(number) = number_of("sched_setaffinity").filter(|_| pinned) {
@@ -122,7 +130,15 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Tri
         allowed: verdicts.iter().filter(|v| matches!(v, Verdict::Allow)).count(),
         notified: verdicts.iter().filter(|v| matches!(v, Verdict::Notify)).count(),
         mode: policy.syscalls.mode.value,
+        gated,
     })
+}
+
+/// What the filter answers for one call, without its arguments. `None` for a name that no call has.
+pub fn verdict_of(policy: &Policy, internet: bool, name: &str) -> Result<Option<Verdict>, PlanError> {
+    let Some(number) = number_of(name) else { return Ok(None) };
+    let beyond = default_verdict(policy.syscalls.mode.value);
+    Ok(Some(verdicts(policy, internet)?.get(number as usize).copied().unwrap_or(beyond)))
 }
 
 fn default_verdict(mode: SyscallMode) -> Verdict {

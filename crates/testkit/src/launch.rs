@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use cofferdam_launcher::{Decider, End, Known, LaunchError, Options, Outcome, Surroundings};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
-use cofferdam_policy::Policy;
+use cofferdam_policy::layers::{Inputs, resolve};
+use cofferdam_policy::{Mode, Overrides, Policy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -81,13 +82,18 @@ impl Report {
 pub struct Session {
     pub policy: Policy,
     pub argv: Vec<String>,
+    /// As on a machine without FUSE.
+    pub without_fuse: bool,
     /// Answers questions at first access.
     pub decider: Option<Decider>,
 }
 
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
-        Session { policy: Policy::built_in(), argv, decider: None }
+        // Where everything is decided at the start, a wall that is taken away shows.
+        let overrides = Overrides { mode: Some(Mode::Static), ..Overrides::default() };
+        let policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap_or_default();
+        Session { policy, argv, without_fuse: false, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.
@@ -98,7 +104,8 @@ impl Session {
             Err(error) => return Report::failed(&error, 125),
         };
         let request = Request { argv: self.argv, environment };
-        let facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        let mut facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        facts.has_fuse &= !self.without_fuse;
         let mut plan = match cofferdam_plan::plan(&self.policy, &facts, &request) {
             Ok(plan) => plan,
             Err(error) => return Report::failed(&error, 125),

@@ -17,6 +17,7 @@ mod limits;
 mod limits_policy;
 mod output;
 mod policy;
+mod policy_commands;
 mod programs;
 mod scope;
 mod screen;

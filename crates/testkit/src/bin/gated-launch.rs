@@ -1,4 +1,4 @@
-//! `gated-launch ANSWERS COMMAND...`: one launch in dynamic mode whose questions are answered by a file, a line
+//! `gated-launch fuse|calls ANSWERS COMMAND...`: one launch in dynamic mode whose questions are answered by a file, a line
 //! `PREFIX allow|deny file|dir|toolchain once|session` each; the first line whose prefix begins the path counts, and what no
 //! line is about is denied. Questions go to stderr. Ends with the code that `sandbox run` would end with.
 #![forbid(unsafe_code)]
@@ -14,7 +14,7 @@ use cofferdam_testkit::Session;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
+    let [trigger, answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
     let Ok(answers) = std::fs::read_to_string(answers) else { return ExitCode::from(2) };
     let mut session = Session::of(argv.to_vec());
     let overrides = Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Ask), ..Overrides::default() };
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     session.policy = policy;
+    session.without_fuse = trigger == "calls";
     session.policy.unknown.per_minute.value = 100_000;
     session.decider = Some(Decider(Rc::new(move |question| Some(answer(&answers, question)))));
     let report = session.run(|_| {}, || {});
