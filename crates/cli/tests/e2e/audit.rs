@@ -114,6 +114,28 @@ fn a_path_that_nobody_approved_is_recorded_with_who_asked_and_who_decided() {
 }
 
 #[test]
+fn trust_in_a_project_policy_is_recorded_as_a_persons_doing() {
+    let place = Place::new();
+    place.write(".cofferdam/policy.toml", "[limits]\ntimeout = \"5m\"\n");
+    place.sandbox(&["trust", "--dry-run"]).ok();
+    assert!(records(&place).is_empty());
+    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--revoke"]).ok();
+    let records = records(&place);
+    let actions: Vec<_> = records.iter().map(|record| record["details"]["action"].as_str()).collect();
+    assert_eq!((actions, names(&records)), (vec![Some("trusted"), Some("trust-revoked")], vec!["POLICY_CHANGED"; 2]));
+    assert_eq!(records[0]["actor"], "person");
+    assert_eq!(records[0]["details"]["sha256"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn signatures_of_another_key_are_not_taken() {
+    let place = Place::new();
+    place.run(STATIC, &["true"]).ok();
+    place.sandbox(&["audit", "verify", "--key", &"0".repeat(64)]).code(1);
+}
+
+#[test]
 fn the_first_session_of_a_user_sees_nothing_of_its_own_state() {
     let place = Place::new();
     let out = place.inside("ls -A ~/.local/state/cofferdam 2>&1; cat ~/.local/state/cofferdam/*/* 2>&1; true").ok();
