@@ -54,7 +54,7 @@ impl Here {
     fn look() -> Result<Self, Failure> {
         let environment = environment();
         let around = Surroundings::look(&environment)?;
-        let effective = policy_files::load(&PolicyArgs::default(), &around, &environment)?;
+        let effective = policy_files::as_written(&PolicyArgs::default(), &around, &environment)?;
         let places = policy_files::places(&effective, &around, &environment);
         Ok(Here { around, environment, effective, places })
     }
@@ -75,7 +75,7 @@ impl Here {
     fn named(&self, name: &str, layer: Option<Layer>) -> Result<Policy, Failure> {
         match name {
             "effective" => Ok(self.effective.clone()),
-            "default" => Ok(Policy::built_in()),
+            "default" => Sources { layers: Vec::new(), requirements: None }.resolve(&self.places),
             file => self.policy_of(Path::new(file), layer),
         }
     }

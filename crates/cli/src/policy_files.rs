@@ -28,18 +28,27 @@ pub(crate) fn load(
     around: &Surroundings,
     environment: &[(String, String)],
 ) -> Result<Policy, Failure> {
+    let mut policy = as_written(args, around, environment)?;
+    do_not_wait_for_nobody(&mut policy);
+    Ok(policy)
+}
+
+/// The same, whether or not somebody could answer a question now.
+pub(crate) fn as_written(
+    args: &PolicyArgs,
+    around: &Surroundings,
+    environment: &[(String, String)],
+) -> Result<Policy, Failure> {
     let sources = Sources::read(around, environment)?;
     let overrides = overrides(args, around)?;
     let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
-    let mut policy = resolve(&Inputs {
+    Ok(resolve(&Inputs {
         layers: &sources.layers,
         environment,
         overrides: Some(&overrides),
         requirements: sources.requirements.as_ref(),
         places: Some(&places),
-    })?;
-    do_not_wait_for_nobody(&mut policy);
-    Ok(policy)
+    })?)
 }
 
 /// Without a terminal to ask at, and with nobody who asked for questions, what is unknown is denied at once.

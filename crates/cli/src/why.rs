@@ -24,7 +24,7 @@ pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
     }
-    let policy = policy_files::load(&args.policy, &around, &environment)?;
+    let policy = policy_files::as_written(&args.policy, &around, &environment)?;
     let lines = match subject(&args.target, &around) {
         Subject::Path(path) => about_path(args, &policy, &around, environment, &path)?,
         Subject::Call => about_call(&args.target, &policy)?,
@@ -278,7 +278,7 @@ fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<Ex
         .filter(|one| one.path.starts_with(&path) && one.op.is_write() == args.write)
         .map(|one| {
             let word = if one.allowed { "allowed" } else { "denied" };
-            let by = one.origin.as_ref().map_or_else(String::new, |origin| format!(" [{origin}]"));
+            let by = one.cause.as_ref().map_or_else(String::new, |cause| format!(" [{cause}]"));
             format!("{word} {} {}{by}", crate::policy_command::op_word(one.op), one.path.display())
         })
         .collect();

@@ -46,8 +46,8 @@ fn policy_diff_says_what_is_newly_allowed_and_denied() {
     place.write("new.toml", "debug = false\n[files]\nwrite = [\"~/data\"]\ndeny = [\"~/clients\"]\n");
     let told = place.sandbox(&["policy", "diff", "effective", "new.toml"]).ok();
     let (allowed, denied) = told.split_once("newly denied").expect("both are there");
-    assert!(allowed.contains("newly allowed\n  ~/data: read -> write  [user: new.toml:3]"), "{told}");
-    assert!(denied.contains("~/clients: read -> deny") && denied.contains("debug: true -> false"), "{told}");
+    assert!(allowed.contains("newly allowed\n  ~/data: ask -> write  [user: new.toml:3]"), "{told}");
+    assert!(denied.contains("~/clients: ask -> deny") && denied.contains("debug: true -> false"), "{told}");
     assert_eq!(place.sandbox(&["policy", "diff", "default", "effective"]).ok(), "no difference\n");
     place.write(USER, "[files]\nread = [\"~/.ssh\"]\n");
     // In the place of the user's file, what that file gives is gone.
@@ -167,7 +167,7 @@ fn why_names_the_rule_and_the_smallest_change() {
     let place = Place::new();
     place.write("home:.ssh/id", "key");
     place.write("home:data/file", "x");
-    let why = |arguments: &[&str]| place.sandbox(&[&["why"], arguments].concat()).ok();
+    let why = |arguments: &[&str]| place.sandbox(&[&["why", "--mode", "static"], arguments].concat()).ok();
     let home = place.home.display().to_string();
     let key = format!("{home}/.ssh/id");
     let told = why(&[&key]);
@@ -227,9 +227,12 @@ fn recorded_sessions_are_replayed_against_a_changed_policy() {
     let place = Place::new();
     let home = place.home.display().to_string();
     let record = |session: &str, op: &str, path: &str, decision: &str| {
-        format!(
-            "{{\"event\":\"FILE_DECIDED\",\"session\":\"{session}\",\"op\":\"{op}\",\"path\":\"{home}/{path}\",\"decision\":\"{decision}\"}}\n"
-        )
+        let record = serde_json::json!({
+            "sequence": 1, "eventId": "e", "sandboxId": session, "time": "t", "event": "FILE_DECIDED", "actor": "person",
+            "severity": "INFO", "decision": decision,
+            "details": { "op": op, "path": format!("{home}/{path}"), "cause": "person" },
+        });
+        format!("{record}\n")
     };
     let log = [
         record("s1", "read", "data/a", "allow"),
@@ -252,9 +255,9 @@ fn recorded_sessions_are_replayed_against_a_changed_policy() {
     place.sandbox(&["policy", "test", "new.toml", "--against", "nobody"]).code(125).says(&["nobody"]);
 
     let told = place.sandbox(&["why", &format!("{home}/data"), "--session", "s1"]).ok();
-    assert_eq!(told, format!("allowed read {home}/data/a\n"));
+    assert_eq!(told, format!("allowed read {home}/data/a [person]\n"));
     let told = place.sandbox(&["why", &format!("{home}/data/a"), "--session", "s1", "--write"]).ok();
-    assert_eq!(told, format!("denied write {home}/data/a\n"));
+    assert_eq!(told, format!("denied write {home}/data/a [person]\n"));
     let told = place.sandbox(&["why", "/srv", "--session", "s1"]).ok();
     assert!(told.contains("never asked about /srv"), "{told}");
 }
