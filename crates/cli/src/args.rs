@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run what you do not trust, without it reading, writing or reaching what nobody approved.
 #[derive(Debug, Parser)]
@@ -38,6 +38,14 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Say which rule of which layer decides about a path, a host or a system call, and the smallest change
     Why(Box<WhyArgs>),
+    /// List the open questions of all running sessions
+    Questions(QuestionsArgs),
+    /// Allow what a question asks for
+    Approve(AnswerArgs),
+    /// Refuse what a question asks for
+    Deny(AnswerArgs),
+    /// Answer the questions of all running sessions on one screen
+    Inbox,
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
@@ -243,9 +251,9 @@ pub(crate) enum PolicyCommand {
     /// Replay recorded sessions against a changed policy: what would newly be allowed or denied
     Test(TestArgs),
     /// Add a rule that allows a path to the policy of a scope
-    Allow(AnswerArgs),
+    Allow(RuleArgs),
     /// Add a rule that denies a path to the policy of a scope
-    Deny(AnswerArgs),
+    Deny(RuleArgs),
 }
 
 #[derive(Debug, Args)]
@@ -303,7 +311,46 @@ pub(crate) struct TestArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct QuestionsArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
+    /// The question, as `sandbox questions` lists it: SESSION:NUMBER, or NUMBER where only one session asks that
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// How much the answer is about: the path, its directory with everything below, or its whole toolchain
+    #[arg(long, value_enum, default_value_t = Scope::File)]
+    pub(crate) scope: Scope,
+    /// How long it counts: this once, this session, or written to the project's, user's or organisation's policy
+    #[arg(long, value_enum, default_value_t = KeepFor::Once)]
+    pub(crate) keep: KeepFor,
+    /// The session that asks, or the beginning of its name
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    File,
+    Dir,
+    Toolchain,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeepFor {
+    Once,
+    Session,
+    Project,
+    User,
+    Org,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// About writing, not reading

@@ -3,17 +3,20 @@
 
 mod args;
 mod audit;
+mod client;
 mod denials;
 mod doctor;
 mod explain;
 mod generate;
 mod import;
+mod inbox;
 mod limits;
 mod ocsf;
 mod output;
 mod persist;
 mod policy_command;
 mod policy_files;
+mod questions;
 mod recorded;
 mod render;
 mod run;
@@ -27,6 +30,7 @@ use clap::Parser as _;
 
 use crate::args::{Cli, Command};
 use crate::output::say;
+use crate::questions::Answer;
 use crate::render::{Failure, OUR_FAILURE};
 
 /// musl's own costs a fifth of the time before the launch (docs/decisions/0009).
@@ -54,6 +58,10 @@ fn main() -> ExitCode {
         Command::Trust(args) => trust::trust(&args),
         Command::Policy(command) => policy_command::run(&command),
         Command::Why(args) => why::why(&args),
+        Command::Questions(args) => questions::list(&args),
+        Command::Approve(args) => questions::answer(&args, Answer::Approve),
+        Command::Deny(args) => questions::answer(&args, Answer::Deny),
+        Command::Inbox => inbox::run(),
         Command::Completions { shell } => Ok(generate::completions(shell)),
         Command::Man => generate::manual(),
     };

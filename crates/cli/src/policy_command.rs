@@ -14,7 +14,7 @@ use cofferdam_policy::{
 };
 use serde_json::json;
 
-use crate::args::{AnswerArgs, DiffArgs, ImportArgs, PolicyArgs, PolicyCommand, ShowArgs, TestArgs};
+use crate::args::{DiffArgs, ImportArgs, PolicyArgs, PolicyCommand, RuleArgs, ShowArgs, TestArgs};
 use crate::import;
 use crate::output::{escaped, print, say};
 use crate::persist::{self, Change};
@@ -223,7 +223,7 @@ fn tell_saved(saved: &persist::Saved) -> ExitCode {
     print(&saved.diff.lines().map(|line| escaped(line) + "\n").collect::<String>())
 }
 
-fn answer(args: &AnswerArgs, allow: bool) -> Result<ExitCode, Failure> {
+fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, Failure> {
     let keep = match args.keep.as_str() {
         "project" => Keep::Project,
         "user" => Keep::User,

@@ -19,6 +19,8 @@ use crate::persist::PersistError;
 pub(crate) const NOT_SO: u8 = 1;
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
+/// Nothing of that name, or nothing was changed.
+pub(crate) const NOTHING: u8 = 1;
 pub(crate) const OUR_FAILURE: u8 = 125;
 pub(crate) const REFUSED: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
@@ -62,6 +64,17 @@ pub(crate) enum Failure {
     NoSuchSession { session: String },
     #[error("cannot make a policy of `{file}`: {message}")]
     Import { file: String, message: String },
+    #[error("the inbox needs a terminal")]
+    NoTerminal {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("no open question is called `{id}`")]
+    NoQuestion { id: String },
+    #[error("several sessions ask a question {id}: {sessions}")]
+    SeveralQuestions { id: String, sessions: String },
+    #[error("the answer was not taken: {message}")]
+    NotTaken { message: String },
 }
 
 impl Failure {
@@ -100,6 +113,7 @@ impl Failure {
             Failure::NoSession { .. } | Failure::SeveralSessions { .. } | Failure::Unreachable { .. } => NOT_SO,
             Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
             Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
+            Failure::NoQuestion { .. } | Failure::SeveralQuestions { .. } | Failure::NotTaken { .. } => NOTHING,
             _ => OUR_FAILURE,
         }
     }
@@ -128,7 +142,10 @@ impl Failure {
             Failure::Import { .. } => {
                 Some("name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor".to_owned())
             }
-            Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
+            Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
+            Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
+            Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
+            Failure::NotTaken { .. } | Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
         }
     }
 }

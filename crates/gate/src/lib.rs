@@ -16,8 +16,10 @@ mod notify;
 mod orders;
 pub mod protocol;
 mod question;
+mod shown;
 mod stale;
 mod trigger;
 
 pub use gate::{Gate, News, Ready};
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
+pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

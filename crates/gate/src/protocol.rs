@@ -4,12 +4,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach};
+use crate::question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
 
 pub const VERSION: u32 = 1;
 
 /// Longest line that either side takes.
 pub const MOST_BYTES: usize = 1 << 20;
+
+/// Longest line that the supervisor takes.
+pub const MOST_COMMAND_BYTES: usize = 1 << 14;
+
+/// Most words of a command line, parents of a program and paths of a directory that a question tells of, and the most
+/// bytes of each word. What is asked about is told in full.
+const MOST_WORDS: usize = 64;
+const MOST_PARENTS: usize = 32;
+const MOST_ALSO: usize = 64;
+const MOST_WORD_BYTES: usize = 1024;
 
 /// From a face to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +96,18 @@ pub enum Event {
     FsRequest(Box<FsRequest>),
     /// How a question ended.
     #[serde(rename = "event.audit")]
-    Audit { id: QuestionId, decision: Decision, scope: Reach, persist: Keep, cause: Cause, path: String, ts: f64 },
+    Audit {
+        id: QuestionId,
+        decision: Decision,
+        scope: Reach,
+        persist: Keep,
+        cause: Cause,
+        path: String,
+        ts: f64,
+        /// What was opened up.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        granted: Vec<String>,
+    },
     /// The answer to a command that was taken.
     #[serde(rename = "ok")]
     Done {
@@ -156,12 +177,74 @@ impl From<&Question> for FsRequest {
             flags: question.flags,
             is_dir: question.is_dir,
             size: question.size,
-            asker: question.asker.clone(),
+            asker: shortened(&question.asker),
             toolchain: question.toolchain.clone(),
-            also: question.also.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            also: question.also.iter().take(MOST_ALSO).map(|path| path.to_string_lossy().into_owned()).collect(),
             waiting: question.waiting,
             ts: question.asked,
             until: question.until,
+        }
+    }
+}
+
+/// A program that was started with megabytes of arguments must not make a line that nobody takes.
+fn shortened(asker: &Asker) -> Asker {
+    Asker {
+        program: shortened_program(&asker.program),
+        cwd: asker.cwd.clone(),
+        parents: asker.parents.iter().take(MOST_PARENTS).map(shortened_program).collect(),
+    }
+}
+
+fn shortened_program(program: &Program) -> Program {
+    let word = |word: &String| match word.get(..word.floor_char_boundary(MOST_WORD_BYTES)) {
+        Some(kept) if kept.len() < word.len() => format!("{kept}...({} more bytes)", word.len() - kept.len()),
+        _ => word.clone(),
+    };
+    let mut argv: Vec<String> = program.argv.iter().take(MOST_WORDS).map(word).collect();
+    if program.argv.len() > MOST_WORDS {
+        argv.push(format!("...({} more words)", program.argv.len() - MOST_WORDS));
+    }
+    Program { pid: program.pid, exe: program.exe.clone(), argv }
+}
+
+impl From<&Settled> for Event {
+    fn from(settled: &Settled) -> Self {
+        let (decision, scope, persist) = match settled.verdict {
+            Verdict::Allow { reach, keep } => (Decision::Allow, reach, keep),
+            Verdict::Deny { reach, keep } => (Decision::Deny, reach, keep),
+        };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Event::Audit {
+            id: settled.question.id,
+            decision,
+            scope,
+            persist,
+            cause: settled.cause,
+            path: settled.question.path.to_string_lossy().into_owned(),
+            ts: now.as_secs_f64(),
+            granted: settled.granted.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        }
+    }
+}
+
+impl Command {
+    /// Which question is answered, and how.
+    pub fn verdict(&self) -> Option<(QuestionId, Verdict)> {
+        match *self {
+            Command::Approve { id, scope, persist } => {
+                Some((id, Verdict::Allow { reach: scope, keep: persist.keep() }))
+            }
+            Command::Deny { id, scope, persist } => Some((id, Verdict::Deny { reach: scope, keep: persist.keep() })),
+            _ => None,
+        }
+    }
+
+    /// The command that says so.
+    pub fn of(id: QuestionId, verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow { reach, keep } => Command::Approve { id, scope: reach, persist: Persist::Keep(keep) },
+            Verdict::Deny { reach, keep } => Command::Deny { id, scope: reach, persist: Persist::Keep(keep) },
         }
     }
 }
@@ -211,6 +294,15 @@ mod tests {
             br#"{"type":"cmd.approve","id":"7","scope":"dir","persist":false}"#,
             br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":false,"force":true}"#,
             br#"{"type":"cmd.yes","id":7}"#,
+            br#"{"type":"cmd.approve","id":7,"id":8,"scope":"dir","persist":false}"#,
+            br#"{"type":"cmd.approve","id":-7,"scope":"dir","persist":false}"#,
+            br#"{"type":"cmd.approve","id":7.0,"scope":"dir","persist":false}"#,
+            br#"{"type":"cmd.approve","id":7,"scope":"dir","persist":null}"#,
+            br#"{"type":"cmd.deny","type":"cmd.approve","id":7,"scope":"dir","persist":false}"#,
+            br#"{"type":"cmd.deny","id":7,"approve":true}"#,
+            br#"{"type":"cmd.kill","really":true}"#,
+            br#"{"type":"cmd.status","id":1}"#,
+            br#"{"type":"cmd.deny","id":7} {"type":"cmd.approve"}"#,
             br"true",
             b"",
         ] {

@@ -12,6 +12,8 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType,
 };
 
+use rustix::process::{Pid, PidfdFlags};
+
 use crate::raw;
 
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -28,6 +30,18 @@ pub struct Peer {
 
 pub fn peer(socket: impl AsFd) -> Result<Peer, Errno> {
     raw::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
+}
+
+/// The process that made the other end, if it still lives. Before Linux 6.5 found by its number, which may have been given
+/// out again since.
+pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd, Errno> {
+    match raw::peer_pidfd(socket.as_fd()) {
+        Err(Errno::NOPROTOOPT) => {
+            let pid = Pid::from_raw(peer(socket)?.pid).ok_or(Errno::SRCH)?;
+            rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        }
+        other => other,
+    }
 }
 
 pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {

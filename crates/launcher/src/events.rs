@@ -52,6 +52,10 @@ impl<'a> Log<'a> {
         Log { session, state, ..Log::default() }
     }
 
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
     fn add(&mut self, entry: Entry<'_>) {
         let Some(state) = self.state.filter(|_| !self.failed) else { return };
         if entry.actor == Actor::Workload {
@@ -348,6 +352,10 @@ impl Record {
 /// The word that stands for a value on the wire.
 fn word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+pub(crate) fn seconds_now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -190,6 +190,10 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let (directory, is_listed) = list(plan, options, &session, overlays);
     let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
+    if let (Some(gate), Some(directory)) = (&plan.gate, &directory) {
+        let opened = running.open_faces(&directory.path, gate.hook.as_deref());
+        opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
+    }
     running.log.created(plan, options);
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.

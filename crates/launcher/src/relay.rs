@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cofferdam_gate::{Question, QuestionId, Verdict};
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::Terminal;
 use rustix::event::PollFlags;
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::output::Allowance;
 use crate::patience::{Drained, Patience, Waiting};
+use crate::prompt::{Prompt, panel};
 use crate::terminal::{Outer, is_line_mode, open_other_side, output, reopen};
 
 /// A person does not answer a prompt sooner.
@@ -47,6 +49,11 @@ pub(crate) struct Relay {
     /// How much may be shown, where that is limited.
     allowance: Option<Rc<Allowance>>,
     last: Option<u8>,
+    /// Questions on this terminal.
+    prompt: Option<Prompt>,
+    answers: Vec<(QuestionId, Verdict)>,
+    /// The last question that was only told of.
+    noticed: QuestionId,
 }
 
 struct Inner {
@@ -71,7 +78,64 @@ impl Relay {
             to_outside: Vec::new(),
             allowance,
             last: None,
+            prompt: None,
+            answers: Vec::new(),
+            noticed: 0,
         }
+    }
+
+    /// From now on questions can be asked on this terminal. To be called before the first output.
+    pub(crate) fn answer_here(&mut self) -> Result<(), Errno> {
+        if self.outer.is_input() && !self.outer.is_shared() {
+            self.prompt = Some(Prompt::new(self.outer.size()?));
+        }
+        Ok(())
+    }
+
+    /// Asks on the terminal; where nobody can press keys for us, says how to answer elsewhere.
+    pub(crate) fn ask(&mut self, session: &str, question: &Question) -> Result<(), Errno> {
+        match &mut self.prompt {
+            Some(prompt) if self.raw && prompt.fits() => {
+                prompt.ask(question, Instant::now());
+                self.follow_prompt()
+            }
+            _ if question.id <= self.noticed => Ok(()),
+            _ => {
+                self.noticed = question.id;
+                let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
+                let line = format!("{begin}{}\r\n", panel::notice(session, question));
+                self.to_outside.extend_from_slice(line.as_bytes());
+                self.last = Some(b'\n');
+                Ok(())
+            }
+        }
+    }
+
+    /// A question has an end.
+    pub(crate) fn settled(&mut self, question: QuestionId) -> Result<(), Errno> {
+        if let Some(prompt) = &mut self.prompt {
+            prompt.settled(question, Instant::now());
+        }
+        self.follow_prompt()
+    }
+
+    /// What was answered on the terminal since the last call.
+    pub(crate) fn answers(&mut self) -> Vec<(QuestionId, Verdict)> {
+        std::mem::take(&mut self.answers)
+    }
+
+    fn follow_prompt(&mut self) -> Result<(), Errno> {
+        let Some(prompt) = &mut self.prompt else { return Ok(()) };
+        let out = prompt.take_out();
+        self.to_outside.extend(out.screen);
+        self.to_inside.extend(out.program);
+        self.answers.extend(out.answers);
+        if out.resized
+            && let Some(inner) = &self.inner
+        {
+            self.outer.resize(inner.master.as_fd(), Some(prompt.program_rows()))?;
+        }
+        Ok(())
     }
 
     /// The sandbox's terminal is there.
@@ -88,7 +152,8 @@ impl Relay {
         let Some(inner) = &self.inner else { return Vec::new() };
         let mut wanted = Vec::new();
         let mut of_inner = PollFlags::empty();
-        of_inner.set(PollFlags::IN, self.to_outside.is_empty());
+        let has_room = self.to_outside.is_empty() && !self.prompt.as_ref().is_some_and(Prompt::is_full);
+        of_inner.set(PollFlags::IN, has_room);
         of_inner.set(PollFlags::OUT, !self.to_inside.is_empty());
         if !of_inner.is_empty() {
             wanted.push((inner.master.as_fd(), of_inner, Ready::Inner));
@@ -130,8 +195,14 @@ impl Relay {
             Ok(0) | Err(Errno::IO) => self.inner = None,
             Ok(count) => {
                 let passed = self.allowance.as_ref().map_or(count, |allowance| allowance.pass(count));
-                self.to_outside.extend_from_slice(&buffer[..passed]);
-                self.last = self.to_outside.last().copied().or(self.last);
+                self.last = buffer[..passed].last().copied().or(self.last);
+                match &mut self.prompt {
+                    Some(prompt) => {
+                        prompt.output(&buffer[..passed], Instant::now());
+                        self.follow_prompt()?;
+                    }
+                    None => self.to_outside.extend_from_slice(&buffer[..passed]),
+                }
                 self.look_again = self.lines.as_ref().map(|_| Instant::now() + SECOND_LOOK);
                 self.follow_inner()?;
             }
@@ -172,7 +243,13 @@ impl Relay {
                 for byte in buffer[..early].iter_mut().filter(|byte| **byte == 0) {
                     *byte = self.outer.end_of_input();
                 }
-                self.to_inside.extend_from_slice(&buffer[..count]);
+                match &mut self.prompt {
+                    Some(prompt) => {
+                        prompt.typed(&buffer[..count], Instant::now());
+                        self.follow_prompt()?;
+                    }
+                    None => self.to_inside.extend_from_slice(&buffer[..count]),
+                }
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
@@ -194,6 +271,7 @@ impl Relay {
     /// After the end: what the command wrote last may still lie in the buffers.
     pub(crate) fn drain(&mut self, signals: &SignalFd, patience: Patience) -> Result<Drained, Errno> {
         let mut waiting = Waiting::new(patience);
+        self.end_prompt()?;
         loop {
             self.fetch_output()?;
             if self.to_outside.is_empty() {
@@ -207,6 +285,21 @@ impl Relay {
         }
     }
 
+    /// Nothing is asked here any more; what was held back is shown.
+    fn end_prompt(&mut self) -> Result<(), Errno> {
+        self.pause_prompt()?;
+        self.prompt = None;
+        Ok(())
+    }
+
+    /// The terminal as the program left it, for as long as somebody else has it.
+    pub(crate) fn pause_prompt(&mut self) -> Result<(), Errno> {
+        if let Some(prompt) = &mut self.prompt {
+            prompt.pause(Instant::now());
+        }
+        self.follow_prompt()
+    }
+
     /// Says that the rest is dropped, in the mode in which the shell finds the terminal.
     pub(crate) fn mark(&mut self) -> Result<(), Errno> {
         self.leave_raw_mode()?;
@@ -216,7 +309,7 @@ impl Relay {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.look_again
+        [self.look_again, self.prompt.as_ref().and_then(Prompt::deadline)].into_iter().flatten().min()
     }
 
     pub(crate) fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
@@ -224,7 +317,10 @@ impl Relay {
             self.look_again = None;
             self.follow_inner()?;
         }
-        Ok(())
+        if let Some(prompt) = &mut self.prompt {
+            prompt.check_clock(now);
+        }
+        self.follow_prompt()
     }
 
     /// With a shared terminal raw mode is for as long as the command itself asks for single keys, as a chooser does.
@@ -267,10 +363,17 @@ impl Relay {
         if self.inner.is_some() {
             self.enter_raw_mode()?;
         }
+        if let Some(prompt) = &mut self.prompt {
+            prompt.resume(Instant::now());
+        }
         self.resize()
     }
 
-    pub(crate) fn resize(&self) -> Result<(), Errno> {
-        self.inner.as_ref().map_or(Ok(()), |inner| self.outer.resize(inner.master.as_fd()))
+    pub(crate) fn resize(&mut self) -> Result<(), Errno> {
+        let Some(prompt) = &mut self.prompt else {
+            return self.inner.as_ref().map_or(Ok(()), |inner| self.outer.resize(inner.master.as_fd(), None));
+        };
+        prompt.resize(self.outer.size()?, Instant::now());
+        self.follow_prompt()
     }
 }

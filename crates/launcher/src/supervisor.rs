@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
-use cofferdam_gate::{Cause, Gate, News};
+use cofferdam_gate::{Gate, News};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
@@ -25,7 +25,8 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
 use crate::cgroup::SessionCgroup;
-use crate::events::{Log, Record};
+use crate::desk::{self, Desk};
+use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::launch::{Decider, Options, Returns};
@@ -83,14 +84,18 @@ pub(crate) struct Running<'a> {
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
     pub(crate) output: Option<Output>,
+    /// Where questions are answered, if there can be any.
+    pub(crate) desk: Option<Desk>,
     pub(crate) log: Log<'a>,
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
-    gate: Option<Gate>,
-    decider: Option<Decider>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) decider: Option<Decider>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
+    /// Seconds since 1970.
+    pub(crate) started: f64,
     /// The child's reports other than descriptors, in order.
     pub(crate) reports: Vec<Message>,
     /// The child said that its walls stand.
@@ -116,6 +121,7 @@ enum Ready {
     Unfiltered,
     Terminal(relay::Ready),
     Output(output::Ready),
+    Desk(desk::Ready),
     Stops,
     Signal,
     Gate(cofferdam_gate::Ready),
@@ -159,6 +165,8 @@ impl<'a> Running<'a> {
             listener: None,
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
             output: ends.output,
+            desk: None,
+            started: seconds_now(),
             log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
@@ -212,6 +220,7 @@ impl<'a> Running<'a> {
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
+                    Ready::Desk(ready) => self.hear(ready)?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
                     Ready::Gate(ready) => self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?,
@@ -219,6 +228,7 @@ impl<'a> Running<'a> {
                 }
             }
             self.check_clock()?;
+            self.take_answers()?;
             self.pass_news()?;
             self.check_output()?;
         }
@@ -240,6 +250,8 @@ impl<'a> Running<'a> {
         watched.extend(gated.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Gate(ready))));
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
+        let asked = self.desk.iter().flat_map(Desk::wanted);
+        watched.extend(asked.map(|(fd, flags, ready)| (fd, flags, Ready::Desk(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
@@ -261,14 +273,18 @@ impl<'a> Running<'a> {
     fn next_deadline(&self) -> Option<Instant> {
         let look = self.set_up.then(|| self.watch.next_look());
         let relay = self.relay.as_ref().and_then(Relay::deadline);
+        let desk = self.desk.as_ref().and_then(Desk::deadline);
         let gate = self.gate.as_ref().and_then(Gate::deadline);
-        [self.deadline, self.near_deadline, self.kill_at, look, relay, gate].into_iter().flatten().min()
+        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk, gate].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
         let now = Instant::now();
         if let Some(relay) = &mut self.relay {
             relay.check_clock(now)?;
+        }
+        if let Some(desk) = &mut self.desk {
+            desk.check_clock(now);
         }
         if let Some(gate) = &mut self.gate {
             gate.check_clock(now)?;
@@ -325,7 +341,7 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the session now; the first reason is the one that is told.
-    fn end(&mut self, reason: End) -> Result<(), Errno> {
+    pub(crate) fn end(&mut self, reason: End) -> Result<(), Errno> {
         self.reason.get_or_insert(reason);
         self.kill()
     }
@@ -407,20 +423,19 @@ impl<'a> Running<'a> {
     }
 
     fn pass_news(&mut self) -> Result<(), Errno> {
-        let Some(gate) = &mut self.gate else { return Ok(()) };
         // An answer makes news of its own.
         loop {
-            let news = gate.news();
+            let news = self.gate.as_mut().map(Gate::news).unwrap_or_default();
             if news.is_empty() {
                 return Ok(());
             }
             for news in news {
                 self.record.news(&news);
                 self.log.news(&news);
-                if let News::Asked(question) = &news
-                    && let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question))
-                {
-                    gate.answer(question.id, verdict, Cause::Person)?;
+                match &news {
+                    News::Asked(question) => self.ask(question)?,
+                    News::Settled(settled) => self.settled(settled)?,
+                    News::Refused { .. } | News::Hidden { .. } | News::OverBudget => {}
                 }
             }
         }
@@ -468,6 +483,8 @@ impl<'a> Running<'a> {
         if let Some(relay) = &mut self.relay {
             // What was written before the stop, such as the echo of the stop key, belongs before the shell's next words.
             relay.turn(relay::Ready::Inner)?;
+            relay.pause_prompt()?;
+            relay.turn(relay::Ready::Output)?;
             relay.leave_raw_mode()?;
         }
         // Returns after SIGCONT.
@@ -489,7 +506,7 @@ impl<'a> Running<'a> {
                 // SIGPIPE is about what this process wrote: the command's own comes from its own pipe.
                 Signal::CHILD | Signal::PIPE => {}
                 Signal::WINCH => {
-                    if let Some(relay) = &self.relay {
+                    if let Some(relay) = &mut self.relay {
                         relay.resize()?;
                     }
                 }

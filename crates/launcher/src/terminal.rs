@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize};
 
+use crate::prompt::Size;
+
 /// The host's terminal as it was at start.
 #[derive(Debug, Clone)]
 pub(crate) struct Outer {
@@ -93,9 +95,17 @@ impl Outer {
     }
 
     /// Copies the present window size to the sandbox's terminal, which tells the programs inside.
-    pub(crate) fn resize(&self, master: BorrowedFd<'_>) -> Result<(), Errno> {
-        let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
+    /// With `rows` instead of its own where others need some.
+    pub(crate) fn resize(&self, master: BorrowedFd<'_>, rows: Option<u16>) -> Result<(), Errno> {
+        let mut size = rustix::termios::tcgetwinsize(self.stream.fd())?;
+        size.ws_row = rows.unwrap_or(size.ws_row);
         rustix::termios::tcsetwinsize(master, size)
+    }
+
+    /// The present window size.
+    pub(crate) fn size(&self) -> Result<Size, Errno> {
+        let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
+        Ok(Size { rows: size.ws_row, columns: size.ws_col })
     }
 }
 

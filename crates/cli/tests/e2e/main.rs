@@ -2,6 +2,7 @@
 //! user. One module per subject; each test is named after what it promises. A program that is not installed makes its
 //! tests print `skipped: reason`.
 
+mod answers;
 mod audit;
 mod command_line;
 mod debugging;

@@ -55,6 +55,14 @@ impl Screen {
         text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
     }
 
+    /// Kept for people to look at, where a directory for it is named.
+    pub(crate) fn capture(&self, name: &str) {
+        if let Some(directory) = std::env::var_os("COFFERDAM_CAPTURES") {
+            let path = std::path::Path::new(&directory).join(format!("{name}.txt"));
+            std::fs::write(path, self.text()).expect("writable");
+        }
+    }
+
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) -> String {
         self.wait_until(&format!("`{text}`"), |screen| screen.contains(text))

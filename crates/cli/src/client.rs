@@ -1,0 +1,146 @@
+//! The other end of a supervisor's socket. Owns finding the sessions of this user, greeting, and lines; what is shown and
+//! answered is the callers' business. Used by `questions` and `inbox`.
+
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_gate::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, line};
+use cofferdam_launcher::Surroundings;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+
+use crate::render::Failure;
+
+/// The longest that a supervisor takes to answer; its loop never waits for anything.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the directories of this user's sessions are.
+pub(crate) fn sessions_directory() -> Result<PathBuf, Failure> {
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok(Surroundings::look(&environment)?.state.join("sessions"))
+}
+
+/// The names of sessions that have a directory, oldest first; whether they live shows when they are called.
+pub(crate) fn sessions(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A connection to one session.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) session: String,
+    stream: UnixStream,
+    heard: Vec<u8>,
+    /// Heard, but nobody has asked for it yet.
+    pending: VecDeque<Event>,
+}
+
+/// A session as it is now.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) connection: Connection,
+    pub(crate) questions: Vec<FsRequest>,
+}
+
+impl Connection {
+    /// Connects and says hello. The path of a socket is at most 107 bytes long, so it goes through a descriptor.
+    pub(crate) fn open(directory: &Path, session: &str, face: &str) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory.join(session), flags, Mode::empty())?;
+        let stream = UnixStream::connect(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))?;
+        stream.set_nonblocking(true)?;
+        let mut connection =
+            Connection { session: session.to_owned(), stream, heard: Vec::new(), pending: VecDeque::new() };
+        connection.say(&Command::Hello { version: VERSION, face: face.to_owned() })?;
+        Ok(connection)
+    }
+
+    /// A command is far shorter than what a socket holds: it is taken at once or not at all.
+    pub(crate) fn say(&mut self, command: &Command) -> Result<(), Error> {
+        self.stream.write_all(&line(command))
+    }
+
+    /// What has arrived; an error when the session is gone. What this version does not know is left out.
+    pub(crate) fn hear(&mut self) -> Result<Vec<Event>, Error> {
+        let mut buffer = [0u8; 16384];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.heard.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        let mut events = Vec::from(std::mem::take(&mut self.pending));
+        while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.heard.drain(..=end).collect();
+            events.extend(serde_json::from_slice(&line).ok());
+        }
+        if self.heard.len() > MOST_BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Ok(events)
+    }
+
+    /// Hears until `done` has what it needs.
+    pub(crate) fn hear_until<T>(&mut self, mut done: impl FnMut(Event) -> Option<T>) -> Result<T, Error> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            while let Some(event) = self.pending.pop_front() {
+                if let Some(found) = done(event) {
+                    return Ok(found);
+                }
+            }
+            let heard = self.hear()?;
+            if heard.is_empty() && Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            if heard.is_empty() {
+                let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+                poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))?;
+            }
+            self.pending.extend(heard);
+        }
+    }
+
+    /// The open questions: everything that is told before the answer to a status request.
+    fn look(mut self) -> Result<Look, Error> {
+        self.say(&Command::Status {})?;
+        let mut questions: Vec<FsRequest> = Vec::new();
+        self.hear_until(|event| match event {
+            Event::FsRequest(request) => {
+                questions.retain(|known| known.id != request.id);
+                questions.push(*request);
+                None
+            }
+            Event::Audit { id, .. } => {
+                questions.retain(|known| known.id != id);
+                None
+            }
+            Event::Session(status) => Some(Ok(status)),
+            Event::Refused { message } => Some(Err(Error::other(message))),
+            Event::End {} => Some(Err(ErrorKind::UnexpectedEof.into())),
+            Event::Hello { .. } | Event::Done { .. } => None,
+        })??;
+        Ok(Look { connection: self, questions })
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Every session that answers.
+pub(crate) fn look_at_all(directory: &Path, face: &str) -> Vec<Look> {
+    let connect = |session: &String| Connection::open(directory, session, face).and_then(Connection::look).ok();
+    sessions(directory).iter().filter_map(connect).collect()
+}

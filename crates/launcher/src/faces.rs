@@ -1,0 +1,88 @@
+//! Everybody who can answer a question, put together: the desk and the user's terminal. Owns nothing: the desk is the
+//! session's, the terminal the relay's. The one place where the loop in `supervisor`, the faces and the gate meet.
+
+use std::path::Path;
+
+use cofferdam_gate::protocol::SessionStatus;
+use cofferdam_gate::{Cause, Question, QuestionId, Settled, Verdict};
+use rustix::io::Errno;
+
+use crate::desk::{self, Desk, Said};
+use crate::supervisor::{End, Running};
+
+impl Running<'_> {
+    /// From now on there is somebody to ask. To be called before the first output.
+    pub(crate) fn open_faces(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
+        self.desk = Some(Desk::open(directory, self.log.session(), hook)?);
+        self.relay.as_mut().map_or(Ok(()), crate::relay::Relay::answer_here)
+    }
+
+    /// Everybody is told of a question, new or changed, unless this process has an answer itself.
+    pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
+        if let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question)) {
+            return self.answered(question.id, verdict, Cause::Person);
+        }
+        if let Some(desk) = &mut self.desk {
+            desk.ask(question);
+        }
+        let session = self.log.session().to_owned();
+        self.relay.as_mut().map_or(Ok(()), |relay| relay.ask(&session, question))
+    }
+
+    /// Everybody is told how a question ended.
+    pub(crate) fn settled(&mut self, settled: &Settled) -> Result<(), Errno> {
+        if let Some(desk) = &mut self.desk {
+            desk.settled(settled);
+        }
+        self.relay.as_mut().map_or(Ok(()), |relay| relay.settled(settled.question.id))
+    }
+
+    pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {
+        let said = self.desk.as_mut().map_or(Ok(Vec::new()), |desk| desk.turn(ready))?;
+        said.into_iter().try_for_each(|said| self.obey(said))
+    }
+
+    /// What was answered on the terminal.
+    pub(crate) fn take_answers(&mut self) -> Result<(), Errno> {
+        let answers = self.relay.as_mut().map(crate::relay::Relay::answers).unwrap_or_default();
+        answers.into_iter().try_for_each(|(id, verdict)| self.answered(id, verdict, Cause::Person))
+    }
+
+    fn obey(&mut self, said: Said) -> Result<(), Errno> {
+        let status = match said {
+            Said::Status(_) => Some(self.status()),
+            _ => None,
+        };
+        match (said, &mut self.desk) {
+            (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
+            (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
+            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "not built yet: answer with `persist` instead"),
+            (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
+            (Said::Save(..) | Said::Status(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// The gate's to settle; an answer that comes too late meets nothing there.
+    fn answered(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+        self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause)).map(drop)
+    }
+
+    fn status(&self) -> SessionStatus {
+        let seen = self.watch.last;
+        let some = |value: u64| Some(value).filter(|value| *value > 0);
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a session fit a float")]
+        let cpu_seconds = some(seen.cpu_micros).map(|micros| micros as f64 / 1e6);
+        SessionStatus {
+            session: self.log.session().to_owned(),
+            pid: std::process::id(),
+            argv: self.plan.command.argv.clone(),
+            cwd: self.plan.command.cwd.display().to_string(),
+            started: self.started,
+            processes: some(seen.processes),
+            memory: some(seen.memory),
+            cpu_seconds,
+            open_questions: self.desk.as_ref().map_or(0, Desk::open_questions),
+        }
+    }
+}
