@@ -210,7 +210,7 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let environment = environment();
     let around = Surroundings::look(&environment)?;
     let saved = persist::save_draft(&around, &environment, keep, &draft)?;
-    for remark in &draft.remarks {
+    for remark in draft.remarks.iter().chain(&saved.kept) {
         say!("sandbox: {}", escaped(remark));
     }
     Ok(tell_saved(&saved))

@@ -97,10 +97,11 @@ fn an_imported_policy_is_enforced_and_nothing_of_it_is_dropped_in_silence() {
 #[test]
 fn an_import_adds_to_what_a_file_says_already() {
     let place = Place::new();
-    place.write(USER, "# mine\n[limits]\ntimeout = \"5m\"\n");
+    place.write(USER, "# mine\nisolation = \"process\"\n[limits]\ntimeout = \"5m\"\n");
     place.write("home:sandbox.json", "{ \"type\": \"workspace_readonly\", \"additionalReadwritePaths\": [\"~/out\"] }");
     let path = place.path("home:sandbox.json").display().to_string();
-    place.sandbox(&["policy", "import", &path, "--save", "user"]).ok();
+    let ran = place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0);
+    ran.says(&["isolation = \"full\": stays \"process\""]);
     let text = place.read(USER).expect("it is there");
     for part in ["# mine", "timeout = \"5m\"", "project = \"read\"", "~/out"] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
@@ -126,6 +127,18 @@ fn a_rule_that_was_added_by_hand_counts_in_the_next_run() {
     place.write(LOCAL, "[files]\nwrite = [\"~/data\"]\n");
     place.sandbox(&["policy", "allow", &path]).code(125).says(&["not approved", "sandbox trust"]);
     place.sandbox(&["policy", "allow", &path, "--keep", "session"]).code(125).says(&["project, user, org"]);
+}
+
+#[test]
+fn what_is_allowed_for_good_is_not_asked_about_again() {
+    let place = Place::new();
+    place.write("home:data/file", "known by now\n");
+    let flags = ["--mode", "dynamic", "--on-unknown", "deny"];
+    let read = || place.run(&flags, &["cat", &place.path("home:data/file").display().to_string()]);
+    assert_ne!(read().code, 0);
+    let told = place.sandbox(&["policy", "allow", &place.path("home:data").display().to_string()]).ok();
+    assert!(told.contains("~/data"), "{told}");
+    assert_eq!(read().ok(), "known by now\n");
 }
 
 #[test]
