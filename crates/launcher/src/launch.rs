@@ -212,7 +212,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let error = ended.err().or(reported).or(vanished);
     match &error {
         Some(error) if !matches!(error, LaunchError::Supervise(_)) => {
-            log.failed_to_start(&error.to_string(), began.elapsed())
+            log.failed_to_start(&error.to_string(), began.elapsed());
         }
         _ => log.exited(end, began.elapsed(), &usage),
     }
