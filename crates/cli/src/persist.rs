@@ -1,6 +1,6 @@
 //! Keeps an answer for good: edits the policy file of its scope so that the question is not asked again. Owns which file
 //! that is, what must hold before and after, and the approval of what it wrote; the text is `edit`'s, the disk `store`'s.
-//! (docs/decisions/0020). Called by whoever answered a question, and by `sandbox policy`.
+//! See docs/decisions/0020. Called by whoever answered a question, and by `sandbox policy`.
 
 mod edit;
 mod store;
