@@ -120,7 +120,6 @@ pub(crate) fn save_draft(
 }
 
 /// Keeps the answer to a question for as long as it says.
-#[cfg_attr(not(test), expect(dead_code, reason = "for whoever hears the answers of a running session"))]
 pub(crate) fn save_answer(
     around: &Surroundings,
     environment: &[(String, String)],

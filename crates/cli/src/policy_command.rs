@@ -35,13 +35,6 @@ pub(crate) fn run(command: &PolicyCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A variable that is no text cannot be judged by name or value.
-pub(crate) fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
 /// Where a command runs and what is in force there.
 struct Here {
     around: Surroundings,
@@ -52,7 +45,7 @@ struct Here {
 
 impl Here {
     fn look() -> Result<Self, Failure> {
-        let environment = environment();
+        let environment = policy_files::environment();
         let around = Surroundings::look(&environment)?;
         let effective = policy_files::as_written(&PolicyArgs::default(), &around, &environment)?;
         let places = policy_files::places(&effective, &around, &environment);
@@ -207,7 +200,7 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, Failure> {
         "project" => Keep::Project,
         other => return Err(wrong("--save", other, "it is one of: user, project")),
     };
-    let environment = environment();
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     let saved = persist::save_draft(&around, &environment, keep, &draft)?;
     for remark in draft.remarks.iter().chain(&saved.kept) {
@@ -230,7 +223,7 @@ fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, Failure> {
         "org" => Keep::Org,
         other => return Err(wrong("--keep", other, "it is one of: project, user, org")),
     };
-    let environment = environment();
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     let absolute = around.cwd.join(&args.path);
     let path = absolute.canonicalize().unwrap_or(absolute);

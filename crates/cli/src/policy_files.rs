@@ -1,6 +1,7 @@
 //! Reads the layers of policy and turns flags into overrides. Owns which files there are; what they mean is `policy`'s.
 //! Called by `run`, `explain`, `trust`, `persist` and the policy commands.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
@@ -21,6 +22,12 @@ pub(crate) const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
 
 /// More than any policy or record of approvals has; a project's files may be anything.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// The caller's variables. One that is no text cannot be judged by name or value, so it does not come along.
+pub(crate) fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
+}
 
 /// The policy in force for these flags in these surroundings.
 pub(crate) fn load(

@@ -20,7 +20,7 @@ use crate::recorded;
 use crate::render::Failure;
 
 pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
-    let environment = crate::policy_command::environment();
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
