@@ -1,6 +1,6 @@
 //! `sandbox policy` and `sandbox why`: what they say is what a run then does.
 
-use crate::support::{Place, is_root};
+use crate::support::{Place, is_root, wait_for};
 
 const USER: &str = "home:.config/cofferdam/config.toml";
 const LOCAL: &str = ".cofferdam/policy.local.toml";
@@ -139,6 +139,27 @@ fn what_is_allowed_for_good_is_not_asked_about_again() {
     let told = place.sandbox(&["policy", "allow", &place.path("home:data").display().to_string()]).ok();
     assert!(told.contains("~/data"), "{told}");
     assert_eq!(read().ok(), "known by now\n");
+}
+
+#[test]
+fn an_answer_that_is_kept_is_a_rule_in_the_next_session() {
+    let place = Place::new();
+    place.write("home:data/file", "known by now\n");
+    let path = place.path("home:data/file").display().to_string();
+    let asking = ["--mode", "dynamic", "--on-unknown", "ask"];
+    let session = place.start(&asking, "echo ready; cat ~/data/file");
+    let number = wait_for("the question", || {
+        let open = place.sandbox(&["questions"]).out;
+        open.lines()
+            .find(|line| line.contains(&path))
+            .and_then(|line| line.split_whitespace().next().map(str::to_owned))
+    });
+    place.sandbox(&["approve", &number, "--keep", "project"]).code(0);
+    assert_eq!(session.end(), (0, "known by now\n".to_owned()));
+    let text = place.read(LOCAL).expect("it was made");
+    assert!(text.contains("path = \"~/data/file\", optional = true, reason = \"approved "), "{text}");
+    let silent = ["--mode", "dynamic", "--on-unknown", "deny"];
+    assert_eq!(place.run(&silent, &["cat", &path]).ok(), "known by now\n");
 }
 
 #[test]
