@@ -3,6 +3,7 @@
 //! tests print `skipped: reason`.
 
 mod answers;
+mod approvals;
 mod command_line;
 mod debugging;
 mod denials;
