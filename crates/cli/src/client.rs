@@ -12,6 +12,7 @@ use cofferdam_gate::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, l
 use cofferdam_launcher::Surroundings;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::render::Failure;
 
