@@ -1,6 +1,7 @@
-//! `cargo xtask bench start|inside`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! `cargo xtask bench start|inside|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
+mod audit;
 mod candidate;
 mod inside;
 mod report;
@@ -30,6 +31,8 @@ enum Bench {
     Start(Options),
     /// How fast programs run inside, beside bare
     Inside(Options),
+    /// What a record of the audit log costs, and how long a long log takes to verify
+    Audit(audit::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,13 +61,14 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let (options, default_rounds) = match &args.bench {
         Bench::Start(options) => (options, 200),
         Bench::Inside(options) => (options, 9),
+        Bench::Audit(args) => return audit::run(args),
     };
     let rounds = options.rounds.map_or(default_rounds, |rounds| rounds as usize);
     let (sandbox, worker) = binaries(options)?;
     let stage = Stage::set_up(options.user.as_deref(), &sandbox, &worker)?;
     let report = match &args.bench {
-        Bench::Start(_) => start::measure(&stage, rounds)?,
         Bench::Inside(_) => inside::measure(&stage, rounds)?,
+        _ => start::measure(&stage, rounds)?,
     };
     stage.clear()?;
     finish(options, &report)

@@ -23,8 +23,21 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Check what this machine offers, with a remedy for what is missing
     Doctor(DoctorArgs),
+    /// List the sessions that run now
+    Ps(PsArgs),
+    /// End a session: ask it, and kill it when it does not listen
+    Kill(KillArgs),
+    /// Print what happened in one session
+    Logs(LogsArgs),
+    /// Print the audit log, or verify that nobody changed it
+    Audit(AuditArgs),
     /// Approve this project's policy files as they are now, so that they may also widen access
     Trust(TrustArgs),
+    /// Show, check, compare, export, import and try policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Say which rule of which layer decides about a path, a host or a system call, and the smallest change
+    Why(Box<WhyArgs>),
     /// List the open questions of all running sessions
     Questions(QuestionsArgs),
     /// Allow what a question asks for
@@ -147,6 +160,65 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Only this one: the beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// How long it may take to end by itself
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub(crate) grace: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) task: Option<AuditTask>,
+    /// Only this session: the beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Go on with what is written from now on
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this name; can be given several times
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+    /// Only what happened since then: 10m, 2h, 2026-11-15, 2026-11-15T08:30 (UTC)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// text, json (as written) or ocsf (OCSF 1.3, a JSON object a line)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditTask {
+    /// Check every record, and say where the log is not as it was written
+    Verify {
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// Only show what would be approved
     #[arg(long)]
@@ -154,6 +226,88 @@ pub(crate) struct TrustArgs {
     /// Forget the approval of this project
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) revoke: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show the policy in force here, every rule with its layer, file and line
+    Show(ShowArgs),
+    /// Parse and check policy files; a mistake ends with 125 and its line
+    Check {
+        /// Policy files; one called `requirements.toml` is read as ceilings
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Say what the second policy newly allows or denies
+    Diff(DiffArgs),
+    /// Print the policy in force as one file that means the same
+    Export {
+        /// toml, json
+        #[arg(long, value_name = "FORMAT", default_value = "toml")]
+        format: String,
+    },
+    /// Turn another tool's configuration into a policy; what has no equal becomes a comment
+    Import(ImportArgs),
+    /// Replay recorded sessions against a changed policy: what would newly be allowed or denied
+    Test(TestArgs),
+    /// Add a rule that allows a path to the policy of a scope
+    Allow(RuleArgs),
+    /// Add a rule that denies a path to the policy of a scope
+    Deny(RuleArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List every secret and every protected path
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A policy file, `effective` or `default`
+    #[arg(value_name = "A")]
+    pub(crate) before: String,
+    /// A policy file, `effective` or `default`
+    #[arg(value_name = "B")]
+    pub(crate) after: String,
+    /// Files take the place of this layer's: org, user, project, project.local. Without it a file stands alone
+    #[arg(long = "as", value_name = "LAYER")]
+    pub(crate) layer: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// auto, tool-json, proxy, build-yaml, claude, codex, cursor
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub(crate) from: String,
+    /// Add it to the policy of a scope: user, project
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) save: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// The changed policy
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A session, or `all`
+    #[arg(long, value_name = "SESSION", default_value = "all")]
+    pub(crate) against: String,
+    /// The file takes the place of this layer's: org, user, project, project.local. Without it the file stands alone
+    #[arg(long = "as", value_name = "LAYER")]
+    pub(crate) layer: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -193,4 +347,31 @@ pub(crate) enum KeepFor {
     Project,
     User,
     Org,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// About writing, not reading
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Whose policy gets the rule: project, user, org
+    #[arg(long, value_name = "SCOPE", default_value = "project")]
+    pub(crate) keep: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// A path, a host name or a system call
+    #[arg(value_name = "PATH|HOST|SYSCALL")]
+    pub(crate) target: String,
+    /// Say what was decided in that session instead
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// About writing, not reading
+    #[arg(long)]
+    pub(crate) write: bool,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }

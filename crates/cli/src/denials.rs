@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
-use cofferdam_launcher::{Blocked, End, Outcome, Unrouted};
+use cofferdam_launcher::{Blocked, Denied, End, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
 
@@ -13,7 +13,7 @@ use crate::limits;
 use crate::run::Prepared;
 
 /// The sandbox has its own there; the host's names mean nothing inside.
-const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
+pub(crate) const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
@@ -30,9 +30,13 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
     lines.extend(network(prepared, outcome.unrouted));
+    lines.extend(unapproved(prepared, outcome));
     lines.extend(
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
             .iter()
+            // What was noticed at run time is told already.
+            .filter(|path| !outcome.denied.iter().any(|denied| Path::new(&denied.path) == path.as_path()))
+            .filter(|path| plan.gate.is_none() || decide(&plan.decisions, path).is_some())
             .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
     lines.extend(held_names(plan, &prepared.around.home));
@@ -46,6 +50,99 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         lines.push(format!("not in force until you run `sandbox trust`: {} ({})", held.rule, held.origin));
     }
     lines
+}
+
+/// Told one by one up to here; the log has them all.
+const MOST_TOLD: usize = 10;
+
+/// Paths that were met and not given, with what would give them.
+fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
+    let home = &prepared.around.home;
+    let mut lines: Vec<String> = Vec::new();
+    for denied in outcome.denied.iter().filter(|denied| !is_history(denied)) {
+        let path = Path::new(&denied.path);
+        let line = match denied.why.as_str() {
+            _ if denied.op == "find" => {
+                let rule = decide(&prepared.plan.decisions, path);
+                let why = rule.map_or_else(|| denied.why.clone(), cite);
+                let place = rule.map_or(path, |rule| &rule.path);
+                format!("{} is hidden [{why}]; show it with --ro {}", denied.path, place.display())
+            }
+            "cannot be asked" => match writable_place(path, home) {
+                Some(remedy) => {
+                    format!("could not {} {}: nobody approved writing there; {remedy}", denied.op, denied.path)
+                }
+                None => format!("could not {} {}: nobody approved writing there", denied.op, denied.path),
+            },
+            why => {
+                format!("{} {}: {}; {}", refused(&denied.op), denied.path, because(why), remedy(&denied.op, path, home))
+            }
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let more = lines.len().saturating_sub(MOST_TOLD);
+    lines.truncate(MOST_TOLD);
+    if more > 0 {
+        lines.push(format!("and {more} more; `sandbox logs {}` has them all", outcome.session));
+    }
+    lines
+}
+
+/// One line about what was denied, for a command that succeeded all the same.
+pub(crate) fn summary(outcome: &Outcome) -> Option<String> {
+    let unknown: Vec<&str> = outcome
+        .denied
+        .iter()
+        .filter(|denied| denied.op != "find" && denied.why != "person" && denied.why != "gone" && !is_history(denied))
+        .map(|denied| denied.path.as_str())
+        .collect();
+    let first = unknown.first()?;
+    let more = match unknown.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!("not approved: {first}{more}; allow with --ro or --rw, or see `sandbox logs {}`", outcome.session))
+}
+
+/// Shells and pagers write these at their end, and nobody misses them.
+fn is_history(denied: &Denied) -> bool {
+    let name = Path::new(&denied.path).file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with("_history")
+        || name.starts_with(".lesshs")
+        || name.starts_with("lesshs")
+        || name.starts_with(".viminfo")
+}
+
+fn refused(op: &str) -> &'static str {
+    match op {
+        "list" => "could not list",
+        "exec" => "could not execute",
+        "write" => "could not write",
+        "create" => "could not create",
+        _ => "could not read",
+    }
+}
+
+fn because(why: &str) -> &'static str {
+    match why {
+        "timeout" => "nobody answered in time",
+        "budget" => "too many questions in a minute",
+        "person" | "hook" => "denied when it was asked",
+        "rule" => "a rule protects it",
+        "failed" => "it could not be given",
+        _ => "nobody approved it",
+    }
+}
+
+fn remedy(op: &str, path: &Path, home: &Path) -> String {
+    let write = matches!(op, "write" | "create");
+    match (write, writable_place(path, home)) {
+        (true, Some(remedy)) => remedy,
+        (true, None) => "write in the project".to_owned(),
+        (false, _) => format!("allow it with --ro {}", path.display()),
+    }
 }
 
 fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {

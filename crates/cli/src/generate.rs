@@ -37,10 +37,17 @@ pub(crate) fn manual() -> Result<ExitCode, Failure> {
     let write = |source| Failure::Write { path: "the manual page".to_owned(), source };
     let command = Cli::command();
     clap_mangen::Man::new(command.clone()).render(&mut text).map_err(write)?;
-    for subcommand in command.get_subcommands() {
-        let name = format!("sandbox {}", subcommand.get_name());
-        let renamed = subcommand.clone().name(name.replace(' ', "-")).bin_name(name);
-        clap_mangen::Man::new(renamed).render(&mut text).map_err(write)?;
-    }
+    pages(&command, "sandbox", &mut text).map_err(write)?;
     Ok(print(&String::from_utf8_lossy(&text)))
+}
+
+/// A page for each command below, and for those below it.
+fn pages(command: &clap::Command, above: &str, text: &mut Vec<u8>) -> std::io::Result<()> {
+    for subcommand in command.get_subcommands() {
+        let name = format!("{above} {}", subcommand.get_name());
+        let renamed = subcommand.clone().name(name.replace(' ', "-")).bin_name(name.clone());
+        clap_mangen::Man::new(renamed).render(text)?;
+        pages(subcommand, &name, text)?;
+    }
+    Ok(())
 }

@@ -2,19 +2,27 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod audit;
 mod client;
 mod denials;
 mod doctor;
 mod explain;
 mod generate;
+mod import;
 mod inbox;
 mod limits;
+mod ocsf;
 mod output;
+mod persist;
+mod policy_command;
 mod policy_files;
 mod questions;
+mod recorded;
 mod render;
 mod run;
+mod sessions;
 mod trust;
+mod why;
 
 use std::process::ExitCode;
 
@@ -43,7 +51,13 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
+        Command::Ps(args) => sessions::list(&args),
+        Command::Kill(args) => sessions::kill(&args),
+        Command::Logs(args) => audit::logs(&args),
+        Command::Audit(args) => audit::audit(&args),
         Command::Trust(args) => trust::trust(&args),
+        Command::Policy(command) => policy_command::run(&command),
+        Command::Why(args) => why::why(&args),
         Command::Questions(args) => questions::list(&args),
         Command::Approve(args) => questions::answer(&args, Answer::Approve),
         Command::Deny(args) => questions::answer(&args, Answer::Deny),

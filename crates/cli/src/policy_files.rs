@@ -1,22 +1,23 @@
 //! Reads the layers of policy and turns flags into overrides. Owns which files there are; what they mean is `policy`'s.
-//! Called by `run`, `explain` and `trust`.
+//! Called by `run`, `explain`, `trust`, `persist` and the policy commands.
 
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
-use cofferdam_launcher::Surroundings;
+use cofferdam_launcher::{Surroundings, survey};
+use cofferdam_plan::Request;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, Isolation, Layer, Mode, OnUnknown, Origin, Overrides, PathExpr, Places, Policy, Ruled, parse_count,
-    parse_cpus, parse_size, parse_time,
+    Ceilings, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, Overrides, PathExpr, Places, Policy, Ruled,
+    parse_count, parse_cpus, parse_size, parse_time, rules_in_force,
 };
 
 use crate::args::PolicyArgs;
 use crate::render::Failure;
 use crate::trust::Approvals;
 
-const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
-const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
+pub(crate) const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
+pub(crate) const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
 
 /// More than any policy or record of approvals has; a project's files may be anything.
 const MOST_BYTES: u64 = 1 << 20;
@@ -27,31 +28,14 @@ pub(crate) fn load(
     around: &Surroundings,
     environment: &[(String, String)],
 ) -> Result<Policy, Failure> {
-    let mut layers = Vec::new();
-    add(&mut layers, Layer::Org, Path::new(ORG_POLICY), true)?;
-    add(&mut layers, Layer::User, &user_config(around, environment), true)?;
-    let mut approvals = None;
-    for (layer, path) in project_files(around) {
-        if let Some(text) = read(&path)? {
-            let approvals = match &approvals {
-                Some(approvals) => approvals,
-                None => approvals.insert(Approvals::load(&around.state)?),
-            };
-            let trusted = approvals.covers(&path, &text);
-            layers.push(LayerInput { layer, source: path.display().to_string(), text, trusted });
-        }
-    }
-    let requirements = match read(Path::new(ORG_REQUIREMENTS))? {
-        Some(text) => Some(Ceilings::parse(ORG_REQUIREMENTS, &text)?),
-        None => None,
-    };
+    let sources = Sources::read(around, environment)?;
     let overrides = overrides(args, around)?;
     let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
     let mut policy = resolve(&Inputs {
-        layers: &layers,
+        layers: &sources.layers,
         environment,
         overrides: Some(&overrides),
-        requirements: requirements.as_ref(),
+        requirements: sources.requirements.as_ref(),
         places: Some(&places),
     })?;
     do_not_wait_for_nobody(&mut policy);
@@ -69,13 +53,78 @@ fn do_not_wait_for_nobody(policy: &mut Policy) {
     }
 }
 
+/// What the files say: every layer but variables and flags.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) layers: Vec<LayerInput>,
+    pub(crate) requirements: Option<Ceilings>,
+}
+
+impl Sources {
+    pub(crate) fn read(around: &Surroundings, environment: &[(String, String)]) -> Result<Self, Failure> {
+        let mut layers = Vec::new();
+        add(&mut layers, Layer::Org, Path::new(ORG_POLICY), true)?;
+        add(&mut layers, Layer::User, &user_config(around, environment), true)?;
+        let mut approvals = None;
+        for (layer, path) in project_files(around) {
+            if let Some(text) = read(&path)? {
+                let approvals = match &approvals {
+                    Some(approvals) => approvals,
+                    None => approvals.insert(Approvals::load(&around.state)?),
+                };
+                let trusted = approvals.covers(&path, &text);
+                layers.push(LayerInput { layer, source: path.display().to_string(), text, trusted });
+            }
+        }
+        Ok(Sources { layers, requirements: Self::requirements()? })
+    }
+
+    pub(crate) fn requirements() -> Result<Option<Ceilings>, Failure> {
+        match read(Path::new(ORG_REQUIREMENTS))? {
+            Some(text) => Ok(Some(Ceilings::parse(ORG_REQUIREMENTS, &text)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The policy of a run without variables and flags.
+    pub(crate) fn resolve(&self, places: &Places) -> Result<Policy, Failure> {
+        let inputs = Inputs {
+            layers: &self.layers,
+            requirements: self.requirements.as_ref(),
+            places: Some(places),
+            ..Inputs::default()
+        };
+        Ok(resolve(&inputs)?)
+    }
+}
+
+/// What path expressions stand for here, git directories and variables included.
+pub(crate) fn places(policy: &Policy, around: &Surroundings, environment: &[(String, String)]) -> Places {
+    survey(policy, around, &Request { argv: Vec::new(), environment: environment.to_vec() }).places()
+}
+
+/// Every rule at its places, and where a link is on the way also at the place that it leads to: requests name real paths.
+pub(crate) fn real_rules(policy: &Policy, places: &Places) -> Vec<ExpandedRule> {
+    let mut rules = rules_in_force(policy, places);
+    let real: Vec<ExpandedRule> = rules
+        .iter()
+        .filter(|rule| !rule.rule.path.is_glob())
+        .filter_map(|rule| {
+            let path = rule.path.canonicalize().ok().filter(|path| *path != rule.path)?;
+            Some(ExpandedRule { path, rule: rule.rule.clone() })
+        })
+        .collect();
+    rules.extend(real);
+    rules
+}
+
 pub(crate) fn project_files(around: &Surroundings) -> Vec<(Layer, PathBuf)> {
     let Some(project) = &around.project else { return Vec::new() };
     let dir = project.join(".cofferdam");
     vec![(Layer::Project, dir.join("policy.toml")), (Layer::ProjectLocal, dir.join("policy.local.toml"))]
 }
 
-fn user_config(around: &Surroundings, environment: &[(String, String)]) -> PathBuf {
+pub(crate) fn user_config(around: &Surroundings, environment: &[(String, String)]) -> PathBuf {
     let config = environment.iter().find(|(name, value)| name == "XDG_CONFIG_HOME" && value.starts_with('/'));
     let base = config.map_or_else(|| around.home.join(".config"), |(_, value)| PathBuf::from(value));
     base.join("cofferdam/config.toml")

@@ -13,7 +13,10 @@ use thiserror::Error;
 
 use crate::doctor::user_namespaces_remedy;
 use crate::output::{escaped, say_text};
+use crate::persist::PersistError;
 
+/// What was looked at is not there, or not whole.
+pub(crate) const NOT_SO: u8 = 1;
 /// A limit ended it.
 pub(crate) const LIMIT: u8 = 124;
 /// Nothing of that name, or nothing was changed.
@@ -33,6 +36,8 @@ pub(crate) enum Failure {
     Launch(#[from] LaunchError),
     #[error(transparent)]
     Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Persist(#[from] PersistError),
     #[error("cannot read `{path}`")]
     Read {
         path: String,
@@ -47,8 +52,18 @@ pub(crate) enum Failure {
     },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
+    #[error("no {kind} session is called `{name}`")]
+    NoSession { kind: &'static str, name: String },
+    #[error("several sessions are called `{name}`: {sessions}")]
+    SeveralSessions { name: String, sessions: String },
+    #[error("session {id} runs where it cannot be reached from")]
+    Unreachable { id: String },
     #[error("there is no project policy here to approve")]
     NothingToTrust,
+    #[error("no file request of a session `{session}` is recorded")]
+    NoSuchSession { session: String },
+    #[error("cannot make a policy of `{file}`: {message}")]
+    Import { file: String, message: String },
     #[error("the inbox needs a terminal")]
     NoTerminal {
         #[source]
@@ -95,6 +110,7 @@ impl Failure {
                 | PlanError::TooWide { .. }
                 | PlanError::SyscallAlwaysDenied { .. },
             ) => REFUSED,
+            Failure::NoSession { .. } | Failure::SeveralSessions { .. } | Failure::Unreachable { .. } => NOT_SO,
             Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
             Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
             Failure::NoQuestion { .. } | Failure::SeveralQuestions { .. } | Failure::NotTaken { .. } => NOTHING,
@@ -107,9 +123,24 @@ impl Failure {
             Failure::Policy(error) => error.hint(),
             Failure::Plan(error) => plan_hint(error),
             Failure::Launch(error) => launch_hint(error),
+            Failure::Persist(error) => error.hint(),
             Failure::Flag { hint, .. } => Some(hint.clone()),
+            Failure::NoSession { kind: "live", .. } => Some("`sandbox ps` lists those that live".to_owned()),
+            Failure::NoSession { .. } => {
+                Some("`sandbox audit --event SANDBOX_CREATED` lists those that ever were".to_owned())
+            }
+            Failure::SeveralSessions { .. } => Some("give more of its name".to_owned()),
+            Failure::Unreachable { .. } => Some(
+                "it was started in another pid namespace (a container that shares this home); end it there".to_owned(),
+            ),
             Failure::NothingToTrust => {
                 Some("a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root".to_owned())
+            }
+            Failure::NoSuchSession { .. } => {
+                Some("only sessions in dynamic mode record them; `sandbox run --json` names its session".to_owned())
+            }
+            Failure::Import { .. } => {
+                Some("name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor".to_owned())
             }
             Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
             Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),

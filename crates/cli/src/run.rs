@@ -90,10 +90,18 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     if outcome.log_failed {
         say!("sandbox: the log in {} could not be written", prepared.around.state.display());
     }
+    if outcome.is_unlisted {
+        say!(
+            "sandbox: `sandbox ps` did not list this session: {} could not be written",
+            prepared.around.state.display()
+        );
+    }
     if code != 0 {
         for line in denials::lines(prepared, outcome) {
             say!("sandbox: {}", escaped(&line));
         }
+    } else if let Some(line) = denials::summary(outcome) {
+        say!("sandbox: {}", escaped(&line));
     }
     if args.timing {
         for line in prepared.timing.iter().chain(&outcome.timing) {

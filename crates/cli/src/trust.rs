@@ -11,10 +11,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::args::TrustArgs;
 use crate::output::{escaped, print};
+use crate::persist::Lock;
 use crate::policy_files::{project_files, read};
 use crate::render::Failure;
 
 const FILE: &str = "approved-policies.json";
+
+/// In the state directory: held by whoever changes the record or a policy file.
+pub(crate) const LOCK: &str = "policy.lock";
 
 /// Policy file -> SHA-256 of the content that was approved.
 #[derive(Debug, Default)]
@@ -34,7 +38,12 @@ impl Approvals {
         self.hashes.get(&path.display().to_string()).is_some_and(|hash| *hash == sha256(text))
     }
 
-    fn save(&self, state: &Path) -> Result<(), Failure> {
+    /// Approves this very content.
+    pub(crate) fn approve(&mut self, path: &Path, text: &str) {
+        self.hashes.insert(path.display().to_string(), sha256(text));
+    }
+
+    pub(crate) fn save(&self, state: &Path) -> Result<(), Failure> {
         let path = state.join(FILE);
         let failed = |source| Failure::Write { path: path.display().to_string(), source };
         std::fs::create_dir_all(state).map_err(failed)?;
@@ -54,6 +63,7 @@ fn sha256(text: &str) -> String {
 pub(crate) fn trust(args: &TrustArgs) -> Result<ExitCode, Failure> {
     let environment: Vec<(String, String)> = std::env::vars().collect();
     let around = Surroundings::look(&environment)?;
+    let _lock = if args.dry_run { None } else { Some(Lock::take(&around.state.join(LOCK))?) };
     let mut approvals = Approvals::load(&around.state)?;
     let mut found: Vec<(PathBuf, String)> = Vec::new();
     for (_, path) in project_files(&around) {

@@ -1,55 +1,296 @@
-//! What happened to a session, for the log on disk and for the end: system calls that the filter reported, limits that
-//! came near or were exceeded. Owns the records; the supervisor's loop feeds them, `cli` renders them.
+//! What happened to a session, for the audit log and for the end: system calls that the filter reported, questions and their
+//! answers, limits that came near or were exceeded. Owns what each record says; the chain they go into is `audit`'s. Fed by
+//! `launch` and the supervisor's loop; `cli` renders what is told at the end.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use cofferdam_gate::News;
+use cofferdam_audit::{Actor, Decision, Event, Journal, Record as Entry, Severity, to_hex};
+use cofferdam_gate::{Cause, News, Question, Settled, Verdict};
 use cofferdam_kernel::seccomp::Notification;
+use cofferdam_plan::LaunchPlan;
 use cofferdam_plan::seccomp::name_of;
+use cofferdam_policy::Isolation;
 use serde::Serialize;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::session;
+use crate::launch::Options;
+use crate::redact;
+use crate::supervisor::End;
+use crate::usage::Usage;
 use crate::watch::{Finding, FindingKind};
 
-/// Appends to the log, until that fails once.
-#[derive(Debug)]
+/// Records that what runs inside may cause; then one more says that there are no more.
+const MOST_CAUSED: u32 = 20_000;
+
+/// Refused calls that no workload makes by accident: loading code into the kernel, leaving the root or the namespaces.
+const ESCAPES: &[&str] = &[
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "kexec_load",
+    "kexec_file_load",
+    "open_by_handle_at",
+    "pivot_root",
+    "setns",
+];
+
+/// Appends to the audit log, until that fails once.
+#[derive(Debug, Default)]
 pub(crate) struct Log<'a> {
     session: String,
     state: Option<&'a Path>,
+    journal: Option<Journal>,
+    caused: u32,
     pub(crate) failed: bool,
 }
 
 impl<'a> Log<'a> {
     pub(crate) fn new(session: String, state: Option<&'a Path>) -> Self {
-        Log { session, state, failed: false }
+        Log { session, state, ..Log::default() }
     }
 
     pub(crate) fn session(&self) -> &str {
         &self.session
     }
 
-    fn add(&mut self, event: &str, details: Value) {
+    fn add(&mut self, entry: Entry<'_>) {
         let Some(state) = self.state.filter(|_| !self.failed) else { return };
-        let mut line = json!({ "version": 1, "event": event, "session": self.session, "time": seconds_now() });
-        if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
-            line.extend(details);
+        if entry.actor == Actor::Workload {
+            self.caused += 1;
+            if self.caused == MOST_CAUSED {
+                self.add(Entry {
+                    severity: Severity::Error,
+                    ..Entry::new(
+                        Event::PolicyViolation,
+                        "",
+                        json!({ "unrecorded": "too many records of this session" }),
+                    )
+                });
+            }
+            if self.caused >= MOST_CAUSED {
+                return;
+            }
         }
-        self.failed = session::append(state, "events.ndjson", &format!("{line}\n")).is_err();
+        if self.journal.is_none() {
+            self.journal = Journal::open(state).ok();
+        }
+        let session = if entry.session.is_empty() { &self.session } else { entry.session };
+        let entry = Entry { session, ..entry };
+        self.failed = self.journal.as_mut().is_none_or(|journal| journal.append(&entry).is_err());
+    }
+
+    fn tell(&mut self, event: Event, severity: Severity, details: Value) {
+        self.add(Entry { severity, ..Entry::new(event, "", details) });
+    }
+
+    /// Written while the child sets itself up.
+    pub(crate) fn created(&mut self, plan: &LaunchPlan, options: &Options) {
+        let argv = &plan.command.argv;
+        let known = options.known.as_deref();
+        let severity = if plan.isolation == Isolation::None { Severity::Warning } else { Severity::Info };
+        let mut details = json!({
+            "action": "run",
+            "tool": argv.first(),
+            "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
+            "isolation": plan.isolation,
+            "network": match plan.isolation {
+                Isolation::None => "host",
+                Isolation::Process => "refused",
+                Isolation::Full => "own",
+            },
+            "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
+            "supervisor": rustix::process::getpid().as_raw_nonzero(),
+            "uid": rustix::process::getuid().as_raw(),
+        });
+        put_path(&mut details, "cwd", &plan.command.cwd);
+        if let Some(project) = known.and_then(|known| known.facts.project.as_deref()) {
+            put_path(&mut details, "project", project);
+        }
+        self.tell(Event::SandboxCreated, severity, details);
+    }
+
+    /// The walls stand.
+    pub(crate) fn entered(&mut self, plan: &LaunchPlan) {
+        self.tell(Event::SandboxEntered, Severity::Info, json!({ "posture": plan.posture }));
+    }
+
+    pub(crate) fn command_started(&mut self, plan: &LaunchPlan) {
+        let argv = &plan.command.argv;
+        let details = json!({ "command": { "sha256": command_hash(argv), "text": redact::command(argv) } });
+        self.tell(Event::CommandStarted, Severity::Info, details);
+    }
+
+    pub(crate) fn exited(&mut self, end: End, ran: Duration, usage: &Usage) {
+        let severity = match end {
+            End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } => Severity::Info,
+            _ => Severity::Warning,
+        };
+        let code = match end {
+            End::Exited { code } => Some(code),
+            End::Signalled { signal } | End::Killed { signal } => Some(128 + signal),
+            _ => None,
+        };
+        let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
+        let details = json!({ "end": end, "exitCode": code, "durationMillis": millis, "usage": usage });
+        self.tell(Event::SandboxExited, severity, details);
+    }
+
+    /// It did not run, and why.
+    pub(crate) fn failed_to_start(&mut self, why: &str, ran: Duration) {
+        let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
+        let details = json!({ "end": "not-started", "why": why, "durationMillis": millis });
+        self.tell(Event::SandboxExited, Severity::Error, details);
+    }
+
+    /// Nothing of it is left but what is named. Says whether all that happened is in the log.
+    pub(crate) fn destroyed(&mut self, left_behind: Option<&Path>) {
+        let mut details = json!({});
+        if let Some(path) = left_behind {
+            put_path(&mut details, "leftBehind", path);
+        }
+        self.tell(Event::SandboxDestroyed, Severity::Info, details);
+        if let Some(journal) = self.journal.as_mut().filter(|_| !self.failed) {
+            self.failed = journal.settle().is_err();
+        }
+    }
+
+    /// Another session's supervisor was killed, and what it left is gone now.
+    pub(crate) fn swept(&mut self, session: &Path) {
+        let details = json!({ "why": "its supervisor was killed", "by": self.session });
+        let session = session.to_string_lossy();
+        self.add(Entry { severity: Severity::Warning, ..Entry::new(Event::SandboxDestroyed, &session, details) });
     }
 
     pub(crate) fn limit(&mut self, finding: Finding) {
-        let event = match finding.kind {
-            FindingKind::Near => "RESOURCE_LIMIT_APPROACHED",
-            FindingKind::Over => "RESOURCE_LIMIT_EXCEEDED",
+        let (event, severity) = match finding.kind {
+            FindingKind::Near => (Event::ResourceLimitApproached, Severity::Warning),
+            FindingKind::Over => (Event::ResourceLimitExceeded, Severity::Error),
         };
-        self.add(event, json!({ "limit": finding.what, "used": finding.used, "allowed": finding.limit }));
+        let details = json!({ "limit": finding.what, "used": finding.used, "allowed": finding.limit });
+        self.tell(event, severity, details);
     }
 
     /// A limit that is not one of the plan's bounds.
-    pub(crate) fn named_limit(&mut self, event: &str, name: &str, allowed: u64) {
-        self.add(event, json!({ "limit": name, "allowed": allowed }));
+    pub(crate) fn named_limit(&mut self, event: Event, name: &str, allowed: u64) {
+        let severity = if event == Event::ResourceLimitApproached { Severity::Warning } else { Severity::Error };
+        self.tell(event, severity, json!({ "limit": name, "allowed": allowed }));
     }
+
+    /// More was refused than the policy tolerates.
+    pub(crate) fn too_many_violations(&mut self, counted: u32, allowed: u32) {
+        let details = json!({ "violations": counted, "allowed": allowed, "consequence": "ended" });
+        self.tell(Event::PolicyViolation, Severity::Error, details);
+    }
+
+    fn blocked(&mut self, name: &str, notification: &Notification) {
+        let is_escape = ESCAPES.contains(&name);
+        let details = json!({
+            "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
+        });
+        let event = if is_escape { Event::EscapeAttempt } else { Event::SyscallBlocked };
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity: if is_escape { Severity::Critical } else { Severity::Warning },
+            decision: Some(Decision::Deny),
+            ..Entry::new(event, "", details)
+        });
+    }
+
+    pub(crate) fn news(&mut self, news: &News) {
+        match news {
+            News::Asked(question) => self.file_requested(question),
+            News::Settled(settled) => self.file_decided(settled),
+            News::Refused { what, path, asker } => {
+                let mut details = json!({ "op": what, "pid": asker.program.pid, "program": asker.program.exe });
+                put_path(&mut details, "path", path);
+                self.violation(details, None);
+            }
+            News::Hidden { path, rule, asker } => {
+                let mut details = json!({ "op": "find", "pid": asker.program.pid, "program": asker.program.exe });
+                put_path(&mut details, "path", path);
+                self.violation(details, Some(&rule.origin.to_string()));
+            }
+            News::OverBudget => self.named_limit(Event::ResourceLimitExceeded, "questions", 0),
+        }
+    }
+
+    fn violation(&mut self, details: Value, origin: Option<&str>) {
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity: Severity::Warning,
+            decision: Some(Decision::Deny),
+            origin,
+            ..Entry::new(Event::FileAccessViolation, "", details)
+        });
+    }
+
+    pub(crate) fn file_requested(&mut self, question: &Question) {
+        self.add(Entry { actor: Actor::Workload, ..Entry::new(Event::FileRequested, "", question_details(question)) });
+    }
+
+    pub(crate) fn file_decided(&mut self, settled: &Settled) {
+        let actor = match settled.cause {
+            Cause::Person => Actor::Person,
+            Cause::Hook => Actor::Hook,
+            _ => Actor::Supervisor,
+        };
+        let (decision, severity, reach, keep) = match settled.verdict {
+            Verdict::Allow { reach, keep } => (Decision::Allow, Severity::Info, reach, keep),
+            Verdict::Deny { reach, keep } => (Decision::Deny, Severity::Warning, reach, keep),
+        };
+        let mut details = question_details(&settled.question);
+        if let Some(details) = details.as_object_mut() {
+            let granted: Vec<_> = settled.granted.iter().map(|path| path.to_string_lossy()).collect();
+            details.insert("cause".to_owned(), json!(settled.cause));
+            details.insert("scope".to_owned(), json!(reach));
+            details.insert("persist".to_owned(), json!(keep));
+            details.insert("granted".to_owned(), json!(granted));
+        }
+        self.add(Entry {
+            actor,
+            severity,
+            decision: Some(decision),
+            latency: Some(settled.waited),
+            ..Entry::new(Event::FileDecided, "", details)
+        });
+    }
+}
+
+fn question_details(question: &Question) -> Value {
+    let program = &question.asker.program;
+    let mut details = json!({
+        "question": question.id,
+        "op": question.op,
+        "pid": program.pid,
+        "program": program.exe,
+        "parents": question.asker.parents.iter().map(|parent| parent.exe.as_str()).collect::<Vec<_>>(),
+        "isDirectory": question.is_dir,
+        "waiting": question.waiting,
+    });
+    put_path(&mut details, "path", &question.path);
+    details
+}
+
+/// A path as text; where it is none, its bytes in hexadecimal beside it.
+fn put_path(details: &mut Value, name: &str, path: &Path) {
+    let Some(details) = details.as_object_mut() else { return };
+    details.insert(name.to_owned(), json!(path.to_string_lossy()));
+    if path.to_str().is_none() {
+        details.insert(format!("{name}Bytes"), json!(to_hex(path.as_os_str().as_bytes())));
+    }
+}
+
+/// Arguments are told apart: `a b` is another command than `a` with the argument `b`.
+fn command_hash(argv: &[String]) -> String {
+    let mut hash = Sha256::new();
+    for argument in argv {
+        hash.update(argument);
+        hash.update([0]);
+    }
+    to_hex(&hash.finalize())
 }
 
 /// Calls of one number, with the arguments of the first.
@@ -104,10 +345,7 @@ impl Record {
                 count: 1,
             }),
         }
-        let details = json!({
-            "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
-        });
-        log.add("SYSCALL_BLOCKED", details);
+        log.blocked(name, notification);
     }
 }
 
@@ -119,3 +357,6 @@ fn word<T: Serialize>(value: &T) -> String {
 pub(crate) fn seconds_now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests;

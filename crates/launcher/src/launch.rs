@@ -16,6 +16,7 @@ use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_ru
 use cofferdam_policy::Policy;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -26,7 +27,8 @@ use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
 use crate::output::{self, Output};
 use crate::quota::Quota;
-use crate::session::{self, Kept, OverlayDirs};
+use crate::roster::Session;
+use crate::session::{self, Kept, SessionDir};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
@@ -153,6 +155,8 @@ pub struct Outcome {
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
     pub log_failed: bool,
+    /// Nobody else can find this session: what says of it could not be written.
+    pub is_unlisted: bool,
     /// Host path of each overlay that was written to and kept, with where its changes are.
     pub kept: Vec<(PathBuf, PathBuf)>,
     /// The session's directory, where it could not be removed.
@@ -184,34 +188,46 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         cgroup::sweep(plan);
     }
     let gate = make_gate(plan, options)?;
+    let (directory, is_listed) = list(plan, options, &session, overlays);
     let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
-    if let (Some(gate), Some(directory)) = (&plan.gate, &overlays) {
+    if let (Some(gate), Some(directory)) = (&plan.gate, &directory) {
         let opened = running.open_faces(&directory.path, gate.hook.as_deref());
         opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
     }
-    let end = running.until_end().map_err(LaunchError::Supervise)?;
+    running.log.created(plan, options);
+    let ended = running.until_end().map_err(LaunchError::Supervise);
+    // One that could not be supervised any more was killed.
+    let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
     marks.mark(MARK_ENDED);
     let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
     let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let usage = running.usage(began.elapsed());
-    let log_failed = running.log.failed;
+    let mut log = std::mem::take(&mut running.log);
     let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
-    let (kept, left_behind) = finish_overlays(plan, overlays, options);
-    drop(quota);
-    if let Some(error) = reports.into_iter().next().map(|report| failure(plan, report)) {
-        return Err(error);
+    let vanished = (!set_up && plan.namespaces.pid).then_some(LaunchError::Vanished);
+    let reported = reports.into_iter().next().map(|report| failure(plan, report));
+    let error = ended.err().or(reported).or(vanished);
+    match &error {
+        Some(error) if !matches!(error, LaunchError::Supervise(_)) => {
+            log.failed_to_start(&error.to_string(), began.elapsed());
+        }
+        _ => log.exited(end, began.elapsed(), &usage),
     }
-    if !set_up && plan.namespaces.pid {
-        return Err(LaunchError::Vanished);
+    let (kept, left_behind) = finish_directory(plan, directory, options);
+    drop(quota);
+    log.destroyed(left_behind.as_deref());
+    if let Some(error) = error {
+        return Err(error);
     }
     Ok(Outcome {
         session,
         end,
         violations: record.total,
-        log_failed,
+        log_failed: log.failed,
+        is_unlisted: !is_listed,
         output_failed,
         blocked: record.blocked,
         denied: record.denied,
@@ -236,7 +252,7 @@ fn make_gate(plan: &LaunchPlan, options: &Options) -> Result<Option<Gate>, Launc
     Ok(Some(Gate::new(gate.clone(), rules, toolchains, mounted.collect(), own)))
 }
 
-fn put_quota(plan: &LaunchPlan, overlays: Option<&OverlayDirs>) -> Result<Option<Quota>, LaunchError> {
+fn put_quota(plan: &LaunchPlan, overlays: Option<&SessionDir>) -> Result<Option<Quota>, LaunchError> {
     let (Some(wanted), Some(overlays)) = (plan.limits.quota, overlays) else { return Ok(None) };
     let put = Quota::put(&overlays.path, wanted);
     put.map(Some).map_err(|errno| LaunchError::SessionDirectory { path: overlays.path.clone(), errno })
@@ -368,10 +384,8 @@ fn overlay_slots(plan: &LaunchPlan) -> Vec<(usize, PathBuf, bool)> {
         .collect()
 }
 
-fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<Option<OverlayDirs>, LaunchError> {
-    // Who answers questions finds the session by its directory.
-    let is_asking = plan.gate.is_some() && options.state.is_some();
-    if plan.overlays == 0 && !is_asking {
+fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<Option<SessionDir>, LaunchError> {
+    if plan.overlays == 0 {
         return Ok(None);
     }
     // Without a place of its own nothing is made: a relative path would land in the project.
@@ -381,20 +395,34 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     let slots = overlay_slots(plan);
     let asked = slots.iter().filter(|(_, _, asked)| *asked);
     let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
-    match OverlayDirs::create(state, session, plan.overlays, &keep) {
+    match SessionDir::create(state, session, plan.overlays, &keep) {
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }
 }
 
-/// The overlays that are kept, and the directory that could not be removed.
-fn finish_overlays(
+/// The session's directory, made now where no overlay needed it before the clone, and whether others find it there. A
+/// session that nobody can list runs all the same, and says so at its end.
+fn list(
     plan: &LaunchPlan,
-    overlays: Option<OverlayDirs>,
+    options: &Options,
+    session: &str,
+    overlays: Option<SessionDir>,
+) -> (Option<SessionDir>, bool) {
+    let Some(state) = &options.state else { return (overlays, true) };
+    let directory = overlays.or_else(|| SessionDir::create(state, session, 0, &[]).ok());
+    let written = directory.as_ref().map(|directory| Session::of(plan, options, session).write(&directory.claim));
+    (directory, matches!(written, Some(Ok(()))))
+}
+
+/// The overlays that are kept, and the directory that could not be removed.
+fn finish_directory(
+    plan: &LaunchPlan,
+    directory: Option<SessionDir>,
     options: &Options,
 ) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
-    let (Some(overlays), Some(state)) = (overlays, &options.state) else { return (Vec::new(), None) };
-    let finished = overlays.finish(state);
+    let (Some(directory), Some(state)) = (directory, &options.state) else { return (Vec::new(), None) };
+    let finished = directory.finish(state);
     let slots = overlay_slots(plan);
     let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
     let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
+use cofferdam_audit as audit;
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::LaunchPlan;
 use rustix::buffer::spare_capacity;
@@ -103,7 +104,7 @@ pub(crate) struct Output {
     pub(crate) allowance: Rc<Allowance>,
     channels: Vec<Channel>,
     /// The latest event that was told.
-    told: Option<&'static str>,
+    told: Option<audit::Event>,
 }
 
 /// One pipe of the command and the stream it goes on to.
@@ -175,10 +176,10 @@ impl Output {
     }
 
     /// What the log is to hear about the limit, each event once.
-    pub(crate) fn news(&mut self) -> Option<(&'static str, u64)> {
+    pub(crate) fn news(&mut self) -> Option<(audit::Event, u64)> {
         let event = match (self.allowance.is_exceeded(), self.allowance.is_near()) {
-            (true, _) => Some("RESOURCE_LIMIT_EXCEEDED"),
-            (false, true) => Some("RESOURCE_LIMIT_APPROACHED"),
+            (true, _) => Some(audit::Event::ResourceLimitExceeded),
+            (false, true) => Some(audit::Event::ResourceLimitApproached),
             (false, false) => None,
         };
         let is_new = event.is_some() && event != self.told;

@@ -1,9 +1,11 @@
-//! The session's identity and its directory on disk (overlay uppers). Owns making it, and what becomes of it at the end:
-//! removed but for the changes that the user asked to keep, which move to `kept`. State that a later process needs lies on
+//! The session's identity and its directory on disk. Owns making it, and what becomes of it at the end: removed but for the
+//! changes that the user asked to keep, which move to `kept`. State that a later process needs lies on
 //! disk, nothing only in memory. Called by `launch`, and by `sweep` for sessions that were killed.
 //!
 //! ```text
 //!   sessions/ID          locked while the session lives (see `claim`)
+//!   sessions/ID/session.json  what it says of itself (see `roster`)
+//!   sessions/ID/socket        where it is asked and told things
 //!   sessions/ID/0/upper  what was written to the overlay in slot 0
 //!   sessions/ID/0/work   overlayfs's own
 //!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
@@ -21,10 +23,14 @@ use rustix::io::Errno;
 use crate::claim::Claim;
 use crate::message::best_effort;
 use crate::removal::{Progress, Removal};
+use crate::roster;
 
 /// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
 /// removed while later sessions run.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where faces connect to.
+const SOCKET: &str = "socket";
 
 /// Marks a slot whose changes are kept.
 const KEEP: &str = "keep-";
@@ -55,14 +61,15 @@ pub(crate) struct Kept<'a> {
     pub(crate) lower: &'a Path,
 }
 
-/// Upper and work directories of overlays, until [`OverlayDirs::finish`].
+/// The directory of a session, with upper and work directories of its overlays, until [`SessionDir::finish`].
 #[derive(Debug)]
-pub(crate) struct OverlayDirs {
+pub(crate) struct SessionDir {
     pub(crate) path: PathBuf,
-    claim: Claim,
+    pub(crate) claim: Claim,
+    slots: usize,
 }
 
-impl OverlayDirs {
+impl SessionDir {
     pub(crate) fn create(state: &Path, id: &str, slots: usize, keep: &[Kept<'_>]) -> Result<Self, Errno> {
         let sessions = sessions_in(state);
         let path = sessions.join(id);
@@ -77,13 +84,24 @@ impl OverlayDirs {
                 rustix::fs::mkdirat(&claim, Path::new(&slot).join(name), Mode::RWXU)?;
             }
         }
-        Ok(OverlayDirs { path, claim })
+        Ok(SessionDir { path, claim, slots })
     }
 
     /// Removes everything but the uppers to keep that are not empty. The command has run, so whatever cannot be removed
     /// is told and changes nothing else.
     pub(crate) fn finish(self, state: &Path) -> Finished {
+        if self.slots == 0 && self.remove_small() {
+            return Finished::default();
+        }
         self.finish_until(state, Instant::now() + PATIENCE)
+    }
+
+    /// A directory that the command could not reach holds these names at most.
+    fn remove_small(&self) -> bool {
+        for name in [roster::FILE, SOCKET] {
+            best_effort(rustix::fs::unlinkat(&self.claim, name, AtFlags::empty()), "what stays keeps the directory");
+        }
+        rustix::fs::rmdir(&self.path).is_ok()
     }
 
     fn finish_until(self, state: &Path, until: Instant) -> Finished {
@@ -184,6 +202,10 @@ impl Ending {
         Ok(Progress::Done)
     }
 
+    pub(crate) fn id(&self) -> &Path {
+        &self.id
+    }
+
     fn kept(&self) -> Vec<(usize, PathBuf)> {
         self.uppers_in(&self.state.join("kept"))
     }
@@ -234,16 +256,6 @@ pub(crate) fn make_all(path: &Path) -> Result<(), Errno> {
         }
         Err(errno) => Err(errno),
     }
-}
-
-/// Appends to a file of the state directory, made on first use.
-pub(crate) fn append(state: &Path, name: &str, text: &str) -> Result<(), Errno> {
-    make_all(state)?;
-    let flags =
-        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(CWD, state.join(name), flags, Mode::RUSR | Mode::WUSR)?;
-    let written = rustix::io::write(&fd, text.as_bytes())?;
-    if written == text.len() { Ok(()) } else { Err(Errno::NOSPC) }
 }
 
 #[cfg(test)]

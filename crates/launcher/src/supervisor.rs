@@ -12,6 +12,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use cofferdam_audit as audit;
 use cofferdam_gate::{Gate, News};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
@@ -199,7 +200,8 @@ impl<'a> Running<'a> {
         loop {
             let ready = self.wait()?;
             if ready.is_empty() {
-                self.sweep = self.sweep.take().and_then(Sweep::turn);
+                let log = &mut self.log;
+                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
             }
             for ready in ready {
                 match ready {
@@ -293,12 +295,12 @@ impl<'a> Running<'a> {
         let seconds = self.plan.timeout.unwrap_or_default().as_secs();
         if self.near_deadline.is_some_and(|at| now >= at) {
             self.near_deadline = None;
-            self.log.named_limit("RESOURCE_LIMIT_APPROACHED", "timeout", seconds);
+            self.log.named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds);
         }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);
-            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "timeout", seconds);
+            self.log.named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
             self.kill_at = Some(now + GRACE);
             self.signal(Signal::TERM)?;
             // A stopped command would not see the request to end.
@@ -365,7 +367,13 @@ impl<'a> Running<'a> {
         let Some(socket) = &self.socket else { return Ok(()) };
         let (bytes, fd) = cofferdam_kernel::socket::receive(socket)?;
         match (Message::decode(&bytes), fd) {
-            (None, _) => self.socket = None,
+            (None, _) => {
+                self.socket = None;
+                let is_set_up = self.set_up || !self.plan.namespaces.pid;
+                if is_set_up && self.reports.is_empty() {
+                    self.log.command_started(self.plan);
+                }
+            }
             (Some(Message::Listener), Some(fd)) => {
                 self.set_up = true;
                 // Only now is pid 1 in the network namespace whose counters these are.
@@ -374,6 +382,7 @@ impl<'a> Running<'a> {
                     gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
                 }
                 self.listener = Some(Listener::from_fd(fd));
+                self.log.entered(self.plan);
             }
             (Some(Message::Processes), Some(fd)) => {
                 if let Some(gate) = &mut self.gate {
@@ -422,6 +431,7 @@ impl<'a> Running<'a> {
             }
             for news in news {
                 self.record.news(&news);
+                self.log.news(&news);
                 match &news {
                     News::Asked(question) => self.ask(question)?,
                     News::Settled(settled) => self.settled(settled)?,
@@ -451,6 +461,7 @@ impl<'a> Running<'a> {
         }
         listener.refuse(&notification, seccomp::refusal(notification.number))?;
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
+            self.log.too_many_violations(self.record.total, self.plan.max_violations);
             self.end(End::TooManyViolations)?;
         }
         Ok(())
@@ -580,7 +591,7 @@ impl<'a> Running<'a> {
         let killed = events.as_deref().and_then(|text| keyed(text, "oom_kill")).is_some_and(|count| count > 0);
         if killed {
             let allowed = self.plan.limits.bound(Limited::Memory).map_or(0, |bound| bound.value);
-            self.log.named_limit("RESOURCE_LIMIT_EXCEEDED", "memory", allowed);
+            self.log.named_limit(audit::Event::ResourceLimitExceeded, "memory", allowed);
         }
         killed
     }

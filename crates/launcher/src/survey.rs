@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::listings::Listings;
+use crate::message::best_effort;
 use crate::{cgroup, git, holds, quota, session};
 
 /// Directories that are never a project, whatever the working directory is.
@@ -109,6 +110,8 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     }
     facts.system =
         system_candidates().filter(|p| rustix::fs::lstat(*p).is_ok_and(|s| !is_link(&s))).map(PathBuf::from).collect();
+    // What does not exist cannot be covered, and what this session writes there is made after the walls stand.
+    best_effort(session::make_all(&around.state), "where it cannot be made, nothing will be written there");
     look_at_paths(policy, &mut facts);
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);

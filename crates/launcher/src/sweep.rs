@@ -51,16 +51,17 @@ impl Sweep {
     }
 
     /// Goes on for a moment; `None` when there is nothing more to do. What goes wrong is left for the next session.
-    pub(crate) fn turn(mut self) -> Option<Self> {
+    /// What was finished is told to `finished`.
+    pub(crate) fn turn(mut self, finished: &mut dyn FnMut(&Path)) -> Option<Self> {
         let started = Instant::now();
         while started.elapsed() < SLICE {
-            self.at = self.step(started + SLICE)?;
+            self.at = self.step(started + SLICE, finished)?;
         }
         self.spent += started.elapsed();
         (self.spent < MOST).then_some(self)
     }
 
-    fn step(&mut self, until: Instant) -> Option<At> {
+    fn step(&mut self, until: Instant, finished: &mut dyn FnMut(&Path)) -> Option<At> {
         match std::mem::replace(&mut self.at, At::Beginning) {
             At::Beginning => Sessions::open(&self.state).ok().map(At::Looking),
             At::Looking(mut sessions) => {
@@ -75,7 +76,11 @@ impl Sweep {
             }
             At::Ending(sessions, mut ending) => Some(match ending.turn(until) {
                 Ok(Progress::OutOfTime) => At::Ending(sessions, ending),
-                Ok(Progress::Done | Progress::Stuck) | Err(_) => At::Looking(sessions),
+                Ok(Progress::Done) => {
+                    finished(ending.id());
+                    At::Looking(sessions)
+                }
+                Ok(Progress::Stuck) | Err(_) => At::Looking(sessions),
             }),
         }
     }

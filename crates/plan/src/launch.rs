@@ -73,7 +73,10 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let decisions = decisions(policy, facts)?;
     let gate = GatePlan::of(policy, facts);
     let trigger = gate.as_ref().map(|gate| gate.trigger);
-    let files = mounts::files(&decisions, exec.is_none(), trigger)?;
+    let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
+    // In static mode they lie on the root itself, before everything else.
+    let (first, with_places) = if trigger.is_some() { (Vec::new(), programs) } else { (programs, Vec::new()) };
+    let files = mounts::files(&decisions, exec.is_none(), trigger, with_places)?;
     if files.overlays > 0 && facts.session_dir.is_none() {
         return Err(PlanError::NoSessionDirectory);
     }
@@ -99,7 +102,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         None => Step::CloneRoot { exec: exec.is_none() },
     });
     steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
-    steps.extend(exec.iter().flat_map(|e| e.mounts.clone()));
+    steps.extend(first);
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
     }

@@ -171,7 +171,12 @@ pub(crate) struct FileMounts {
 }
 
 /// `decisions` are sorted, so what encloses one has come before it and what lies below follows it directly.
-pub(crate) fn files(decisions: &[Decision], exec: bool, trigger: Option<Trigger>) -> Result<FileMounts, PlanError> {
+pub(crate) fn files(
+    decisions: &[Decision],
+    exec: bool,
+    trigger: Option<Trigger>,
+    mut programs: Vec<Step>,
+) -> Result<FileMounts, PlanError> {
     let (steps, holds, mounted) = (Vec::new(), Vec::new(), BTreeSet::new());
     let mut out = FileMounts { steps, holds, overlays: 0, mounted, exec, trigger };
     let mut enclosing: Vec<&Decision> = Vec::new();
@@ -184,12 +189,24 @@ pub(crate) fn files(decisions: &[Decision], exec: bool, trigger: Option<Trigger>
         }
         let around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
         out.add(decision, &decisions[index + 1..], around, &enclosing);
+        if around == Around::Unknown {
+            // A program that may run lies on top of the place that was just given, below what hides parts of it.
+            let (here, elsewhere) = programs.into_iter().partition(|step| is_in(step, &decision.path));
+            programs = elsewhere;
+            out.steps.extend::<Vec<Step>>(here);
+        }
         if matches!(decision.fact, PathFact::Present { .. }) {
             enclosing.push(decision);
-            contents.push(inside(decision.access, around));
+            let asks = decision.access == Access::Protect && !decision.is_given && around == Around::Unknown;
+            contents.push(if asks { Around::Unknown } else { inside(decision.access, around) });
         }
     }
+    out.steps.extend(programs);
     Ok(out)
+}
+
+fn is_in(step: &Step, place: &Path) -> bool {
+    matches!(step, Step::Mount(mount) if mount.target.starts_with(place))
 }
 
 impl FileMounts {
@@ -240,7 +257,8 @@ impl FileMounts {
                 Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
             },
             // Protecting is about writes: it never uncovers what is hidden.
-            (Access::Protect, Around::Denied | Around::Private | Around::Unknown)
+            (Access::Protect, Around::Unknown) if !decision.is_given => None,
+            (Access::Protect, Around::Denied | Around::Private)
             | (Access::Read | Access::Protect, Around::ReadOnly) => None,
             (Access::Read | Access::Protect, _) => Some((path.clone(), bind(false))),
             (Access::Write, Around::Writable) => None,
@@ -315,7 +333,7 @@ fn outermost(path: &Path, gated: bool) -> Around {
 fn inside(access: Access, around: Around) -> Around {
     match (access, around) {
         // What the gate hides or asks about has no mount of its own.
-        (Access::Deny | Access::Protect, Around::Unknown) => Around::Unknown,
+        (Access::Deny, Around::Unknown) => Around::Unknown,
         (Access::Deny, _) => Around::Denied,
         (Access::Protect | Access::Read, _) => Around::ReadOnly,
         (Access::Overlay, _) => Around::Overlaid,

@@ -25,6 +25,9 @@ pub struct Decision {
     pub(crate) hold: Hold,
     #[serde(skip)]
     pub(crate) is_final: bool,
+    /// Some rule gives this very path for reading, though a stricter one decides.
+    #[serde(skip)]
+    pub(crate) is_given: bool,
     #[serde(skip)]
     pub(crate) fact: PathFact,
 }
@@ -57,7 +60,9 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
             // policy may protect a link, and the link may lead to a secret).
             Some(last) if last.path == decision.path => {
                 if (last.access, decision.access) != (Access::Deny, Access::Protect) {
+                    let is_given = decision.access == Access::Protect && last.access >= Access::Read;
                     *last = decision;
+                    last.is_given |= is_given;
                 }
             }
             _ => kept.push(decision),
@@ -114,6 +119,7 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         stand: rule.stand.clone(),
         hold: rule.hold.clone(),
         is_final: rule.is_final,
+        is_given: false,
         fact: fact.clone(),
     });
     Ok(())
@@ -136,6 +142,7 @@ fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
             stand: Stand::Refuse,
             hold: Hold::Nothing,
             is_final: false,
+            is_given: false,
             fact: fact.clone(),
         });
     }
@@ -158,6 +165,7 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
                 stand: Stand::Refuse,
                 hold: Hold::Nothing,
                 is_final: false,
+                is_given: false,
                 fact: fact.clone(),
             });
         }

@@ -134,6 +134,13 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Tri
     })
 }
 
+/// What the filter answers for one call, without its arguments. `None` for a name that no call has.
+pub fn verdict_of(policy: &Policy, internet: bool, name: &str) -> Result<Option<Verdict>, PlanError> {
+    let Some(number) = number_of(name) else { return Ok(None) };
+    let beyond = default_verdict(policy.syscalls.mode.value);
+    Ok(Some(verdicts(policy, internet)?.get(number as usize).copied().unwrap_or(beyond)))
+}
+
 fn default_verdict(mode: SyscallMode) -> Verdict {
     match mode {
         SyscallMode::AllowList => Verdict::Errno(errno::ENOSYS),

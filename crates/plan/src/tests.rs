@@ -5,7 +5,7 @@ mod limits;
 mod properties;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
-use fixtures::{Laptop, rule};
+use fixtures::{Laptop, decided_at_start, rule};
 
 use crate::facts::{GitRole, Kind};
 use crate::posture::LayerState;
@@ -29,7 +29,7 @@ fn request() -> Request {
 
 /// The shipped policy without its lists of paths.
 fn without_files() -> Policy {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     policy.files.clear();
     policy
 }
@@ -63,7 +63,7 @@ fn the_default_plan_is_as_recorded() {
         "/home/dev/app/.git/config",
     ])
     .git("/home/dev/app/.git", GitRole::Main);
-    let plan = planned(&Policy::built_in(), &laptop);
+    let plan = planned(&decided_at_start(), &laptop);
     let lines: Vec<String> =
         plan.steps.iter().map(|step| serde_json::to_string(step).expect("steps serialise")).collect();
     insta::assert_snapshot!(lines.join("\n"));
@@ -71,7 +71,7 @@ fn the_default_plan_is_as_recorded() {
 
 #[test]
 fn the_default_posture_is_as_recorded() {
-    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let plan = planned(&decided_at_start(), &Laptop::with(&[]));
     insta::assert_json_snapshot!(plan.posture);
 }
 
@@ -144,7 +144,7 @@ fn a_final_deny_beats_longer_paths_and_later_layers() {
 
 #[test]
 fn a_missing_protected_name_is_held_in_a_writable_directory_only() {
-    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let plan = planned(&decided_at_start(), &Laptop::with(&[]));
     let held: Vec<String> = plan.holds.iter().map(|h| h.path.display().to_string()).collect();
     assert!(held.contains(&"/home/dev/app/.vscode".to_owned()), "{held:?}");
     assert!(
@@ -160,7 +160,7 @@ fn a_missing_protected_name_is_held_in_a_writable_directory_only() {
 fn a_git_directory_is_pinned_and_its_hooks_are_read_only() {
     let laptop = Laptop::with(&["/home/dev/app/.git/", "/home/dev/app/.git/hooks/", "/home/dev/app/.git/config"])
         .git("/home/dev/app/.git", GitRole::Main);
-    let plan = planned(&Policy::built_in(), &laptop);
+    let plan = planned(&decided_at_start(), &laptop);
     assert!(
         matches!(mount_at(&plan, "/home/dev/app/.git"), Some(MountKind::Bind { write: true, .. })),
         "a mount point cannot be renamed"
@@ -188,7 +188,7 @@ fn a_linked_worktree_can_commit_and_cannot_bend_its_pointers() {
     .git("/home/dev/main/.git", GitRole::Common)
     .git("/home/dev/main/.git/worktrees/app", GitRole::ThisWorktree)
     .git("/home/dev/main/.git/worktrees/other", GitRole::OtherWorktree);
-    let plan = planned(&Policy::built_in(), &laptop);
+    let plan = planned(&decided_at_start(), &laptop);
     let writable = |path: &str| matches!(mount_at(&plan, path), Some(MountKind::Bind { write: true, .. }));
     let sealed = |path: &str| matches!(mount_at(&plan, path), Some(MountKind::Bind { write: false, .. }));
     assert!(writable("/home/dev/main/.git"));
@@ -202,7 +202,7 @@ fn a_linked_worktree_can_commit_and_cannot_bend_its_pointers() {
 fn a_project_in_tmp_gets_its_mount_point_made() {
     let mut laptop = Laptop::with(&["/tmp/x/"]);
     laptop.project = Some("/tmp/x".into());
-    let plan = planned(&Policy::built_in(), &laptop);
+    let plan = planned(&decided_at_start(), &laptop);
     let made = plan.steps.iter().any(|step| matches!(step, Step::Mount(m) if m.target == std::path::Path::new("/tmp/x") && m.create == Some(Kind::Directory)));
     assert!(made);
 }
@@ -239,7 +239,7 @@ fn the_sandbox_own_areas_cannot_be_given() {
 
 #[test]
 fn write_grants_outside_the_ceiling_are_refused_also_for_the_project() {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     let root = cofferdam_policy::PathExpr::parse("/srv/builds").expect("parses");
     policy.write_within = vec![Ruled::default_of(root)];
     let facts = Laptop::with(&[]).facts(&policy);
@@ -248,7 +248,7 @@ fn write_grants_outside_the_ceiling_are_refused_also_for_the_project() {
 
 #[test]
 fn isolation_none_needs_the_organisation() {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     policy.isolation = Ruled::default_of(Isolation::None);
     let facts = Laptop::with(&[]).facts(&policy);
     assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::NoneNotApproved { .. })));
@@ -260,11 +260,11 @@ fn isolation_none_needs_the_organisation() {
 
 #[test]
 fn isolation_process_has_no_net_namespace_and_no_internet_sockets() {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     policy.isolation = Ruled::default_of(Isolation::Process);
     let plan = planned(&policy, &Laptop::with(&[]));
     assert!(!plan.namespaces.net && plan.namespaces.pid && plan.namespaces.mount);
-    assert_ne!(plan.filter.program, planned(&Policy::built_in(), &Laptop::with(&[])).filter.program);
+    assert_ne!(plan.filter.program, planned(&decided_at_start(), &Laptop::with(&[])).filter.program);
     assert!(!plan.steps.contains(&Step::CreateNetwork));
 }
 
@@ -272,7 +272,7 @@ fn isolation_process_has_no_net_namespace_and_no_internet_sockets() {
 fn a_kernel_without_landlock_scopes_is_reported_not_ignored() {
     let mut laptop = Laptop::with(&[]);
     laptop.landlock_abi = 4;
-    let plan = planned(&Policy::built_in(), &laptop);
+    let plan = planned(&decided_at_start(), &laptop);
     let line = plan.posture.0.iter().find(|l| l.layer.contains("abstract")).expect("listed");
     assert_eq!(line.state, LayerState::Reduced);
     assert!(!plan.steps.iter().any(|s| matches!(s, Step::Landlock(_))));
@@ -280,7 +280,7 @@ fn a_kernel_without_landlock_scopes_is_reported_not_ignored() {
 
 #[test]
 fn limiting_programs_needs_landlock_and_makes_the_rest_not_executable() {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     policy.process.executables = vec![Ruled::default_of("make".to_owned())];
     let mut laptop = Laptop::with(&["/usr/bin/make"]);
     laptop.landlock_abi = 0;
@@ -299,7 +299,7 @@ fn limiting_programs_needs_landlock_and_makes_the_rest_not_executable() {
 
 #[test]
 fn the_environment_is_built_not_inherited() {
-    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let plan = planned(&decided_at_start(), &Laptop::with(&[]));
     let names: Vec<&str> = plan.command.environment.iter().map(|(name, _)| name.as_str()).collect();
     for absent in ["AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "BASH_ENV"] {
         assert!(!names.contains(&absent), "{absent}");
@@ -311,7 +311,7 @@ fn the_environment_is_built_not_inherited() {
 
 #[test]
 fn the_filter_is_the_last_step_and_privilege_is_gone_before_it() {
-    let plan = planned(&Policy::built_in(), &Laptop::with(&[]));
+    let plan = planned(&decided_at_start(), &Laptop::with(&[]));
     let position = |wanted: &Step| plan.steps.iter().position(|s| s == wanted).expect("there");
     assert_eq!(position(&Step::Seccomp), plan.steps.len() - 1);
     assert!(position(&Step::PivotRoot) < position(&Step::DropCapabilities));
@@ -320,7 +320,7 @@ fn the_filter_is_the_last_step_and_privilege_is_gone_before_it() {
 
 #[test]
 fn an_unknown_machine_is_refused() {
-    let policy = Policy::built_in();
+    let policy = decided_at_start();
     let mut facts = Laptop::with(&[]).facts(&policy);
     facts.machine = "riscv64".to_owned();
     assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::Machine { .. })));
@@ -335,8 +335,8 @@ fn every_git_directory_of_a_submodule_is_protected() {
     ]);
     let laptop =
         laptop.git("/home/dev/app/.git", GitRole::Main).git("/home/dev/app/.git/modules/lib", GitRole::Submodule);
-    let facts = laptop.facts(&Policy::built_in());
-    let plan = plan(&Policy::built_in(), &facts, &request()).expect("planned");
+    let facts = laptop.facts(&decided_at_start());
+    let plan = plan(&decided_at_start(), &facts, &request()).expect("planned");
     assert!(matches!(
         mount_at(&plan, "/home/dev/app/.git/modules/lib/config"),
         Some(MountKind::Bind { write: false, .. })

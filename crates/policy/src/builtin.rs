@@ -153,6 +153,13 @@ impl StaticRule {
 impl Policy {
     /// The policy of a user who has written none: the shipped lists and the `default` preset.
     pub fn built_in() -> Policy {
+        let mut policy = Policy::preset();
+        policy.add_known();
+        policy
+    }
+
+    /// The same without what depends on what other layers say.
+    pub(crate) fn preset() -> Policy {
         let mut policy = Policy::lists_only();
         for setting in Preset::named(DEFAULT_PRESET).into_iter().flat_map(Preset::settings) {
             policy.apply(setting);
@@ -160,9 +167,15 @@ impl Policy {
         policy
     }
 
-    /// What dynamic mode gives without a question.
+    /// What dynamic mode gives without a question. A preset says more about the same place: that it can be written to.
     pub(crate) fn add_known(&mut self) {
-        self.files.extend(KNOWN.iter().map(StaticRule::rule));
+        if self.mode.value != Mode::Dynamic {
+            return;
+        }
+        let given: Vec<PathExpr> =
+            self.files.iter().filter(|rule| Preset::gave(rule)).map(|rule| rule.path.clone()).collect();
+        let known = KNOWN.iter().map(StaticRule::rule);
+        self.files.extend(known.filter(|rule| !given.iter().any(|path| path.is_same_place(&rule.path))));
     }
 
     /// The shipped lists on top of the strictest policy.

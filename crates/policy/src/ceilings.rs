@@ -21,13 +21,17 @@ use crate::file_values::PathEntry;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
 use crate::setting::Setting;
-use crate::types::{Isolation, Limits, NetworkMode, SyscallMode};
+use crate::types::{Isolation, Limits, Mode, NetworkMode, OnUnknown, SyscallMode};
 
 /// Ceilings, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ceilings {
     /// At least this.
     pub isolation: Option<Ruled<Isolation>>,
+    /// The mode that every run has.
+    pub mode: Option<Ruled<Mode>>,
+    /// At most this at a path that no rule is about.
+    pub unknown: Option<Ruled<OnUnknown>>,
     /// At most this.
     pub network: Option<Ruled<NetworkMode>>,
     /// Whether debugging inside may be on.
@@ -50,6 +54,8 @@ pub struct Ceilings {
 struct RequirementsFile {
     version: Option<At<u32>>,
     isolation: Option<At<Isolation>>,
+    mode: Option<At<Mode>>,
+    unknown: Option<At<OnUnknown>>,
     network: Option<At<NetworkMode>>,
     debug: Option<At<bool>>,
     presets: Option<At<Vec<String>>>,
@@ -119,6 +125,8 @@ impl Ceilings {
         }
         Ok(Ceilings {
             isolation: file.isolation.map(|at| place.ruled(at)),
+            mode: file.mode.map(|at| place.ruled(at)),
+            unknown: file.unknown.map(|at| place.ruled(at)),
             network: file.network.map(|at| place.ruled(at)),
             debug: file.debug.map(|at| place.ruled(at)),
             presets: file.presets.map(|at| place.ruled(at)),

@@ -1,13 +1,14 @@
 //! Which rule decides about a path. Owns the one definition of precedence; expansion of path expressions is the
 //! caller's (with `PathExpr::expand`), and mounts that make the verdict true are `plan`'s. Called by `plan`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::fold::folded;
-use crate::path::name_matches;
-use crate::types::{Access, FileRule, Hold};
+use crate::path::{PathExpr, Places, name_matches};
+use crate::types::{Access, FileRule, Hold, Policy, Stand};
 
 /// A rule and one of the absolute paths it stands for on this host. The last name is a pattern where the rule's
 /// expression is a glob.
@@ -15,6 +16,30 @@ use crate::types::{Access, FileRule, Hold};
 pub struct ExpandedRule {
     pub path: PathBuf,
     pub rule: FileRule,
+}
+
+/// Every rule of a policy at the places it stands for on this host, the project's own access as one of them.
+pub fn rules_in_force(policy: &Policy, places: &Places) -> Vec<ExpandedRule> {
+    let project = project_rule(policy);
+    let at_its_places = |rule: &FileRule| -> Vec<ExpandedRule> {
+        rule.path.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }).collect()
+    };
+    policy.files.iter().chain([&project]).flat_map(at_its_places).collect()
+}
+
+/// How the project directory is given, as a rule about it.
+pub(crate) fn project_rule(policy: &Policy) -> FileRule {
+    FileRule {
+        path: PathExpr::project(),
+        access: policy.project.value,
+        stand: Stand::Refuse,
+        hold: Hold::Nothing,
+        only_missing: false,
+        optional: true,
+        is_final: false,
+        reason: Cow::Borrowed("the project"),
+        origin: policy.project.origin.clone(),
+    }
 }
 
 /// The rule that decides about `path`:

@@ -17,10 +17,10 @@ use crate::overrides::Overrides;
 use crate::path::Places;
 use crate::setting::Setting;
 use crate::tighten::tightens;
-use crate::types::{HeldBack, Isolation, Mode, Policy};
+use crate::types::{HeldBack, Isolation, Policy};
 use crate::variables;
 
-pub use crate::decide::{ExpandedRule, deciding_rule, hold_of};
+pub use crate::decide::{ExpandedRule, deciding_rule, hold_of, rules_in_force};
 
 /// One policy file, as the caller read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,16 +53,14 @@ struct Said {
 
 pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     let said = collect(inputs)?;
-    let mut policy = Policy::built_in();
+    let mut policy = Policy::preset();
     apply_presets(&mut policy, &said)?;
     apply_settings(&mut policy, said);
-    if policy.mode.value == Mode::Dynamic {
-        policy.add_known();
-    }
     require_approval_of_none(&policy)?;
     if let Some(ceilings) = ceilings_in_force(inputs.requirements, &policy) {
         ceilings.hold(&mut policy, inputs.places)?;
     }
+    policy.add_known();
     Ok(policy)
 }
 

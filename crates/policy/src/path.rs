@@ -117,6 +117,22 @@ impl PathExpr {
         Ok(PathExpr { base: Base::Root, rest: Cow::Owned(rest), glob: false, text: Cow::Owned(text) })
     }
 
+    /// The expression that a person would write for an absolute path: `./in/project`, `~/in/home`, else the path itself.
+    /// `None` where no expression means just this path (a `*` in a name, bytes that are no text).
+    pub fn for_path(path: &Path, places: &Places) -> Option<Self> {
+        let below = |base: &Path| path.strip_prefix(base).ok();
+        let has_home = places.home.parent().is_some();
+        let text = if let Some(rest) = places.project.as_deref().and_then(below) {
+            Path::new(".").join(rest)
+        } else if let Some(rest) = below(&places.home).filter(|_| has_home) {
+            Path::new("~").join(rest)
+        } else {
+            path.to_path_buf()
+        };
+        let expression = PathExpr::parse(text.to_str()?).ok()?;
+        (!expression.glob && expression.expand(places) == [path]).then_some(expression)
+    }
+
     /// The project directory itself.
     pub fn project() -> Self {
         PathExpr { base: Base::Project, rest: Cow::Borrowed(Path::new("")), glob: false, text: Cow::Borrowed(".") }

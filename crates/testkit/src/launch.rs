@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use cofferdam_launcher::{Decider, End, Known, LaunchError, Options, Outcome, Surroundings};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
-use cofferdam_policy::Policy;
+use cofferdam_policy::layers::{Inputs, resolve};
+use cofferdam_policy::{Mode, Overrides, Policy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -89,7 +90,10 @@ pub struct Session {
 
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
-        Session { policy: Policy::built_in(), argv, without_fuse: false, decider: None }
+        // Where everything is decided at the start, a wall that is taken away shows.
+        let overrides = Overrides { mode: Some(Mode::Static), ..Overrides::default() };
+        let policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap_or_default();
+        Session { policy, argv, without_fuse: false, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.

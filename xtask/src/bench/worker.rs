@@ -14,6 +14,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::bench::audit;
 use crate::bench::candidate::Candidate;
 use crate::bench::inside::{Workload, tasks};
 use crate::bench::statistics::Samples;
@@ -44,6 +45,12 @@ enum Task {
     },
     /// Time a workload here, wherever here is, and print nanoseconds per operation
     Time { workload: Workload },
+    /// Write and verify a chain of records below a directory
+    Audit {
+        #[arg(long)]
+        records: u64,
+        at: PathBuf,
+    },
 }
 
 /// What a bench can ask of a worker.
@@ -64,10 +71,11 @@ pub(crate) enum Request {
 }
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
-    match args.task {
+    match &args.task {
         Task::Serve => serve(),
-        Task::Mounts { count, uid, gid } => Err(mount_and_serve(count, uid, gid)),
-        Task::Time { workload } => tasks::time(workload).map(|took| took.to_string()).map_err(Problems::one),
+        Task::Mounts { count, uid, gid } => Err(mount_and_serve(*count, *uid, *gid)),
+        Task::Audit { records, at } => audit::measure(at, *records).map(|measured| json!(measured).to_string()),
+        Task::Time { workload } => tasks::time(*workload).map(|took| took.to_string()).map_err(Problems::one),
     }
 }
 

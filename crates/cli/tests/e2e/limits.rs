@@ -26,7 +26,7 @@ impl Place {
     }
 
     fn events(&self) -> Vec<Value> {
-        let log = self.read("home:.local/state/cofferdam/events.ndjson").unwrap_or_default();
+        let log = self.read("home:.local/state/cofferdam/audit/00000001.ndjson").unwrap_or_default();
         log.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
     }
 
@@ -46,7 +46,10 @@ fn what_needs_too_much_memory_is_ended_and_told_so() {
     let ran = ran.code(137).says(&["ended: it needed more than 64 MiB of memory", "config.toml:2", "--memory"]);
     assert_eq!(ran.err.matches("sandbox: ended").count(), 1, "{}", ran.err);
     assert!(
-        place.events().iter().any(|event| event["event"] == "RESOURCE_LIMIT_EXCEEDED" && event["limit"] == "memory")
+        place
+            .events()
+            .iter()
+            .any(|event| event["event"] == "RESOURCE_LIMIT_EXCEEDED" && event["details"]["limit"] == "memory")
     );
 }
 
@@ -173,8 +176,9 @@ fn a_limit_that_comes_near_is_logged_once() {
     let place = limited("[limits]\ntimeout = \"2s\"\n");
     place.inside("sleep 10").code(124).says(&["ended after 2 s", "--timeout"]);
     let events = place.events();
-    let count =
-        |name: &str| events.iter().filter(|event| event["event"] == name && event["limit"] == "timeout").count();
+    let count = |name: &str| {
+        events.iter().filter(|event| event["event"] == name && event["details"]["limit"] == "timeout").count()
+    };
     assert_eq!((count("RESOURCE_LIMIT_APPROACHED"), count("RESOURCE_LIMIT_EXCEEDED")), (1, 1), "{events:?}");
 }
 

@@ -4,6 +4,7 @@
 
 mod answers;
 mod approvals;
+mod audit;
 mod command_line;
 mod debugging;
 mod denials;
@@ -18,9 +19,11 @@ mod limits;
 mod limits_policy;
 mod output;
 mod policy;
+mod policy_commands;
 mod programs;
 mod scope;
 mod screen;
+mod sessions;
 mod sharing;
 mod support;
 mod terminal;

@@ -9,7 +9,7 @@ fn max_output_ends_a_flood_with_a_marker_and_the_flag_to_raise_it() {
     assert_eq!(ran.out.len(), 1 << 20);
     let ran = ran.says(&["[sandbox: output limit of 1 MiB reached; the rest is dropped]\n", "--max-output"]);
     assert!(ran.err.contains("\"end\":\"output-limit\""), "{}", ran.err);
-    let log = place.read("home:.local/state/cofferdam/events.ndjson").expect("a log");
+    let log = place.read("home:.local/state/cofferdam/audit/00000001.ndjson").expect("a log");
     for event in ["RESOURCE_LIMIT_APPROACHED", "RESOURCE_LIMIT_EXCEEDED"] {
         let told = log.lines().filter(|line| line.contains(event) && line.contains("\"output\"")).count();
         assert_eq!(told, 1, "{event} in {log}");

@@ -15,7 +15,7 @@ impl Screen {
         let place = Place::with(&[&["tmux"], programs].concat())?;
         let rc = format!("PS1='outer$ '\nalias sandbox='{}'\nHISTFILE=\n", binary().display());
         place.write("home:outer.rc", &rc);
-        place.write("home:inner.rc", "PS1='inner$ '\nHISTFILE=\n");
+        place.write("inner.rc", "PS1='inner$ '\nHISTFILE=\n");
         let screen = Screen { place };
         let shell = format!("bash --noprofile --rcfile '{}' -i", screen.place.path("home:outer.rc").display());
         screen.tmux(&["new-session", "-d", "-x", "80", "-y", "24", &shell]);
@@ -27,7 +27,7 @@ impl Screen {
     /// The same, with an inner shell started: the prompt is `inner$ `.
     pub(crate) fn open_inside(programs: &[&str]) -> Option<Screen> {
         let screen = Screen::open(programs)?;
-        screen.line("sandbox run -- bash --noprofile --rcfile ~/inner.rc -i");
+        screen.line("sandbox run -- bash --noprofile --rcfile ./inner.rc -i");
         screen.wait_for("inner$");
         Some(screen)
     }

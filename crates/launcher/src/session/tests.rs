@@ -22,7 +22,7 @@ fn is_live(parent: BorrowedFd<'_>, name: &Path) -> bool {
 fn changes_that_were_asked_for_are_kept_and_all_else_goes() {
     let state = state("keeps");
     let keep = [Kept { slot: 1, lower: Path::new("/data") }, Kept { slot: 2, lower: Path::new("/untouched") }];
-    let dirs = OverlayDirs::create(&state, "id", 3, &keep).expect("the state directory is writable");
+    let dirs = SessionDir::create(&state, "id", 3, &keep).expect("the state directory is writable");
     for slot in ["0", "1"] {
         std::fs::write(dirs.path.join(slot).join("upper/file"), "text").expect("writable");
     }
@@ -44,7 +44,7 @@ fn changes_that_were_asked_for_are_kept_and_all_else_goes() {
 #[test]
 fn a_session_lives_as_long_as_its_claim_is_held() {
     let state = state("lives");
-    let dirs = OverlayDirs::create(&state, "id", 1, &[]).expect("the state directory is writable");
+    let dirs = SessionDir::create(&state, "id", 1, &[]).expect("the state directory is writable");
     let sessions = std::fs::File::open(sessions_in(&state)).expect("it was made");
     assert!(is_live(sessions.as_fd(), Path::new("id")));
     assert!(!is_live(sessions.as_fd(), Path::new("another")));
@@ -57,7 +57,7 @@ fn a_session_lives_as_long_as_its_claim_is_held() {
 fn what_is_not_removed_in_time_is_told_and_what_is_kept_is_where_it_says() {
     let state = state("late");
     let keep = [Kept { slot: 1, lower: Path::new("/data") }];
-    let dirs = OverlayDirs::create(&state, "id", 2, &keep).expect("the state directory is writable");
+    let dirs = SessionDir::create(&state, "id", 2, &keep).expect("the state directory is writable");
     for slot in ["0", "1"] {
         std::fs::write(dirs.path.join(slot).join("upper/file"), "text").expect("writable");
     }

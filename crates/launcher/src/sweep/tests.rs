@@ -1,7 +1,7 @@
 //! Leftovers of killed sessions, beside those that live.
 
 use super::*;
-use crate::session::{Kept, OverlayDirs};
+use crate::session::{Kept, SessionDir};
 
 fn state(name: &str) -> PathBuf {
     let path = crate::scratch().join(format!("cofferdam-sweep-{name}-{}", std::process::id()));
@@ -13,7 +13,7 @@ fn sweep(state: &Path, own: &str) -> usize {
     let mut sweep = Some(Sweep::new(state, own));
     let mut turns = 0;
     while let Some(more) = sweep.take() {
-        sweep = more.turn();
+        sweep = more.turn(&mut |_| {});
         turns += 1;
     }
     turns
@@ -31,7 +31,7 @@ fn leftovers_go_and_what_lives_or_was_asked_for_stays() {
     let state = state("mixed");
     let keep = [Kept { slot: 0, lower: Path::new("/data") }];
     let make = |id: &str, keep: &[Kept<'_>]| {
-        let dirs = OverlayDirs::create(&state, id, 1, keep).expect("the state directory is writable");
+        let dirs = SessionDir::create(&state, id, 1, keep).expect("the state directory is writable");
         std::fs::write(dirs.path.join("0/upper/file"), "").expect("writable");
         dirs
     };
@@ -56,7 +56,7 @@ fn leftovers_go_and_what_lives_or_was_asked_for_stays() {
 #[test]
 fn a_large_leftover_is_removed_in_slices() {
     let state = state("large");
-    let dirs = OverlayDirs::create(&state, "killed", 1, &[]).expect("the state directory is writable");
+    let dirs = SessionDir::create(&state, "killed", 1, &[]).expect("the state directory is writable");
     for file in 0..5_000 {
         std::fs::write(dirs.path.join("0/upper").join(file.to_string()), "").expect("writable");
     }
@@ -70,7 +70,7 @@ fn a_large_leftover_is_removed_in_slices() {
 fn without_leftovers_the_first_turn_is_the_last() {
     let state = state("none");
     assert_eq!(sweep(&state, "own"), 1);
-    let own = OverlayDirs::create(&state, "own", 1, &[]).expect("the state directory is writable");
+    let own = SessionDir::create(&state, "own", 1, &[]).expect("the state directory is writable");
     assert_eq!(sweep(&state, "own"), 1);
     drop(own);
     std::fs::remove_dir_all(state).expect("nothing of it is closed");
@@ -79,7 +79,7 @@ fn without_leftovers_the_first_turn_is_the_last() {
 #[test]
 fn one_sweeps_at_a_time() {
     let state = state("one");
-    drop(OverlayDirs::create(&state, "killed", 1, &[]).expect("the state directory is writable"));
+    drop(SessionDir::create(&state, "killed", 1, &[]).expect("the state directory is writable"));
     let first = Sessions::open(&state).expect("nobody else sweeps");
     sweep(&state, "own");
     assert_eq!(names(&state.join("sessions")), ["killed"]);

@@ -3,10 +3,19 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
+use cofferdam_policy::{Access, FileRule, Hold, Mode, Origin, PathExpr, Policy, Stand};
 
 use crate::facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 use crate::system_candidates;
+
+/// The shipped policy in static mode.
+pub(super) fn decided_at_start() -> Policy {
+    let mut policy = Policy::built_in();
+    policy.mode.value = Mode::Static;
+    let is_known = |rule: &FileRule| rule.origin.source == "profiles/known.toml";
+    policy.files.retain(|rule| !is_known(rule));
+    policy
+}
 
 pub(super) struct Laptop {
     existing: Vec<String>,

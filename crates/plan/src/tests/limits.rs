@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{Layer, Origin, Policy, Ruled};
 
-use super::fixtures::Laptop;
+use super::fixtures::{Laptop, decided_at_start};
 use super::request;
 use crate::{CgroupHome, Keeper, LaunchPlan, Limited, Mount, MountKind, PlanError, Resource, Step, plan};
 
@@ -24,7 +24,7 @@ fn wished<T>(value: T) -> Ruled<T> {
 }
 
 fn try_plan(edit: impl FnOnce(&mut Policy, &mut Laptop)) -> Result<LaunchPlan, PlanError> {
-    let mut policy = Policy::built_in();
+    let mut policy = decided_at_start();
     let mut laptop = Laptop::with(&[]);
     edit(&mut policy, &mut laptop);
     plan(&policy, &laptop.facts(&policy), &request())

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, ExpandedRule, Layer, Origin, Policy, deciding_rule};
+use cofferdam_policy::{Access, ExpandedRule, Layer, Origin, deciding_rule};
 use proptest::prelude::*;
 
-use super::fixtures::{Laptop, rule};
+use super::fixtures::{Laptop, decided_at_start, rule};
 use crate::step::{MountKind, Step};
 use crate::{LaunchPlan, Request, plan};
 
@@ -63,7 +63,7 @@ proptest! {
         rules in prop::collection::vec((some_path(), some_access(), some_layer(), any::<bool>()), 0..12),
         existing in prop::collection::vec((some_path(), any::<bool>()), 0..12),
     ) {
-        let mut policy = Policy::built_in();
+        let mut policy = decided_at_start();
         policy.files.clear();
         for (path, access, layer, is_final) in &rules {
             let mut rule = rule(path, *access);

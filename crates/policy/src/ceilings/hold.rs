@@ -17,6 +17,7 @@ impl Ceilings {
     /// Refuses what was asked for beyond a ceiling, and lets built-in values follow the ceilings.
     pub(crate) fn hold(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
         self.hold_modes(policy)?;
+        self.hold_questions(policy)?;
         self.hold_limits(policy)?;
         self.hold_environment(policy)?;
         self.hold_writes(policy, places)?;
@@ -50,6 +51,25 @@ impl Ceilings {
             let request = Setting::Preset(preset.value.clone());
             let allowed = format!("presets {}", ceiling.value.join(", "));
             return beyond(&request, &preset.origin, allowed, &ceiling.origin);
+        }
+        Ok(())
+    }
+
+    fn hold_questions(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        if let Some(ceiling) = self.mode.as_ref().filter(|ceiling| policy.mode.value != ceiling.value) {
+            if policy.mode.origin.layer != Layer::BuiltIn {
+                let request = Setting::Mode(policy.mode.value);
+                return beyond(&request, &policy.mode.origin, format!("mode `{}`", ceiling.value), &ceiling.origin);
+            }
+            policy.mode = ceiling.clone();
+        }
+        let verdict = &policy.unknown.verdict;
+        if let Some(most) = self.unknown.as_ref().filter(|most| verdict.value > most.value) {
+            if verdict.origin.layer != Layer::BuiltIn {
+                let request = Setting::UnknownVerdict(verdict.value);
+                return beyond(&request, &verdict.origin, format!("at most `{}`", most.value), &most.origin);
+            }
+            policy.unknown.verdict = most.clone();
         }
         Ok(())
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Ceilings, Inputs, Layer, Overrides, PathExpr, Policy, PolicyError, resolve};
+use cofferdam_policy::{
+    Access, Ceilings, Inputs, Layer, Mode, OnUnknown, Overrides, PathExpr, Policy, PolicyError, resolve,
+};
 
 use crate::{layer, places};
 
@@ -18,6 +20,9 @@ fn a_request_beyond_a_ceiling_is_refused_with_both_origins() {
     for (requirements, user) in [
         ("isolation = \"full\"", "isolation = \"process\""),
         ("debug = false", "debug = true"),
+        ("mode = \"dynamic\"", "mode = \"static\""),
+        ("unknown = \"ask\"", "unknown.verdict = \"allow-and-log\""),
+        ("unknown = \"deny\"", "unknown.verdict = \"ask\""),
         ("presets = [\"cargo\"]", "preset = \"node\""),
         ("[files]\ndeny = [\"~/.ssh\"]", "[files]\nread = [\"~/.ssh/config\"]"),
         ("[files]\ndeny = [\"/home/u/x\"]", "[files]\nwrite = [\"~/x/y\"]"),
@@ -113,4 +118,16 @@ fn requirements_refuse_what_they_do_not_know() {
     ] {
         assert!(Ceilings::parse("r", text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_required_mode_and_the_most_at_unknown_paths_are_followed() {
+    let policy = under("mode = \"dynamic\"\nunknown = \"deny\"", "").unwrap();
+    assert_eq!(policy.mode.value, Mode::Dynamic);
+    assert_eq!(policy.mode.origin.layer, Layer::Requirements);
+    assert_eq!(policy.unknown.verdict.value, OnUnknown::Deny);
+    assert!(policy.files.iter().any(|rule| rule.path.as_str() == "/usr"), "known places are not asked about");
+    let asked = under("unknown = \"ask\"", "unknown.verdict = \"deny\"").unwrap();
+    assert_eq!(asked.unknown.verdict.origin.layer, Layer::User);
+    assert!(under("mode = \"dynamic\"", "mode = \"dynamic\"").is_ok());
 }

@@ -5,9 +5,12 @@
 mod built_in;
 mod ceilings;
 mod decide;
+mod diff;
 mod documents;
+mod export;
 mod files;
 mod layers;
+mod learn;
 mod limits;
 mod maxima;
 mod paths;

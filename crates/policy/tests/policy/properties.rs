@@ -14,7 +14,7 @@ use proptest::sample::{select, subsequence};
 
 use crate::{approved, layer, places, resolved};
 
-const PATHS: &[&str] = &[
+pub(crate) const PATHS: &[&str] = &[
     "/opt",
     "/",
     "~",
@@ -96,7 +96,7 @@ const TABLES: &[&str] = &[
 ];
 
 /// Policy files that parse: one line per key, paths in random lists.
-fn policy_text() -> impl Strategy<Value = String> {
+pub(crate) fn policy_text() -> impl Strategy<Value = String> {
     let access = select(vec!["read", "write", "overlay", "deny", "protect"]);
     let files = vec((access, select(PATHS)), 0..6);
     (subsequence(TOP, 0..=TOP.len()), subsequence(TABLES, 0..=TABLES.len()), files).prop_map(|(top, tables, files)| {

@@ -344,5 +344,5 @@ fn small_log(place: &Place) -> Finding {
 }
 
 fn log_of(place: &Place) -> impl AsRef<Path> {
-    place.home().join(".local/state/cofferdam/events.ndjson")
+    place.home().join(".local/state/cofferdam/audit/00000001.ndjson")
 }

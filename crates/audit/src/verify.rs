@@ -1,0 +1,355 @@
+//! Verification: reads the whole chain and says whether every byte of it is as it was written, and where not. Owns the
+//! judgement; trusts nothing that a writer says but what hashes and signatures show. Called by `cli` and by `xtask bench`.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use ed25519_dalek::VerifyingKey;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::files::{self, Lock};
+use crate::head::Head;
+use crate::hex;
+use crate::line::{Checked, GENESIS, Hash, check, digest};
+use crate::record::Event;
+
+/// Troubles that are listed; the rest is counted.
+const MOST_LISTED: usize = 1000;
+
+/// Where something is: a line of a file, and the record that is or should be there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub file: String,
+    /// From 1 on; 0 is the file as a whole.
+    pub line: u64,
+    pub sequence: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trouble {
+    /// Bytes are not those that were written.
+    Altered,
+    /// Records are not there, this many.
+    Missing { records: u64 },
+    /// A record stands where it does not belong: it was there before, or comes too late.
+    OutOfOrder,
+    /// Its number is right, but it was written after another record than the one before it.
+    Replaced,
+    /// The end was cut off.
+    Truncated { records: u64 },
+    /// The last line is not whole, and nobody wrote after it yet.
+    Unfinished,
+    /// A writer found the end other than it had been left.
+    Lost,
+    /// A signature does not fit.
+    BadSignature,
+    /// What it needs to be checked is not there, or not readable.
+    NoWitness,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    pub at: Place,
+    pub trouble: Trouble,
+}
+
+/// What verification found. Without problems, nothing was changed since the records were written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub files: u32,
+    pub records: u64,
+    pub last: u64,
+    pub checkpoints: u64,
+    /// The last record that a signature covers; what comes after is held by hashes alone.
+    pub signed: u64,
+    pub key: Option<String>,
+    /// Records that a crash tore, and that were closed off.
+    pub torn: Vec<Place>,
+    pub problems: Vec<Problem>,
+    /// Problems beyond those listed.
+    pub more: u64,
+}
+
+impl Report {
+    pub fn is_whole(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Verifies the chain below a state directory. No chain is a whole one without records.
+pub fn verify(state: &Path) -> Result<Report, Errno> {
+    let directory = match files::open_directory(&crate::directory(state)) {
+        Err(Errno::NOENT) => return Ok(Report::default()),
+        other => other?,
+    };
+    let snapshot = Snapshot::take(directory.as_fd())?;
+    let mut walk = Walk::new(&snapshot);
+    let mut expected_number = 1;
+    for (number, file, size) in &snapshot.files {
+        walk.begin(*number, *number != expected_number);
+        expected_number = number + 1;
+        let bytes = files::read_at(file.as_fd(), 0, *size)?;
+        walk.file(&bytes, snapshot.files.last().is_some_and(|(last, _, _)| last == number));
+    }
+    Ok(walk.finish(&snapshot))
+}
+
+/// Everything as it is at one moment, while nobody writes.
+#[derive(Debug)]
+struct Snapshot {
+    files: Vec<(u32, OwnedFd, u64)>,
+    head: Option<Head>,
+    head_exists: bool,
+    checkpoint: Option<Vec<u8>>,
+    key_text: Option<String>,
+    key: Option<VerifyingKey>,
+}
+
+impl Snapshot {
+    fn take(directory: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let _lock = Lock::to_read(directory)?;
+        let mut opened = Vec::new();
+        for number in files::numbers(directory)? {
+            if let Some(file) = files::open_to_read(directory, &files::name_of(number))? {
+                let size = files::size_of(&file)?;
+                opened.push((number, file, size));
+            }
+        }
+        let head = files::read_small(directory, files::HEAD)?;
+        let key_text = checkpoint::public_key(directory)?;
+        Ok(Snapshot {
+            files: opened,
+            head: head.as_deref().and_then(|bytes| str::from_utf8(bytes).ok()).and_then(Head::parse),
+            head_exists: head.is_some_and(|bytes| !bytes.is_empty()),
+            checkpoint: files::read_small(directory, files::CHECKPOINT)?,
+            key: key_text.as_deref().and_then(checkpoint::parse_key),
+            key_text,
+        })
+    }
+}
+
+/// Bytes between two records that are none.
+#[derive(Debug, Default)]
+struct Gap {
+    bytes: Vec<u8>,
+    line: u64,
+    lines: u64,
+}
+
+#[derive(Debug)]
+struct Walk<'a> {
+    report: Report,
+    key: Option<&'a VerifyingKey>,
+    file: String,
+    line: u64,
+    sequence: u64,
+    hash: Hash,
+    /// Sequences whose hash somebody outside the chain knows, with the file that says so.
+    known: Vec<(u64, Hash, &'static str)>,
+    gap: Option<Gap>,
+    head: Option<Head>,
+    last_checkpoint: u64,
+}
+
+#[derive(Deserialize)]
+struct With<T> {
+    details: T,
+}
+
+#[derive(Deserialize)]
+struct TornDetails {
+    bytes: usize,
+    sha256: String,
+}
+
+impl<'a> Walk<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut walk = Walk {
+            report: Report { key: snapshot.key_text.clone(), ..Report::default() },
+            key: snapshot.key.as_ref(),
+            file: String::new(),
+            line: 0,
+            sequence: 0,
+            hash: GENESIS,
+            known: Vec::new(),
+            gap: None,
+            head: snapshot.head,
+            last_checkpoint: 0,
+        };
+        if let Some(head) = snapshot.head {
+            walk.known.push((head.sequence, head.hash, files::HEAD));
+        } else if snapshot.head_exists || !snapshot.files.is_empty() {
+            walk.outside(files::HEAD, 0, Trouble::NoWitness);
+        }
+        walk.know_checkpoint(snapshot);
+        walk
+    }
+
+    fn know_checkpoint(&mut self, snapshot: &Snapshot) {
+        let Some(bytes) = &snapshot.checkpoint else {
+            if let Some(head) = snapshot.head.filter(|head| head.checkpoint > 0) {
+                self.outside(files::CHECKPOINT, head.checkpoint, Trouble::NoWitness);
+            }
+            return;
+        };
+        let parsed = bytes.strip_suffix(b"\n").and_then(|text| serde_json::from_slice::<Checkpoint>(text).ok());
+        match (parsed, &snapshot.key) {
+            (None, _) => self.outside(files::CHECKPOINT, 0, Trouble::NoWitness),
+            (_, None) => self.outside(files::PUBLIC_KEY, 0, Trouble::NoWitness),
+            (Some(checkpoint), Some(key)) => match checkpoint.verified(key) {
+                Some((sequence, hash)) => self.known.push((sequence, hash, files::CHECKPOINT)),
+                None => self.outside(files::CHECKPOINT, checkpoint.sequence, Trouble::BadSignature),
+            },
+        }
+    }
+
+    fn outside(&mut self, file: &str, sequence: u64, trouble: Trouble) {
+        self.report_at(Place { file: file.to_owned(), line: 0, sequence }, trouble);
+    }
+
+    fn report_at(&mut self, at: Place, trouble: Trouble) {
+        if self.report.problems.len() < MOST_LISTED {
+            self.report.problems.push(Problem { at, trouble });
+        } else {
+            self.report.more += 1;
+        }
+    }
+
+    fn trouble(&mut self, sequence: u64, trouble: Trouble) {
+        self.report_at(Place { file: self.file.clone(), line: self.line, sequence }, trouble);
+    }
+
+    fn begin(&mut self, number: u32, is_gap: bool) {
+        self.file = files::name_of(number);
+        self.line = 0;
+        self.report.files += 1;
+        if is_gap {
+            // That records are missing is seen at the first one that is there.
+            self.trouble(self.sequence + 1, Trouble::NoWitness);
+        }
+    }
+
+    fn file(&mut self, bytes: &[u8], is_last: bool) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line += 1;
+            match line.strip_suffix(b"\n").and_then(|whole| Some((whole, check(whole)?))) {
+                Some((whole, checked)) => self.record(whole, &checked),
+                None => self.no_record(line),
+            }
+        }
+        if let Some(gap) = self.gap.take() {
+            let is_tail = is_last && gap.lines == 1 && !gap.bytes.ends_with(b"\n");
+            self.report_gap(&gap, if is_tail { Trouble::Unfinished } else { Trouble::Altered });
+        }
+    }
+
+    fn no_record(&mut self, line: &[u8]) {
+        let gap = self.gap.get_or_insert_with(|| Gap { line: self.line, ..Gap::default() });
+        gap.bytes.extend_from_slice(line);
+        gap.lines += 1;
+    }
+
+    fn report_gap(&mut self, gap: &Gap, trouble: Trouble) {
+        let at = Place { file: self.file.clone(), line: gap.line, sequence: self.sequence + 1 };
+        self.report_at(at, trouble);
+    }
+
+    fn record(&mut self, line: &[u8], checked: &Checked<'_>) {
+        self.report.records += 1;
+        let follows = checked.sequence == self.sequence + 1 && checked.previous == self.hash;
+        // An altered record is one problem, not two: that its number is missing is said already.
+        let altered = match self.gap.take() {
+            Some(gap) if follows && is_closed(line, checked, &gap) => {
+                let at = Place { file: self.file.clone(), line: gap.line, sequence: checked.sequence };
+                self.report.torn.push(at);
+                0
+            }
+            Some(gap) => {
+                self.report_gap(&gap, Trouble::Altered);
+                gap.lines
+            }
+            None => 0,
+        };
+        if !follows {
+            self.break_of(checked, altered);
+        }
+        if checked.event == Event::ChainLost.name() {
+            self.trouble(checked.sequence, Trouble::Lost);
+        }
+        if checked.event == Event::ChainCheckpoint.name() {
+            self.last_checkpoint = checked.sequence;
+            self.signature(line, checked);
+        }
+        self.compare_known(checked);
+        let differs = |head: &Head| head.sequence == checked.sequence && head.checkpoint != self.last_checkpoint;
+        if self.head.as_ref().is_some_and(differs) {
+            self.outside(files::HEAD, checked.sequence, Trouble::Altered);
+        }
+        (self.sequence, self.hash) = (checked.sequence, checked.hash);
+    }
+
+    fn break_of(&mut self, checked: &Checked<'_>, altered: u64) {
+        let expected = self.sequence + 1;
+        match checked.sequence.checked_sub(expected) {
+            None => self.trouble(checked.sequence, Trouble::OutOfOrder),
+            Some(0) if altered == 0 => self.trouble(checked.sequence, Trouble::Replaced),
+            Some(missing) if missing > altered => {
+                let first = expected + altered;
+                self.trouble(first, Trouble::Missing { records: missing - altered });
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn signature(&mut self, line: &[u8], checked: &Checked<'_>) {
+        let signed = serde_json::from_slice::<With<Checkpoint>>(line).ok().map(|with| with.details);
+        let verified = signed.zip(self.key).and_then(|(checkpoint, key)| checkpoint.verified(key));
+        if verified == Some((checked.sequence.wrapping_sub(1), checked.previous)) {
+            self.report.checkpoints += 1;
+            self.report.signed = checked.sequence - 1;
+        } else {
+            self.trouble(checked.sequence, Trouble::BadSignature);
+        }
+    }
+
+    fn compare_known(&mut self, checked: &Checked<'_>) {
+        let differs =
+            self.known.iter().any(|(sequence, hash, _)| *sequence == checked.sequence && *hash != checked.hash);
+        if differs {
+            self.trouble(checked.sequence, Trouble::Replaced);
+        }
+    }
+
+    fn finish(mut self, snapshot: &Snapshot) -> Report {
+        self.report.last = self.sequence;
+        // A writer that crashed may have left it one record behind, never more.
+        if let Some(head) = self.head.filter(|head| head.sequence + 1 < self.sequence) {
+            self.outside(files::HEAD, head.sequence, Trouble::Altered);
+        }
+        let furthest = self.known.iter().map(|(sequence, _, _)| *sequence).max().unwrap_or(0);
+        let is_unfinished = self.report.problems.iter().any(|problem| problem.trouble == Trouble::Unfinished);
+        if furthest > self.sequence {
+            self.line += u64::from(!is_unfinished);
+            if snapshot.files.is_empty() {
+                self.file = files::name_of(1);
+            }
+            self.trouble(self.sequence + 1, Trouble::Truncated { records: furthest - self.sequence });
+        }
+        self.report
+    }
+}
+
+/// Whether a record says of the bytes before it that a crash left them.
+fn is_closed(line: &[u8], checked: &Checked<'_>, gap: &Gap) -> bool {
+    // The newline after them is the closing record's.
+    let Some(bytes) = gap.bytes.strip_suffix(b"\n") else { return false };
+    checked.event == Event::ChainTorn.name()
+        && serde_json::from_slice::<With<TornDetails>>(line)
+            .is_ok_and(|with| with.details.bytes == bytes.len() && with.details.sha256 == hex::encode(&digest(bytes)))
+}
+
+#[cfg(test)]
+mod tests;

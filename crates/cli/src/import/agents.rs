@@ -1,0 +1,143 @@
+//! Settings of coding agents: Claude Code, Codex, Cursor. Owns what their keys mean here. Called by `import`.
+
+use cofferdam_policy::{Access, EnvMode, Isolation, Mode, Setting};
+use serde_json::Value;
+
+use super::{EGRESS, Import, object};
+
+const COMMANDS: &str = "commands are not judged by their text: the kernel enforces what they may do";
+
+/// `settings.json` of Claude Code.
+pub(super) fn claude(import: &mut Import) {
+    import.each("permissions.allow", |import, rule| permission(import, "permissions.allow", rule));
+    import.each("permissions.deny", |import, rule| permission(import, "permissions.deny", rule));
+    import.no_equal("permissions.ask", "in dynamic mode every unknown path is asked about");
+    import.each("permissions.additionalDirectories", |import, path| {
+        import.path("permissions.additionalDirectories", &project_path(path), Access::Write);
+    });
+    for (key, access) in [
+        ("allowWrite", Access::Write),
+        ("denyWrite", Access::Protect),
+        ("denyRead", Access::Deny),
+        ("allowRead", Access::Read),
+    ] {
+        let key = format!("sandbox.filesystem.{key}");
+        import.each(&key, |import, path| import.path(&key, &absolute_path(path), access));
+    }
+    for key in
+        ["allowedDomains", "deniedDomains", "allowUnixSockets", "allowLocalBinding", "httpProxyPort", "socksProxyPort"]
+    {
+        let key = format!("sandbox.network.{key}");
+        import.no_equal(&key, EGRESS);
+    }
+    import.no_equal("sandbox.enabled", "`sandbox run -- claude` is the sandbox");
+    import.no_equal("sandbox.excludedCommands", "no command inside is outside of the sandbox");
+    for (name, value) in object(import.take("env")) {
+        match value.as_str() {
+            Some(text) => import.add(Setting::EnvSet(name, text.to_owned())),
+            None => import.remark(&format!("env.{name}"), &value, "is no text"),
+        }
+    }
+}
+
+/// `Tool(argument)`.
+fn permission(import: &mut Import, key: &str, rule: &str) {
+    let value = Value::from(rule);
+    let allow = key.ends_with("allow");
+    let Some((tool, argument)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
+        return import.remark(key, &value, "is about a tool of the agent as a whole");
+    };
+    let access = match (tool, allow) {
+        ("Read", true) => Access::Read,
+        ("Read", false) => Access::Deny,
+        ("Edit" | "Write" | "MultiEdit" | "NotebookEdit", true) => Access::Write,
+        ("Edit" | "Write" | "MultiEdit" | "NotebookEdit", false) => Access::Protect,
+        ("WebFetch" | "WebSearch", _) => return import.remark(key, &value, EGRESS),
+        ("Bash", _) => return import.remark(key, &value, COMMANDS),
+        _ => return import.remark(key, &value, "is about a tool of the agent"),
+    };
+    import.path(key, &project_path(argument), access);
+}
+
+/// There, `//x` is absolute and `/x` lies in the project.
+fn project_path(path: &str) -> String {
+    match (path.strip_prefix("//"), path.strip_prefix('/')) {
+        (Some(rest), _) => format!("/{rest}"),
+        (None, Some(rest)) => format!("./{rest}"),
+        (None, None) => path.to_owned(),
+    }
+}
+
+fn absolute_path(path: &str) -> String {
+    path.strip_prefix("//").map_or_else(|| path.to_owned(), |rest| format!("/{rest}"))
+}
+
+/// `config.toml` of Codex.
+pub(super) fn codex(import: &mut Import) {
+    match import.take("sandbox_mode") {
+        Some(mode) if mode == "read-only" => import.add(Setting::Project(Access::Read)),
+        Some(mode) if mode == "workspace-write" => import.add(Setting::Project(Access::Write)),
+        Some(mode) if mode == "danger-full-access" => {
+            import.remark("sandbox_mode", &mode, "isolation `none` needs the organisation's approval; left at full");
+        }
+        Some(mode) => import.remark("sandbox_mode", &mode, "is not known"),
+        None => {}
+    }
+    match import.take("approval_policy") {
+        Some(policy) if policy == "never" => import.add(Setting::Mode(Mode::Static)),
+        Some(policy) => {
+            import.add(Setting::Mode(Mode::Dynamic));
+            import.remark(
+                "approval_policy",
+                &policy,
+                "became dynamic mode, which asks about paths, not about commands",
+            );
+        }
+        None => {}
+    }
+    import.paths("sandbox_workspace_write.writable_roots", Access::Write);
+    import.network("sandbox_workspace_write.network_access");
+    for key in ["exclude_tmpdir_env_var", "exclude_slash_tmp"] {
+        import.no_equal(&format!("sandbox_workspace_write.{key}"), "/tmp is private and ends with the session");
+    }
+    codex_environment(import);
+}
+
+fn codex_environment(import: &mut Import) {
+    match import.take("shell_environment_policy.inherit") {
+        Some(mode) if mode == "all" => import.add(Setting::EnvMode(EnvMode::Inherit)),
+        Some(mode) if mode == "core" => import.add(Setting::EnvMode(EnvMode::Clean)),
+        Some(mode) if mode == "none" => import.add(Setting::EnvMode(EnvMode::Explicit)),
+        Some(mode) => import.remark("shell_environment_policy.inherit", &mode, "is not known"),
+        None => {}
+    }
+    import.each("shell_environment_policy.exclude", |import, name| import.add(Setting::EnvBlock(name.to_owned())));
+    import.each("shell_environment_policy.include_only", |import, name| import.add(Setting::EnvPass(name.to_owned())));
+    for (name, value) in object(import.take("shell_environment_policy.set")) {
+        match value.as_str() {
+            Some(text) => import.add(Setting::EnvSet(name, text.to_owned())),
+            None => import.remark(&format!("shell_environment_policy.set.{name}"), &value, "is no text"),
+        }
+    }
+}
+
+/// `.cursor/sandbox.json`.
+pub(super) fn cursor(import: &mut Import) {
+    match import.take("type") {
+        Some(kind) if kind == "workspace_readwrite" => {
+            import.add(Setting::Isolation(Isolation::Full));
+            import.add(Setting::Project(Access::Write));
+        }
+        Some(kind) if kind == "workspace_readonly" => {
+            import.add(Setting::Isolation(Isolation::Full));
+            import.add(Setting::Project(Access::Read));
+        }
+        Some(kind) => import.remark("type", &kind, "isolation `none` needs the organisation's approval; left at full"),
+        None => {}
+    }
+    import.paths("additionalReadwritePaths", Access::Write);
+    import.paths("additionalReadonlyPaths", Access::Read);
+    import.no_equal("networkPolicy", EGRESS);
+    import.no_equal("disableTmpWrite", "/tmp is private and ends with the session");
+    import.no_equal("enableSharedBuildCache", "caches look writable; a preset makes them so for real");
+}

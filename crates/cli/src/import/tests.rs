@@ -1,0 +1,321 @@
+//! Each format with every key that it documents: what it means here, and that nothing is dropped in silence.
+
+use super::*;
+use cofferdam_policy::{Inputs, LayerInput, resolve};
+
+/// The settings and the remarks of an import.
+fn imported(name: &str, text: &str) -> (Vec<String>, Vec<String>) {
+    let draft = import(Path::new(name), text, "auto").unwrap_or_else(|error| panic!("{name}: {error}"));
+    let written = draft.to_toml();
+    let layers = [LayerInput { layer: Layer::User, source: name.to_owned(), text: written.clone(), trusted: true }];
+    let resolved = resolve(&Inputs { layers: &layers, ..Inputs::default() });
+    assert!(resolved.is_ok(), "{resolved:?}\n{written}");
+    (draft.settings.iter().map(ToString::to_string).collect(), draft.remarks)
+}
+
+#[track_caller]
+fn assert_imported(name: &str, text: &str, settings: &[&str], remarks: &[&str]) {
+    let (found, remarked) = imported(name, text);
+    assert_eq!(found, settings, "{name}");
+    let starts: Vec<&str> = remarked.iter().map(|remark| remark.split(" = ").next().unwrap_or_default()).collect();
+    assert_eq!(starts, remarks, "{remarked:#?}");
+}
+
+/// Example 13 of the document about tools.
+const TOOL: &str = r#"{
+  "isolationLevel": "LEVEL_2",
+  "filesystem": {
+    "rootPath": "/var/sandbox/tool-12345", "readOnlyPaths": ["/usr", "/lib", "/lib64"],
+    "readWritePaths": ["/tmp", "/var/tmp", "/srv/out"], "deniedPaths": ["/proc", "/sys", "/dev", "/srv/keys"],
+    "maxFileSize": 10485760,      // 10 MB
+    "maxTotalSize": 104857600,    // 100 MB
+  },
+  "process": { "maxProcesses": 10, "allowFork": true, "allowExec": false, "allowedExecutables": [] },
+  "network": { "allowNetwork": false, "allowedHosts": [], "allowedPorts": [], "maxConnections": 0 },
+  "resources": { "maxCPU": 5000, "maxMemory": 52428800, "maxFileDescriptors": 100, "maxThreads": 10 },
+  "syscalls": { "mode": "WHITELIST", "syscalls": ["read", "write", "open", "exit_group", "kexec_load"] }
+}"#;
+
+#[test]
+fn a_tools_json_policy_means_the_same() {
+    assert_imported(
+        "tool.json",
+        TOOL,
+        &[
+            "isolation = \"full\"",
+            "files.read = \"/usr\"",
+            "files.read = \"/lib\"",
+            "files.read = \"/lib64\"",
+            "files.write = \"/srv/out\"",
+            "files.deny = \"/srv/keys\"",
+            "limits.file_size = \"10M\"",
+            "limits.storage = \"100M\"",
+            "process.max = 10",
+            "process.allow_fork = true",
+            "process.allow_exec = false",
+            "network.mode = \"none\"",
+            "limits.cpu = \"5s\"",
+            "limits.memory = \"50M\"",
+            "limits.open_files = 100",
+            "syscalls.mode = \"allow-list\"",
+        ],
+        &[
+            "filesystem.rootPath",
+            "filesystem.readWritePaths",
+            "filesystem.readWritePaths",
+            "filesystem.deniedPaths",
+            "filesystem.deniedPaths",
+            "filesystem.deniedPaths",
+            "resources.maxThreads",
+            "syscalls.syscalls",
+            "syscalls.mode",
+        ],
+    );
+}
+
+#[test]
+fn a_deny_list_of_calls_and_a_network_are_told_apart() {
+    let text = r#"{ "isolationLevel": "LEVEL_1", "process": { "allowedExecutables": ["git", "sh"] },
+        "network": { "allowNetwork": true, "allowedHosts": ["a.example"], "allowedPorts": [443], "maxConnections": 5 },
+        "syscalls": { "mode": "BLACKLIST", "syscalls": ["socket", "nosuch"] } }"#;
+    assert_imported(
+        "tool.json",
+        text,
+        &[
+            "isolation = \"process\"",
+            "process.executables = [\"git\", \"sh\"]",
+            "syscalls.mode = \"deny-list\"",
+            "syscalls.deny = \"socket\"",
+        ],
+        &[
+            "network.allowNetwork",
+            "network.allowedHosts",
+            "network.allowedPorts",
+            "network.maxConnections",
+            "syscalls.syscalls",
+        ],
+    );
+}
+
+#[test]
+fn the_users_configuration_of_a_tool_sandbox_becomes_the_tool_preset() {
+    let text = r#"{ "sandbox": {
+        "bash": { "defaultNetwork": "none", "proxyAllowlist": ["*.company.com"], "resources": { "memory": "1g", "timeout": 300000 } },
+        "images": { "default": "meao-sandbox:latest" } } }"#;
+    assert_imported(
+        "config.json",
+        text,
+        &["preset = \"tool\"", "network.mode = \"none\"", "limits.memory = \"1G\"", "limits.timeout = \"5m\""],
+        &["sandbox.bash.proxyAllowlist", "sandbox.images"],
+    );
+    let text = r#"{ "listenAddr": "0.0.0.0:3128", "allowlist": { "hosts": ["*.npmjs.org"], "ports": [80, 443] },
+        "blocklist": { "hosts": ["localhost"], "ipRanges": ["10.0.0.0/8"] }, "logRequests": true, "logResponses": false }"#;
+    let remarks = [
+        "listenAddr",
+        "allowlist.hosts",
+        "allowlist.ports",
+        "blocklist.hosts",
+        "blocklist.ipRanges",
+        "logRequests",
+        "logResponses",
+    ];
+    assert_imported("proxy.json", text, &[], &remarks);
+    let text = r#"{ "env": "explicit", "allowedEnvVars": ["CI"], "cwd": "/w", "allowedPaths": ["~/w"],
+        "blockedPaths": ["~/w/.env"], "timeout": 60000, "maxOutputSize": 1048576, "uid": 1000 }"#;
+    assert_imported(
+        "process.json",
+        text,
+        &[
+            "preset = \"process-tool\"",
+            "env.mode = \"explicit\"",
+            "env.pass = \"CI\"",
+            "files.write = \"~/w\"",
+            "files.deny = \"~/w/.env\"",
+            "limits.timeout = \"1m\"",
+            "limits.output = \"1M\"",
+        ],
+        &["cwd", "uid"],
+    );
+}
+
+const BUILD: &str = r#"
+sandbox_config:
+  resource_limits: {memory_mb: 2048, cpu_seconds: 300, wall_seconds: 600, processes: 50, threads: 100, files: 1000}
+  file_system:
+    workspace_size_mb: 10240
+    target_size_mb: 5120
+    log_size_mb: 100
+    temp_size_mb: 1024
+  network:
+    enabled: true
+    allowlist:
+      - "crates.io"
+    ports: [80, 443]
+  security:
+    strict_mode: true
+    audit_logging: true
+    block_shell_access: true
+"#;
+
+#[test]
+fn a_build_tools_yaml_is_read() {
+    assert_imported(
+        "build.yaml",
+        BUILD,
+        &[
+            "limits.memory = \"2G\"",
+            "limits.cpu = \"5m\"",
+            "limits.timeout = \"10m\"",
+            "process.max = 50",
+            "limits.open_files = 1000",
+            "limits.storage = \"10G\"",
+            "limits.output = \"100M\"",
+            "limits.tmp_size = \"1G\"",
+        ],
+        &[
+            "sandbox_config.resource_limits.threads",
+            "sandbox_config.file_system.target_size_mb",
+            "sandbox_config.security.strict_mode",
+            "sandbox_config.security.audit_logging",
+            "sandbox_config.security.block_shell_access",
+            "sandbox_config.network.enabled",
+            "sandbox_config.network.allowlist",
+            "sandbox_config.network.ports",
+        ],
+    );
+    let long = "directory_permissions: {workspace: ro, target: rw}\nsize_limits: {total_workspace: 10GB, temp_files: 1GB}\n\
+        process_limits: {cpu_time: 300s, wall_time: 600s, memory: 512MB, processes: 25, threads: 50, file_descriptors: 500}\n\
+        network_allowlist: [crates.io]\nblocked_protocols: [ftp]\nport_restrictions: {allowed_ports: [80]}\n\
+        blocked_paths: [/etc, /usr/bin, /root, '/home/*/.*', 'C:/Windows']\n\
+        execution_policy: {allowed_executables: [cargo, rustc], blocked_executables: [sh], command_validation: [{regex: x}]}\n";
+    assert_imported(
+        "build.yml",
+        long,
+        &[
+            "limits.cpu = \"5m\"",
+            "limits.timeout = \"10m\"",
+            "limits.memory = \"512M\"",
+            "process.max = 25",
+            "limits.open_files = 500",
+            "limits.storage = \"10G\"",
+            "limits.tmp_size = \"1G\"",
+            "project = \"read\"",
+            "files.deny = \"/root\"",
+            "process.executables = [\"cargo\", \"rustc\"]",
+        ],
+        &[
+            "process_limits.threads",
+            "directory_permissions.target",
+            "network_allowlist",
+            "blocked_protocols",
+            "port_restrictions.allowed_ports",
+            "blocked_paths",
+            "blocked_paths",
+            "blocked_paths",
+            "blocked_paths",
+            "execution_policy.blocked_executables",
+            "execution_policy.command_validation",
+        ],
+    );
+}
+
+#[test]
+fn claude_codes_settings_are_read() {
+    let text = r#"{
+      "model": "opus",
+      "permissions": { "allow": ["Bash(npm run *)", "Read(~/.zshrc)", "Edit(/docs/**)"], "ask": ["Bash(git push)"],
+        "deny": ["Read(./.env)", "Read(//srv/keys/**)", "Edit(~/.bashrc)", "WebFetch(domain:x.example)", "Task"],
+        "additionalDirectories": ["../other", "~/lib"] },
+      "env": { "CI": "1" },
+      "sandbox": { "enabled": true, "filesystem": { "allowWrite": ["/srv/build", "~/.cache/x"], "denyWrite": ["./conf"],
+        "denyRead": ["~/clients"], "allowRead": ["~/clients/public"] },
+        "network": { "allowedDomains": ["x.example"], "allowLocalBinding": true } } }"#;
+    assert_imported(
+        "settings.json",
+        text,
+        &[
+            "files.read = \"~/.zshrc\"",
+            "files.write = \"./docs\"",
+            "files.deny = \"./.env\"",
+            "files.deny = \"/srv/keys\"",
+            "files.protect = \"~/.bashrc\"",
+            "files.write = \"~/lib\"",
+            "files.write = \"/srv/build\"",
+            "files.write = \"~/.cache/x\"",
+            "files.protect = \"./conf\"",
+            "files.deny = \"~/clients\"",
+            "files.read = \"~/clients/public\"",
+            "env.set.CI = ...",
+        ],
+        &[
+            "permissions.allow",
+            "permissions.deny",
+            "permissions.deny",
+            "permissions.ask",
+            "permissions.additionalDirectories",
+            "sandbox.network.allowedDomains",
+            "sandbox.network.allowLocalBinding",
+            "sandbox.enabled",
+            "model",
+        ],
+    );
+}
+
+#[test]
+fn codexs_and_cursors_settings_are_read() {
+    let codex = "model = \"x\"\nsandbox_mode = \"workspace-write\"\napproval_policy = \"on-request\"\n\
+        [sandbox_workspace_write]\nwritable_roots = [\"/srv/out\", \"~/lib\"]\nnetwork_access = false\n\
+        [shell_environment_policy]\ninherit = \"core\"\nexclude = [\"AWS_*\"]\nset = { CI = \"1\" }\n";
+    assert_imported(
+        "config.toml",
+        codex,
+        &[
+            "project = \"write\"",
+            "mode = \"dynamic\"",
+            "files.write = \"/srv/out\"",
+            "files.write = \"~/lib\"",
+            "network.mode = \"none\"",
+            "env.mode = \"clean\"",
+            "env.block = \"AWS_*\"",
+            "env.set.CI = ...",
+        ],
+        &["approval_policy", "model"],
+    );
+    let cursor = r#"{ "type": "workspace_readonly", "additionalReadwritePaths": ["/srv/out"],
+        "additionalReadonlyPaths": ["~/lib"], "networkPolicy": { "default": "deny" } }"#;
+    assert_imported(
+        "sandbox.json",
+        cursor,
+        &["isolation = \"full\"", "project = \"read\"", "files.write = \"/srv/out\"", "files.read = \"~/lib\""],
+        &["networkPolicy"],
+    );
+}
+
+#[test]
+fn what_our_parser_refuses_becomes_a_remark() {
+    let text = r#"{ "isolationLevel": "LEVEL_9", "filesystem": { "readWritePaths": ["/a/../b", "/srv/*"], "maxFileSize": 0 },
+        "process": { "maxProcesses": 0 }, "resources": { "maxMemory": 5 } }"#;
+    let (settings, remarks) = imported("tool.json", text);
+    assert_eq!(settings, [""; 0]);
+    assert_eq!(remarks.len(), 6, "{remarks:#?}");
+}
+
+#[test]
+fn mistakes_are_told_and_no_small_file_grows() {
+    for (name, text) in [
+        ("x.json", "{"),
+        ("x.json", "[]"),
+        ("x.json", "{}"),
+        ("x.yaml", "a: &a [1]\nb: *a\n"),
+        ("x.yaml", "a: !!binary x\n"),
+        ("x.yaml", "a: 1\na: 2\n"),
+        ("x.yaml", "a: 1\n---\nb: 2\n"),
+        ("x.toml", "a = "),
+    ] {
+        let result = import(Path::new(name), text, "auto");
+        assert!(matches!(result, Err(Failure::Import { .. })), "{name} {text}: {result:?}");
+    }
+    let deep = "[".repeat(5000);
+    assert!(import(Path::new("x.yaml"), &deep, "auto").is_err());
+    assert!(matches!(import(Path::new("x.json"), "{}", "nosuch"), Err(Failure::Flag { .. })));
+}

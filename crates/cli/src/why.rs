@@ -1,0 +1,289 @@
+//! `sandbox why`: which rule decides about a path, a host or a system call, here and now, and the smallest change that
+//! would turn the answer around. Owns the wording; the answers are those of `plan` and `policy`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cofferdam_launcher::{Surroundings, survey};
+use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
+use cofferdam_plan::{Request, decide, plan};
+use cofferdam_policy::{
+    Access, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, deciding_rule, is_always_denied,
+};
+
+use crate::args::WhyArgs;
+use crate::denials::PRIVATE;
+use crate::output::{escaped, print};
+use crate::policy_files::{self, real_rules};
+use crate::recorded;
+use crate::render::Failure;
+
+pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
+    let environment = crate::policy_command::environment();
+    let around = Surroundings::look(&environment)?;
+    if let Some(session) = &args.session {
+        return in_session(args, session, &around);
+    }
+    let policy = policy_files::load(&args.policy, &around, &environment)?;
+    let lines = match subject(&args.target, &around) {
+        Subject::Path(path) => about_path(args, &policy, &around, environment, &path)?,
+        Subject::Call => about_call(&args.target, &policy)?,
+        Subject::Host => about_host(&args.target, &policy),
+    };
+    Ok(tell(&lines))
+}
+
+fn tell(lines: &[String]) -> ExitCode {
+    let lines: Vec<String> = lines.iter().map(|line| escaped(line) + "\n").collect();
+    print(&lines.concat())
+}
+
+enum Subject {
+    Path(PathBuf),
+    Call,
+    Host,
+}
+
+/// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
+fn subject(target: &str, around: &Surroundings) -> Subject {
+    let path = match target.strip_prefix("~/") {
+        Some(rest) => around.home.join(rest),
+        None if target == "~" => around.home.clone(),
+        None => around.cwd.join(target.trim_start_matches("./")),
+    };
+    let is_path = target.contains('/') || target.starts_with(['~', '.']) || path.symlink_metadata().is_ok();
+    if is_path {
+        return Subject::Path(resolved(path));
+    }
+    if number_of(target).is_some() {
+        return Subject::Call;
+    }
+    let is_host = target.contains('.') || target.contains(':') || target == "localhost";
+    if is_host { Subject::Host } else { Subject::Path(resolved(path)) }
+}
+
+/// Where a path really is; of one that is not there, where it would be.
+fn resolved(path: PathBuf) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path
+}
+
+/// What decides about a path.
+struct Decided {
+    access: Access,
+    /// `None` where no rule is about it.
+    rule: Option<(Origin, String, PathBuf)>,
+}
+
+fn about_path(
+    args: &WhyArgs,
+    policy: &Policy,
+    around: &Surroundings,
+    environment: Vec<(String, String)>,
+    path: &Path,
+) -> Result<Vec<String>, Failure> {
+    let request = Request { argv: vec!["sh".to_owned()], environment };
+    let facts = survey(policy, around, &request);
+    let places = facts.places();
+    let plan = plan(policy, &facts, &request)?;
+    if let Some(hold) = plan.holds.iter().find(|hold| path.starts_with(&hold.path)) {
+        let why = deciding_rule(&real_rules(policy, &places), &hold.path)
+            .map_or_else(String::new, |rule| format!(" [{}: {}]", rule.rule.origin, rule.rule.reason));
+        let held = hold.path.display();
+        return Ok(vec![
+            format!("{held} does not exist and cannot be created inside{why}"),
+            format!("to allow it: make {held} outside first, or run with --rw {held} once it is there"),
+        ]);
+    }
+    let planned = decide(&plan.decisions, path).map(|decision| Decided {
+        access: decision.access,
+        rule: Some((decision.origin.clone(), decision.reason.clone(), decision.path.clone())),
+    });
+    // The plan knows what exists; a rule about a name that does not exist yet is found here.
+    let named = || {
+        deciding_rule(&real_rules(policy, &places), path).map(|rule| Decided {
+            access: rule.rule.access,
+            rule: Some((rule.rule.origin.clone(), rule.rule.reason.to_string(), rule.path.clone())),
+        })
+    };
+    let missing = path.symlink_metadata().is_err();
+    let decided = if missing { named().or(planned) } else { planned.or_else(named) };
+    if policy.isolation.value == Isolation::None {
+        return Ok(vec![format!(
+            "{}: isolation is `none`, so nothing is kept away ({})",
+            path.display(),
+            policy.isolation.origin
+        )]);
+    }
+    let is_private = decided
+        .as_ref()
+        .is_none_or(|decided| decided.rule.as_ref().is_none_or(|(_, _, at)| at.components().count() <= 1))
+        && PRIVATE.iter().any(|area| path.starts_with(area));
+    if is_private {
+        return Ok(vec![format!("{}: the sandbox has its own there; the host's cannot be seen", path.display())]);
+    }
+    let mut lines = vec![verdict(policy, path, decided.as_ref(), args.write)];
+    lines.extend(smallest_change(policy, path, decided.as_ref(), args.write, &places));
+    Ok(lines)
+}
+
+fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool) -> String {
+    let shown = path.display();
+    let Some(Decided { access, rule: Some((origin, reason, at)) }) = decided else {
+        return no_rule(policy, path, write);
+    };
+    let what = match access {
+        Access::Deny => "is hidden",
+        Access::Protect => "can be read; it is protected from writes, and cannot be made where it is missing",
+        Access::Read => "can be read, not written",
+        Access::Overlay => "can be read and looks writable; what is written stays in the session",
+        Access::Write => "can be read and written",
+    };
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let above = if at == path { String::new() } else { format!(" by the rule about {}", at.display()) };
+    format!("{shown} {what}{above} [{origin}{reason}]")
+}
+
+fn no_rule(policy: &Policy, path: &Path, write: bool) -> String {
+    let shown = path.display();
+    match (policy.mode.value, policy.unknown.verdict.value) {
+        (Mode::Static, _) if write => format!(
+            "{shown} cannot be written: no rule is about it, and the host is read-only [{}]",
+            policy.mode.origin
+        ),
+        (Mode::Static, _) => format!(
+            "{shown} can be read: no rule is about it, and the host is readable in static mode [{}]",
+            policy.mode.origin
+        ),
+        (Mode::Dynamic, OnUnknown::Ask) => {
+            format!("{shown}: no rule is about it: it would be asked [{}]", policy.unknown.verdict.origin)
+        }
+        (Mode::Dynamic, OnUnknown::Deny) => {
+            format!("{shown} is denied: no rule is about it [{}]", policy.unknown.verdict.origin)
+        }
+        (Mode::Dynamic, OnUnknown::AllowAndLog) => {
+            format!("{shown} can be read and is recorded: no rule is about it [{}]", policy.unknown.verdict.origin)
+        }
+    }
+}
+
+/// What would allow what is refused, or refuse what is allowed.
+fn smallest_change(
+    policy: &Policy,
+    path: &Path,
+    decided: Option<&Decided>,
+    write: bool,
+    places: &Places,
+) -> Vec<String> {
+    let is_final = decided
+        .and_then(|decided| decided.rule.as_ref())
+        .is_some_and(|(origin, ..)| origin.layer == Layer::Requirements);
+    if is_final {
+        return vec!["the organisation's requirements decide: no flag and no file changes it".to_owned()];
+    }
+    let unknown = match (policy.mode.value, policy.unknown.verdict.value) {
+        (Mode::Static, _) | (Mode::Dynamic, OnUnknown::AllowAndLog) => Access::Read,
+        (Mode::Dynamic, _) => Access::Deny,
+    };
+    let access = decided.map_or(unknown, |decided| decided.access);
+    let allowed = if write { access >= Access::Overlay } else { access > Access::Deny };
+    let (flag, list) = match (allowed, write) {
+        (true, false) => ("--blacklist", "deny"),
+        (true, true) => ("--ro", "read"),
+        (false, false) => ("--ro", "read"),
+        (false, true) => ("--rw", "write"),
+    };
+    // To make a file takes its directory.
+    let creates = !allowed && write && path.symlink_metadata().is_err();
+    let path = if creates { path.parent().unwrap_or(path) } else { path };
+    if !allowed && write && places.home.starts_with(path) {
+        return vec!["nothing opens `/` or the whole home directory for writing: name a directory below".to_owned()];
+    }
+    let word = if allowed { "forbid" } else { "allow" };
+    let mut lines = vec![format!("to {word} it once: sandbox run {flag} {} -- ...", path.display())];
+    if let Some(expression) = PathExpr::for_path(path, places) {
+        let answer = if allowed && !write {
+            "deny"
+        } else if allowed {
+            "deny --write"
+        } else if write {
+            "allow --write"
+        } else {
+            "allow"
+        };
+        let path = if path.to_string_lossy().contains(' ') {
+            format!("'{}'", path.display())
+        } else {
+            path.display().to_string()
+        };
+        lines.push(format!(
+            "to {word} it for good: sandbox policy {answer} {path}    # files.{list} = [{:?}]",
+            expression.as_str()
+        ));
+    }
+    lines
+}
+
+fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
+    let internet = policy.isolation.value == Isolation::Full;
+    let verdict = verdict_of(policy, internet, name)?;
+    let denied = policy.syscalls.deny.iter().find(|rule| rule.value == name);
+    let allowed = policy.syscalls.allow.iter().find(|rule| rule.value == name);
+    let origin =
+        denied.or(allowed).map_or("built-in: profiles/seccomp.toml".to_owned(), |rule| rule.origin.to_string());
+    let what = match verdict {
+        Some(Verdict::Allow) => "is allowed",
+        Some(Verdict::Errno(_)) | None => "is refused: it fails as if the kernel had no such call, or with EPERM",
+        Some(Verdict::Notify) => "is refused, logged and counted",
+        Some(Verdict::Clone | Verdict::CloneThreadOnly) => "is allowed without new namespaces",
+        Some(Verdict::Ioctl) => "is allowed but for putting input into a terminal",
+        Some(Verdict::Socket { internet: true }) => "is allowed for local, internet and netlink route sockets",
+        Some(Verdict::Socket { internet: false }) => "is allowed for local and netlink route sockets",
+        Some(Verdict::SocketPair) => "is allowed for local sockets",
+        Some(Verdict::Personality { .. }) => "is allowed for harmless personalities",
+    };
+    let refused = matches!(verdict, Some(Verdict::Errno(_) | Verdict::Notify) | None);
+    let change = match (refused, denied) {
+        (true, Some(rule)) => format!("to allow it: drop `syscalls.deny = [{name:?}]` ({})", rule.origin),
+        (true, None) if is_always_denied(name) => "it is always denied: no flag and no file allows it".to_owned(),
+        (true, None) => {
+            format!("to allow it, where the table leaves that open: `syscalls.allow = [{name:?}]` in a policy file")
+        }
+        (false, _) => format!("to forbid it: `syscalls.deny = [{name:?}]` in a policy file"),
+    };
+    Ok(vec![format!("system call {name} {what} [{origin}]"), change])
+}
+
+fn about_host(host: &str, policy: &Policy) -> Vec<String> {
+    vec![
+        format!("{host} cannot be reached: there is no network inside but an own loopback [{}]", policy.network.origin),
+        "nothing allows it yet: named hosts arrive with egress".to_owned(),
+    ]
+}
+
+fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<ExitCode, Failure> {
+    let found = recorded::read(&around.state, Some(session))?;
+    if found.is_empty() {
+        return Err(Failure::NoSuchSession { session: session.to_owned() });
+    }
+    let Subject::Path(path) = subject(&args.target, around) else {
+        return Ok(tell(&["only decisions about paths are recorded".to_owned()]));
+    };
+    let mut lines: Vec<String> = found
+        .iter()
+        .filter(|one| one.path.starts_with(&path) && one.op.is_write() == args.write)
+        .map(|one| {
+            let word = if one.allowed { "allowed" } else { "denied" };
+            let by = one.origin.as_ref().map_or_else(String::new, |origin| format!(" [{origin}]"));
+            format!("{word} {} {}{by}", crate::policy_command::op_word(one.op), one.path.display())
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(format!("session {session} never asked about {}", path.display()));
+    }
+    Ok(tell(&lines))
+}

@@ -1,0 +1,178 @@
+//! The audit log of real sessions: what is in it, that nobody inside can reach it, that a change is found, and what is
+//! printed of it.
+
+use serde_json::Value;
+
+use crate::support::{Place, wait_for};
+
+const CHAIN: &str = "home:.local/state/cofferdam/audit/00000001.ndjson";
+
+fn records(place: &Place) -> Vec<Value> {
+    let log = place.read(CHAIN).unwrap_or_default();
+    log.lines().map(|line| serde_json::from_str(line).expect("every line is a record")).collect()
+}
+
+fn names(records: &[Value]) -> Vec<&str> {
+    records.iter().filter_map(|record| record["event"].as_str()).collect()
+}
+
+#[test]
+fn a_session_is_recorded_from_its_creation_to_its_end() {
+    let place = Place::new();
+    place.run(&[], &["sh", "-c", "exit 3", "--token=verysecret"]).code(3);
+    let records = records(&place);
+    let expected = ["SANDBOX_CREATED", "SANDBOX_ENTERED", "COMMAND_STARTED", "SANDBOX_EXITED", "SANDBOX_DESTROYED"];
+    assert_eq!(names(&records), expected);
+    let session = records[0]["sandboxId"].as_str().expect("a name");
+    for record in &records {
+        assert_eq!((&record["version"], record["sandboxId"].as_str()), (&Value::from(1), Some(session)));
+        for field in ["eventId", "time", "actor", "severity", "hash", "previous"] {
+            assert!(record[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {record}");
+        }
+    }
+    let created = &records[0]["details"];
+    assert_eq!((&created["isolation"], &created["network"]), (&Value::from("full"), &Value::from("own")));
+    assert_eq!(created["command"]["text"], "sh -c exit 3 --token=***");
+    assert_eq!(created["command"]["sha256"].as_str().map(str::len), Some(64));
+    let exited = &records[3]["details"];
+    assert_eq!((&exited["exitCode"], exited["durationMillis"].is_u64()), (&Value::from(3), true));
+    assert!(!place.read(CHAIN).expect("a log").contains("verysecret"));
+    place.sandbox(&["audit", "verify"]).ok();
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_recorded_too() {
+    let place = Place::new();
+    place.run(&[], &["no-such-program"]).code(127);
+    let records = records(&place);
+    assert!(!names(&records).contains(&"COMMAND_STARTED"), "{:?}", names(&records));
+    let exited = records.iter().find(|record| record["event"] == "SANDBOX_EXITED").expect("recorded");
+    assert_eq!(exited["details"]["end"], "not-started");
+}
+
+#[test]
+fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    place.write("home:.config/cofferdam/config.toml", "[syscalls]\nmax_violations = 3\n");
+    place.inside("for i in 1 2 3 4 5 6 7 8; do unshare -U true; done; sleep 5").code(126);
+    let records = records(&place);
+    let blocked: Vec<_> = records.iter().filter(|record| record["event"] == "SYSCALL_BLOCKED").collect();
+    assert_eq!(blocked.len(), 4);
+    assert_eq!((&blocked[0]["actor"], &blocked[0]["decision"]), (&Value::from("workload"), &Value::from("deny")));
+    let violation = records.iter().find(|record| record["event"] == "POLICY_VIOLATION").expect("recorded");
+    assert_eq!((&violation["severity"], &violation["details"]["allowed"]), (&Value::from("ERROR"), &Value::from(3)));
+    let exited = records.iter().find(|record| record["event"] == "SANDBOX_EXITED").expect("recorded");
+    assert_eq!(exited["details"]["end"], "too-many-violations");
+}
+
+#[test]
+fn the_first_session_of_a_user_sees_nothing_of_its_own_state() {
+    let place = Place::new();
+    let out = place.inside("ls -A ~/.local/state/cofferdam 2>&1; cat ~/.local/state/cofferdam/*/* 2>&1; true").ok();
+    assert!(!out.contains("sessions") && !out.contains("version"), "{out}");
+}
+
+#[test]
+fn nobody_inside_reads_or_changes_the_log() {
+    let place = Place::new();
+    place.inside("true").ok();
+    let ran =
+        place.inside("cat ~/.local/state/cofferdam/audit/* ; echo x >> ~/.local/state/cofferdam/audit/00000001.ndjson");
+    assert_ne!(ran.code, 0);
+    assert!(!ran.out.contains("SANDBOX_CREATED"), "{}", ran.out);
+    place.sandbox(&["audit", "verify"]).ok();
+}
+
+#[test]
+fn sessions_at_the_same_time_make_one_chain_that_verifies() {
+    let place = Place::new();
+    let running: Vec<_> = (0..8).map(|_| place.start(&[], "echo ready; read line; true")).collect();
+    for session in running {
+        session.end();
+    }
+    let report: Value = serde_json::from_str(&place.sandbox(&["audit", "verify", "--json"]).ok()).expect("JSON");
+    assert_eq!((&report["whole"], &report["report"]["records"]), (&Value::from(true), &Value::from(40)));
+    let sessions: std::collections::BTreeSet<_> = records(&place).iter().map(|r| r["sandboxId"].to_string()).collect();
+    assert_eq!(sessions.len(), 8);
+}
+
+#[test]
+fn a_changed_a_missing_and_a_cut_record_are_found_where_they_are() {
+    let place = Place::new();
+    place.inside("true").ok();
+    let log = place.read(CHAIN).expect("a log");
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    let cases = [
+        (log.replacen("\"exitCode\":0", "\"exitCode\":1", 1), "00000001.ndjson:4 (record 4)"),
+        (lines[..2].concat() + &lines[3..].concat(), "00000001.ndjson:3 (record 3)"),
+        (lines[..4].concat(), "00000001.ndjson:5 (record 5)"),
+        (log[..log.len() - 9].to_owned(), "00000001.ndjson:5 (record 5)"),
+    ];
+    for (changed, at) in cases {
+        assert_ne!(changed, log);
+        place.write(CHAIN, &changed);
+        let ran = place.sandbox(&["audit", "verify"]).code(1);
+        assert!(ran.out.contains(at), "{at} is not in {}", ran.out);
+    }
+    place.write(CHAIN, &log);
+    place.sandbox(&["audit", "verify"]).ok();
+}
+
+#[test]
+fn what_a_crash_tore_is_closed_off_by_the_next_session() {
+    let place = Place::new();
+    place.inside("true").ok();
+    let log = place.read(CHAIN).expect("a log");
+    place.write(CHAIN, &(log + "{\"version\":1,\"sequence\":6,\"prev"));
+    place.sandbox(&["audit", "verify"]).code(1);
+    place.inside("true").ok();
+    let out = place.sandbox(&["audit", "verify"]).ok();
+    assert!(out.contains("torn by a crash, and closed off: 00000001.ndjson:6"), "{out}");
+}
+
+#[test]
+fn records_are_printed_escaped_by_session_event_time_and_format() {
+    let place = Place::new();
+    place.run(&[], &["true", "\u{1b}[31mred\nline"]).ok();
+    place.inside("exit 4").code(4);
+    let text = place.sandbox(&["audit"]).ok();
+    assert!(!text.contains('\u{1b}') && text.lines().count() == 10, "{text}");
+    let text = place.sandbox(&["logs", "last"]).ok();
+    assert!(text.lines().count() == 5 && text.contains("exitCode=4"), "{text}");
+    let text = place.sandbox(&["audit", "last", "--event", "SANDBOX_EXITED", "--format", "json"]).ok();
+    let record: Value = serde_json::from_str(&text).expect("one record");
+    assert_eq!(record["details"]["exitCode"], 4);
+    assert_eq!(place.sandbox(&["audit", "--since", "2999-01-01"]).ok(), "");
+    assert_eq!(place.sandbox(&["audit", "--since", "1h"]).ok().lines().count(), 10);
+    let text = place.sandbox(&["audit", "--format", "ocsf", "--event", "COMMAND_STARTED"]).ok();
+    let event: Value = serde_json::from_str(text.lines().next().expect("an event")).expect("JSON");
+    assert_eq!((&event["class_uid"], &event["type_uid"]), (&Value::from(1007), &Value::from(100_701)));
+    place.sandbox(&["audit", "--event", "NONSENSE"]).code(125).says(&["SANDBOX_CREATED"]);
+    place.sandbox(&["audit", "--since", "nonsense"]).code(125).says(&["hint:"]);
+    place.sandbox(&["logs", "zzz"]).code(1).says(&["no recorded session", "hint:"]);
+}
+
+#[test]
+fn a_log_that_is_followed_shows_what_comes() {
+    let place = Place::new();
+    let script = format!(
+        "timeout 10 '{}' audit --follow --event SANDBOX_EXITED | head -n 1",
+        crate::support::binary().display()
+    );
+    let followed = std::thread::scope(|scope| {
+        let follower = scope.spawn(|| place.host(&script));
+        wait_for("a line of the log", || {
+            place.run(&[], &["true"]).ok();
+            follower.is_finished().then_some(())
+        });
+        follower.join().expect("it ends")
+    });
+    assert!(followed.ok().contains("SANDBOX_EXITED"));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody_and_is_told() {
+    let place = Place::new();
+    place.write("home:.local/state/cofferdam/audit", "a file where the directory should be");
+    place.inside("echo ran").says(&["the log in", "could not be written"]).ok();
+}

@@ -1,0 +1,94 @@
+//! Sessions as others see them: listed while they live, ended by name, gone afterwards.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Place, wait_for};
+
+fn listed(place: &Place) -> Vec<Value> {
+    let text = place.sandbox(&["ps", "--json"]).ok();
+    let list: Value = serde_json::from_str(&text).expect("JSON");
+    list["sessions"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_session_is_listed_while_it_lives() {
+    let place = Place::new();
+    assert_eq!(place.sandbox(&["ps"]).ok(), "no session runs\n");
+    let mut running = place.start(&[], "echo ready; read line; exit 5");
+    let sessions = listed(&place);
+    assert_eq!(sessions.len(), 1);
+    let session = &sessions[0];
+    assert_eq!(session["pid"].as_u64(), Some(u64::from(running.pid())));
+    assert_eq!((&session["argv"][0], &session["mode"]), (&Value::from("bash"), &Value::from("static")));
+    assert_eq!(session["project"].as_str(), place.project.to_str());
+    assert!(session["usage"]["processes"].as_u64().is_some_and(|count| count >= 2), "{session}");
+    let id = session["session"].as_str().expect("a name");
+    for name in [id, &id[..id.len() - 1], "last"] {
+        assert!(place.sandbox(&["ps", name]).ok().contains("read line"), "{name}");
+    }
+    running.tell("x\n");
+    assert_eq!(running.end().0, 5);
+    wait_for("the end of the list", || listed(&place).is_empty().then_some(()));
+}
+
+#[test]
+fn a_command_line_does_not_draw_on_the_screen_of_whoever_lists_it() {
+    let place = Place::new();
+    let _running = place.start(&[], "echo ready; sleep 60 # \u{1b}[2J\u{202e}");
+    let out = place.sandbox(&["ps"]).ok();
+    assert!(!out.contains('\u{1b}') && !out.contains('\u{202e}') && out.contains("\\u{1b}"), "{out}");
+}
+
+#[test]
+fn a_session_that_listens_ends_when_it_is_asked() {
+    let place = Place::new();
+    let running = place.start(&[], "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.05; done");
+    assert!(place.sandbox(&["kill", "last"]).ok().contains(" ended\n"));
+    let (code, rest) = running.end();
+    assert_eq!((code, rest.as_str()), (7, "asked\n"));
+    place.sandbox(&["kill", "last"]).code(1).says(&["no live session", "sandbox ps"]);
+}
+
+#[test]
+fn a_session_that_does_not_listen_is_killed_after_the_grace_and_leaves_nothing() {
+    let place = Place::new();
+    let running = place.start(&[], "trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    let started = Instant::now();
+    assert!(place.sandbox(&["kill", "last", "--grace", "1s"]).ok().contains(" killed\n"));
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert_eq!(running.end().0, 137);
+    assert!(listed(&place).is_empty());
+    assert!(place.sandbox(&["logs", "last"]).ok().contains("SANDBOX_DESTROYED"));
+}
+
+#[test]
+fn a_supervisor_that_is_stopped_can_be_ended_too() {
+    let place = Place::new();
+    let running = place.start(&[], "echo ready; sleep 60");
+    place.host(&format!("kill -STOP {}", running.pid())).ok();
+    place.sandbox(&["kill", "last"]).ok();
+    assert_eq!(running.end().0, 143);
+}
+
+#[test]
+fn a_name_that_several_sessions_share_ends_none() {
+    let place = Place::new();
+    let _one = place.start(&[], "echo ready; sleep 60");
+    let _other = place.start(&[], "echo ready; sleep 60");
+    let first = listed(&place)[0]["session"].as_str().expect("a name").to_owned();
+    place.sandbox(&["kill", &first[..4]]).code(1).says(&["several sessions", "hint:"]);
+    assert_eq!(listed(&place).len(), 2);
+}
+
+#[test]
+fn what_a_killed_supervisor_left_is_not_listed_and_its_number_is_not_used() {
+    let place = Place::new();
+    drop(place.start(&[], "echo ready; sleep 60"));
+    assert!(listed(&place).is_empty());
+    place.sandbox(&["kill", "last"]).code(1);
+    place.run(&[], &["sleep", "0.3"]).ok();
+    let log = place.sandbox(&["audit", "--event", "SANDBOX_DESTROYED"]).ok();
+    assert!(log.contains("its supervisor was killed"), "{log}");
+}
