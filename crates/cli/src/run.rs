@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 use std::rc::Rc;
 
+use cofferdam_gate::Verdict;
 use cofferdam_kernel::timing::now;
-use cofferdam_launcher::{End, Known, Options, Outcome, Returns, Surroundings, TimingLine, survey};
+use cofferdam_launcher::{End, Known, Memory, Options, Outcome, Returns, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::{escaped, say};
+use crate::persist::{self, Change};
 use crate::render::{Failure, LIMIT, REFUSED};
 use crate::{denials, policy_files};
 
@@ -52,6 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         returns: Returns::WhenEverybodyEnded,
         known: Some(Rc::clone(&prepared.known)),
         decider: None,
+        memory: Some(memory(&prepared)),
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     // A command that succeeded while its output was lost has not: programs that see the error say so themselves.
@@ -62,6 +65,33 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     tell(args, &prepared, &outcome, code);
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
+}
+
+/// Answers that are to outlive the session go to the policy of their scope.
+fn memory(prepared: &Prepared) -> Memory {
+    let around = prepared.around.clone();
+    Memory(Rc::new(move |settled| {
+        let environment: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let (allow, keep) = match settled.verdict {
+            Verdict::Allow { keep, .. } => (true, keep),
+            Verdict::Deny { keep, .. } => (false, keep),
+        };
+        let question = &settled.question;
+        let paths = if settled.granted.is_empty() { vec![question.path.clone()] } else { settled.granted.clone() };
+        let program = question.asker.program.exe.clone();
+        let change = |path| Change { allow, op: question.op, path, program: program.clone() };
+        let changes: Vec<Change> = paths.into_iter().map(change).collect();
+        match persist::save(&around, &environment, keep, &changes) {
+            Ok(saved) if saved.diff.is_empty() => Ok(String::new()),
+            Ok(saved) => Ok(format!("kept in {}:\n{}", saved.file.display(), saved.diff)),
+            Err(failure) => {
+                let hint = failure.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+                Err(format!("{failure}{hint}"))
+            }
+        }
+    }))
 }
 
 fn exit_code(end: End) -> u8 {
@@ -80,6 +110,11 @@ fn exit_code(end: End) -> u8 {
 fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     for (path, changes) in &outcome.kept {
         say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+    }
+    for told in &outcome.answers {
+        for line in told.lines() {
+            say!("sandbox: {}", escaped(line));
+        }
     }
     if let Some(path) = &outcome.left_behind {
         say!("sandbox: {} is not removed yet; later sessions go on with it", path.display());

@@ -231,6 +231,16 @@ impl<'a> Log<'a> {
         self.add(Entry { actor: Actor::Workload, ..Entry::new(Event::FileRequested, "", question_details(question)) });
     }
 
+    /// An answer was written to a policy.
+    pub(crate) fn policy_changed(&mut self, settled: &Settled, told: &str) {
+        let mut details = question_details(&settled.question);
+        if let Some(details) = details.as_object_mut() {
+            details.insert("change".to_owned(), json!(told));
+        }
+        let severity = Severity::Warning;
+        self.add(Entry { actor: Actor::Person, severity, ..Entry::new(Event::PolicyChanged, "", details) });
+    }
+
     pub(crate) fn file_decided(&mut self, settled: &Settled) {
         let actor = match settled.cause {
             Cause::Person => Actor::Person,
@@ -314,6 +324,7 @@ pub struct Denied {
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) denied: Vec<Denied>,
+    pub(crate) answers: Vec<String>,
     pub(crate) blocked: Vec<Blocked>,
     pub(crate) total: u32,
 }
