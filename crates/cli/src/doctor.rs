@@ -259,7 +259,9 @@ fn fuse() -> Check {
         status,
         measured,
         "/dev/fuse usable by this user",
-        Some("questions at first access work without it too, and slow programs down: modprobe fuse, chmod 666 /dev/fuse"),
+        Some(
+            "questions at first access work without it too, and slow programs down: modprobe fuse, chmod 666 /dev/fuse",
+        ),
     )
 }
 
@@ -308,5 +310,11 @@ fn limits() -> Check {
 
 fn mode() -> Check {
     let by = if cofferdam_kernel::fuse::is_available() { "a FUSE root" } else { "reported system calls" };
-    check("mode", Status::Ok, format!("dynamic: the first access asks, by {by}"), "dynamic: the first access asks", None)
+    check(
+        "mode",
+        Status::Ok,
+        format!("dynamic: the first access asks, by {by}"),
+        "dynamic: the first access asks",
+        None,
+    )
 }
