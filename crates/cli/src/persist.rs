@@ -16,6 +16,7 @@ use cofferdam_policy::{
 };
 use thiserror::Error;
 
+use crate::audit;
 use crate::output::escaped;
 use crate::policy_files::{ORG_POLICY, Sources, places, project_files, real_rules, user_config};
 use crate::render::Failure;
@@ -249,6 +250,7 @@ impl<'a> Editor<'a> {
         let policy = self.policy_with(text)?;
         self.refuse_overruled(&policy, changes)?;
         store::write(&file, self.target.place, text)?;
+        audit::policy_changed(&self.around.state, &file, "edited", Some(text));
         if self.target.layer.is_untrusted() {
             let mut approvals = Approvals::load(&self.around.state)?;
             approvals.approve(&file, text);
