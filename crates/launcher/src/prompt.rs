@@ -38,9 +38,9 @@ const REGROW: Duration = Duration::from_millis(250);
 /// What is held back at most; then the programs inside wait, as they do for a slow terminal.
 const MOST_HELD: usize = 1 << 20;
 
-/// Lines that a program keeps, and the least that a panel needs.
+/// Lines that a program keeps, and the least terminal that has room for a panel besides.
 const PROGRAM_ROWS: u16 = 4;
-const PANEL_ROWS: u16 = 5;
+const LEAST: Size = Size { rows: 12, columns: 60 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -135,7 +135,7 @@ impl Prompt {
 
     /// Whether a panel fits on the terminal.
     pub(crate) fn fits(&self) -> bool {
-        self.size.rows >= PROGRAM_ROWS + PANEL_ROWS && self.size.columns >= 40
+        self.size.rows >= LEAST.rows && self.size.columns >= LEAST.columns
     }
 
     /// A question, new or changed.
@@ -394,7 +394,7 @@ impl Prompt {
         self.shown = Some(Shown { rows, ..shown });
         self.take_rows(rows);
         self.begin();
-        for (row, line) in (self.size.rows - rows + 1..).zip(&lines) {
+        for (row, line) in (self.size.rows - rows + 1..=self.size.rows).zip(&lines) {
             let is_title = row == self.size.rows - rows + 1;
             let width = usize::from(self.size.columns) - 1;
             let text = if is_title { format!("\x1b[7m{line:<width$}\x1b[m") } else { line.clone() };
