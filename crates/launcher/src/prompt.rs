@@ -193,6 +193,14 @@ impl Prompt {
                 self.held.extend_from_slice(rest);
                 return;
             }
+            // Text that changes nothing, which is nearly all of it.
+            let is_text = |byte: &u8| matches!(byte, 0x20..=0x7e | b'\r' | b'\n' | b'\t');
+            if self.watcher.is_between() && is_text(byte) {
+                let (text, after) = rest.split_at(rest.iter().position(|byte| !is_text(byte)).unwrap_or(rest.len()));
+                self.out.screen.extend_from_slice(text);
+                rest = after;
+                continue;
+            }
             self.follow(*byte, now);
             rest = after;
         }
