@@ -3,16 +3,14 @@
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use cofferdam_gate::Verdict;
 use cofferdam_kernel::timing::now;
 use cofferdam_launcher::{End, Known, Memory, Options, Outcome, Returns, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::{escaped, say};
-use crate::persist::{self, Change};
 use crate::render::{Failure, LIMIT, REFUSED};
-use crate::{denials, policy_files};
+use crate::{denials, persist, policy_files};
 
 /// Policy, surroundings and plan of one command line; shared with `explain`.
 pub(crate) struct Prepared {
@@ -24,10 +22,7 @@ pub(crate) struct Prepared {
 }
 
 pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Failure> {
-    // A variable that is no text cannot be judged by name or value, so it does not come along.
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment = policy_files::environment();
     let mut timing = Vec::new();
     let mut before = now();
     let mut done = |step: &str| {
@@ -70,26 +65,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 /// Answers that are to outlive the session go to the policy of their scope.
 fn memory(prepared: &Prepared) -> Memory {
     let around = prepared.around.clone();
-    Memory(Rc::new(move |settled| {
-        let environment: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let (allow, keep) = match settled.verdict {
-            Verdict::Allow { keep, .. } => (true, keep),
-            Verdict::Deny { keep, .. } => (false, keep),
-        };
-        let question = &settled.question;
-        let paths = if settled.granted.is_empty() { vec![question.path.clone()] } else { settled.granted.clone() };
-        let program = question.asker.program.exe.clone();
-        let change = |path| Change { allow, op: question.op, path, program: program.clone() };
-        let changes: Vec<Change> = paths.into_iter().map(change).collect();
-        match persist::save(&around, &environment, keep, &changes) {
-            Ok(saved) if saved.diff.is_empty() => Ok(String::new()),
-            Ok(saved) => Ok(format!("kept in {}:\n{}", saved.file.display(), saved.diff)),
-            Err(failure) => {
-                let hint = failure.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-                Err(format!("{failure}{hint}"))
-            }
+    Memory(Rc::new(move |settled| match persist::save_answer(&around, &policy_files::environment(), settled) {
+        Ok(saved) if saved.diff.is_empty() => Ok(String::new()),
+        Ok(saved) => Ok(format!("kept in {}:\n{}", saved.file.display(), saved.diff)),
+        Err(failure) => {
+            let hint = failure.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            Err(format!("{failure}{hint}"))
         }
     }))
 }
