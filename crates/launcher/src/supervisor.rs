@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
-use cofferdam_gate::{Gate, News};
+use cofferdam_gate::{Gate, News, Settled};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
@@ -93,6 +93,8 @@ pub(crate) struct Running<'a> {
     pub(crate) gate: Option<Gate>,
     pub(crate) decider: Option<Decider>,
     pub(crate) memory: Option<Memory>,
+    /// What was granted for this session, to be kept on request.
+    pub(crate) granted: Vec<Settled>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -175,6 +177,7 @@ impl<'a> Running<'a> {
             gate,
             decider: options.decider.clone(),
             memory: options.memory.clone(),
+            granted: Vec::new(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),

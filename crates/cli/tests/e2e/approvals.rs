@@ -1,7 +1,9 @@
 //! Questions of a real session and everybody who can answer them: the terminal, commands, a hook. And who cannot: the
 //! command inside.
 
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use crate::screen::Screen;
 use crate::support::{Place, wait_for};
@@ -37,6 +39,31 @@ fn a_command_answers_from_outside_once() {
 }
 
 #[test]
+fn what_a_session_was_granted_can_be_saved_over_the_socket() {
+    let place = place();
+    let mut session = place.start(&["--on-unknown", "ask"], "echo up; read x; cat ~/notes/list.txt; read x");
+    session.tell("\n");
+    let name = question(&place);
+    place.sandbox(&["approve", &name, "--keep", "session"]).code(0);
+    let id = name.split(':').next().expect("a session");
+    let socket = place.path("home:.local/state/cofferdam/sessions").join(id).join("socket");
+    let stream = UnixStream::connect(socket).expect("the session listens");
+    let mut lines = BufReader::new(stream.try_clone().expect("descriptors are free")).lines();
+    let mut hear = || lines.next().expect("an answer").expect("text");
+    writeln!(&stream, r#"{{"type":"hello","version":1,"face":"test"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"hello""#));
+    writeln!(&stream, r#"{{"type":"cmd.policy.save","scope":"user"}}"#).expect("it reads");
+    assert_eq!(hear(), r#"{"type":"ok","message":"1 answers kept"}"#);
+    let policy = place.read("home:.config/cofferdam/config.toml").expect("it was written");
+    assert!(policy.contains("notes/list.txt"), "{policy}");
+    writeln!(&stream, r#"{{"type":"cmd.policy.save","scope":"user"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"error""#));
+    writeln!(&stream, r#"{{"type":"cmd.kill"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"ok""#));
+    assert_eq!(session.end().0, 137);
+}
+
+#[test]
 fn who_is_denied_gets_an_error_and_goes_on() {
     let place = place();
     let mut session =
@@ -46,6 +73,15 @@ fn who_is_denied_gets_an_error_and_goes_on() {
     place.sandbox(&["deny", &name]).code(0).says(&["denied "]);
     session.tell("\n");
     assert_eq!(session.end(), (0, "code-1\n".to_owned()));
+}
+
+#[test]
+fn a_question_that_nobody_answers_is_denied_in_time() {
+    let place = place();
+    let started = Instant::now();
+    let ran = place.run(&["--on-unknown", "ask", "--ask-timeout", "1s"], &["bash", "-c", "cat ~/notes/list.txt"]);
+    let ran = ran.code(1).says(&["notes/list.txt: Permission denied"]);
+    assert!(ran.out.is_empty() && started.elapsed() < Duration::from_secs(10), "{ran:?}");
 }
 
 #[test]
