@@ -86,7 +86,7 @@ fn about_path(
     environment: Vec<(String, String)>,
     path: &Path,
 ) -> Result<Vec<String>, Failure> {
-    let request = Request { argv: vec!["sh".to_owned()], environment };
+    let request = Request { argv: vec!["sh".to_owned()], environment, ..Request::default() };
     let facts = survey(policy, around, &request);
     let places = facts.places();
     let plan = plan(policy, &facts, &request)?;
