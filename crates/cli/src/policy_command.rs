@@ -195,11 +195,7 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = read(&args.file)?;
     let draft = import::import(&args.file, &text, &args.from)?;
     let Some(scope) = &args.save else { return Ok(print(&draft.to_toml())) };
-    let keep = match scope.as_str() {
-        "user" => Keep::User,
-        "project" => Keep::Project,
-        other => return Err(wrong("--save", other, "it is one of: user, project")),
-    };
+    let keep = scope_to_save(scope)?;
     let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     let saved = persist::save_draft(&around, &environment, keep, &draft)?;
@@ -209,7 +205,16 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, Failure> {
     Ok(tell_saved(&saved))
 }
 
-fn tell_saved(saved: &persist::Saved) -> ExitCode {
+/// Whose policy `--save` means.
+pub(crate) fn scope_to_save(scope: &str) -> Result<Keep, Failure> {
+    match scope {
+        "user" => Ok(Keep::User),
+        "project" => Ok(Keep::Project),
+        other => Err(wrong("--save", other, "it is one of: user, project")),
+    }
+}
+
+pub(crate) fn tell_saved(saved: &persist::Saved) -> ExitCode {
     if saved.diff.is_empty() {
         return print(&format!("{} says so already\n", escaped(&saved.file.display().to_string())));
     }

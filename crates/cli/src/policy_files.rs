@@ -116,7 +116,7 @@ impl Sources {
 
 /// What path expressions stand for here, git directories and variables included.
 pub(crate) fn places(policy: &Policy, around: &Surroundings, environment: &[(String, String)]) -> Places {
-    survey(policy, around, &Request { argv: Vec::new(), environment: environment.to_vec() }).places()
+    survey(policy, around, &Request { environment: environment.to_vec(), ..Request::default() }).places()
 }
 
 /// Every rule at its places, and where a link is on the way also at the place that it leads to: requests name real paths.

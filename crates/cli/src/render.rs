@@ -52,6 +52,8 @@ pub(crate) enum Failure {
     },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
+    #[error("nothing can be learned here: {why}")]
+    CannotLearn { why: &'static str },
     #[error("no {kind} session is called `{name}`")]
     NoSession { kind: &'static str, name: String },
     #[error("several sessions are called `{name}`: {sessions}")]
@@ -145,7 +147,11 @@ impl Failure {
             Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
             Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
             Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
-            Failure::NotTaken { .. } | Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
+            Failure::CannotLearn { .. }
+            | Failure::NotTaken { .. }
+            | Failure::Survey(_)
+            | Failure::Read { .. }
+            | Failure::Write { .. } => None,
         }
     }
 }

@@ -93,7 +93,7 @@ fn about_path(
     if policy.isolation.value == Isolation::None {
         return vec![format!("{shown}: isolation is `none`, so nothing is kept away [{}]", policy.isolation.origin)];
     }
-    let request = Request { argv: vec!["sh".to_owned()], environment };
+    let request = Request { argv: vec!["sh".to_owned()], environment, ..Request::default() };
     let facts = survey(policy, around, &request);
     let places = facts.places();
     // A run that would be refused has rules all the same.

@@ -34,6 +34,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(10);
 const ONCE: Duration = Duration::from_millis(100);
 /// Paths that are told about although nobody was asked; a program that tries more learns nothing by it.
 const MOST_TOLD: usize = 4096;
+/// The same where all that is touched is to be known.
+const MOST_LEARNED: usize = 1 << 16;
 
 /// What happened since the last time somebody asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -289,7 +291,8 @@ impl Gate {
     }
 
     fn is_news(&mut self, path: &Path) -> bool {
-        self.told.len() < MOST_TOLD && self.told.insert(path.to_path_buf())
+        let most = if self.plan.learns { MOST_LEARNED } else { MOST_TOLD };
+        self.told.len() < most && self.told.insert(path.to_path_buf())
     }
 
     fn tell_refused(&mut self, refused: Refused) {
@@ -341,6 +344,7 @@ impl Gate {
         match self.plan.verdict {
             OnUnknown::Ask => self.ask(access),
             OnUnknown::Deny => self.deny_unasked(&access, Cause::OnUnknown),
+            OnUnknown::AllowAndLog if self.plan.learns && !op.is_write() => self.let_through(&access),
             // Nothing is written for real because nobody was there to ask.
             OnUnknown::AllowAndLog if op.is_write() => self.deny_unasked(&access, Cause::OnUnknown),
             OnUnknown::AllowAndLog => {
@@ -391,6 +395,21 @@ impl Gate {
             self.news.push(News::Settled(Box::new(settled)));
         }
         self.reply(access.call, Answer::Refuse(Errno::ACCESS))
+    }
+
+    /// Served and told, and nothing is mounted: what is written later must meet no mount.
+    fn let_through(&mut self, access: &Access) -> Result<(), Errno> {
+        if !self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve()) {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+            return self.open_case(access.clone(), Stage::Settling { verdict, cause: Cause::OnUnknown });
+        }
+        if self.is_news(&access.path) {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Once };
+            let question = Question { until: None, ..self.question(0, access) };
+            let (cause, granted, waited) = (Cause::OnUnknown, Vec::new(), Duration::ZERO);
+            self.news.push(News::Settled(Box::new(Settled { question, verdict, cause, granted, waited })));
+        }
+        self.serve_now(access)
     }
 
     fn ask(&mut self, access: Access) -> Result<(), Errno> {

@@ -3,11 +3,11 @@
 //! `launch` and the supervisor's loop; `cli` renders what is told at the end.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_audit::{Actor, Decision, Event, Journal, Record as Entry, Severity, to_hex};
-use cofferdam_gate::{Cause, News, Question, Settled, Verdict};
+use cofferdam_gate::{Cause, News, Op, Question, Settled, Verdict};
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::LaunchPlan;
 use cofferdam_plan::seccomp::name_of;
@@ -326,8 +326,16 @@ pub struct Denied {
     pub why: String,
 }
 
+/// A path that was unknown, and given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Allowed {
+    pub op: Op,
+    pub path: PathBuf,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    pub(crate) allowed: Vec<Allowed>,
     pub(crate) denied: Vec<Denied>,
     pub(crate) answers: Vec<String>,
     pub(crate) blocked: Vec<Blocked>,
@@ -343,7 +351,11 @@ impl Record {
             }
             News::Refused { what, path, .. } => ((*what).to_owned(), path, "cannot be asked".to_owned()),
             News::Hidden { path, rule, .. } => ("find".to_owned(), path, rule.origin.to_string()),
-            News::Settled(_) | News::Asked(_) | News::OverBudget => return,
+            News::Settled(settled) => {
+                let allowed = Allowed { op: settled.question.op, path: settled.question.path.clone() };
+                return self.allowed.push(allowed);
+            }
+            News::Asked(_) | News::OverBudget => return,
         };
         let (op, path, why) = denied;
         self.denied.push(Denied { op, path: path.to_string_lossy().into_owned(), why });

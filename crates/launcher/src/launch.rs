@@ -21,7 +21,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::cgroup::{self, SessionCgroup};
-use crate::events::{Blocked, Denied};
+use crate::changes::{self, Changed};
+use crate::events::{Allowed, Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
@@ -167,6 +168,10 @@ pub struct Outcome {
     pub denied: Vec<Denied>,
     /// What became of answers that were to be kept.
     pub answers: Vec<String>,
+    /// Paths that were unknown and were given, by whomever.
+    pub allowed: Vec<Allowed>,
+    /// What a session that learns wrote where no rule lets it.
+    pub changed: Vec<Changed>,
     pub violations: u32,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
@@ -232,6 +237,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         }
         _ => log.exited(end, began.elapsed(), &usage),
     }
+    let changed = learned_changes(plan, directory.as_ref());
     let (kept, left_behind) = finish_directory(plan, directory, options);
     drop(quota);
     log.destroyed(left_behind.as_deref());
@@ -248,12 +254,24 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         blocked: record.blocked,
         denied: record.denied,
         answers: record.answers,
+        allowed: record.allowed,
+        changed,
         kept,
         left_behind,
         unrouted,
         timing: timing(plan, marks),
         usage,
     })
+}
+
+/// What was written on the root that asks, where the session learns.
+fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
+    let slot = plan.steps.iter().find_map(|step| match step {
+        Step::GateRoot { overlay, .. } => *overlay,
+        _ => None,
+    });
+    let upper = slot.zip(directory).map(|(slot, directory)| directory.path.join(slot.to_string()).join("upper"));
+    upper.map(|upper| changes::below(&upper)).unwrap_or_default()
 }
 
 /// Made while the child works: it needs every rule of the policy.
@@ -410,7 +428,8 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
     let slots = overlay_slots(plan);
-    let asked = slots.iter().filter(|(_, _, asked)| *asked);
+    let learns = plan.gate.as_ref().is_some_and(|gate| gate.learns);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked && !learns);
     let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
     match SessionDir::create(state, session, plan.overlays, &keep) {
         Ok(dirs) => Ok(Some(dirs)),

@@ -14,6 +14,7 @@ mod git;
 mod guest;
 mod isolation;
 mod job_control;
+mod learn;
 mod leftovers;
 mod limits;
 mod limits_policy;
