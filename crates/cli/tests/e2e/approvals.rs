@@ -163,3 +163,46 @@ fn in_a_pipeline_a_line_says_how_to_answer() {
     screen.place.sandbox(&["approve", &name]).code(0);
     screen.wait_for("THE-LIST");
 }
+
+/// Reads four files one after another while a pager has the screen, and says what came of each.
+const READER: &str = "for n in once project never late; do cat ~/notes-$n/list > got-$n 2>&1; echo $? >> got-$n; done &
+exec less numbers < /dev/tty
+";
+
+#[test]
+fn a_full_screen_program_goes_on_around_every_answer() {
+    let Some(screen) = Screen::open(&["less"]) else { return };
+    for name in ["once", "project", "never", "late"] {
+        screen.place.write(&format!("home:notes-{name}/list"), &format!("list-{name}\n"));
+    }
+    let numbers: String = (1..=200).map(|n| format!("number-{n}\n")).collect();
+    screen.place.write("numbers", &numbers);
+    screen.place.write("reader.sh", READER);
+    screen.line("sandbox run --ask-timeout 4s -- bash reader.sh");
+    for (name, key) in [("once", "y"), ("project", "p"), ("never", "n")] {
+        let path = format!("/notes-{name}/list");
+        let shown = screen.wait_until(&path, |text| text.contains(&path) && text.contains("press a key"));
+        assert!(shown.contains("number-1\n"), "the pager is still there:\n{shown}");
+        screen.capture(&format!("prompt-full-{name}"));
+        screen.keys(&[key]);
+    }
+    // Nobody answers the last one.
+    screen.wait_for("/notes-late/list");
+    let shown = screen.wait_until("the pager alone", |text| !text.contains("question") && text.contains("number-20\n"));
+    assert!(shown.contains("number-1\n"), "{shown}");
+    screen.capture("prompt-full-after");
+    screen.keys(&["q"]);
+    screen.wait_for("not approved");
+    screen.prompt();
+    for (name, expected) in [("once", "list-once\n0\n"), ("project", "list-project\n0\n")] {
+        assert_eq!(screen.place.read(&format!("got-{name}")).as_deref(), Some(expected), "{name}");
+    }
+    for name in ["never", "late"] {
+        let got = screen.place.read(&format!("got-{name}")).unwrap_or_default();
+        assert!(got.ends_with("Permission denied\n1\n"), "{name}: {got}");
+    }
+    let kept = screen.place.read(".cofferdam/policy.local.toml").unwrap_or_default();
+    assert!(kept.contains("notes-project/list") && !kept.contains("notes-once"), "{kept}");
+    // Kept means kept: the next session asks nothing.
+    assert_eq!(screen.place.inside("cat ~/notes-project/list").ok(), "list-project\n");
+}
