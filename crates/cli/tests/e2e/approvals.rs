@@ -175,8 +175,8 @@ fn a_full_screen_program_goes_on_around_every_answer() {
     for name in ["once", "project", "never", "late"] {
         screen.place.write(&format!("home:notes-{name}/list"), &format!("list-{name}\n"));
     }
-    let numbers: String = (1..=200).map(|n| format!("number-{n}\n")).collect();
-    screen.place.write("numbers", &numbers);
+    let numbers: Vec<String> = (1..=200).map(|n| format!("number-{n}\n")).collect();
+    screen.place.write("numbers", &numbers.concat());
     screen.place.write("reader.sh", READER);
     screen.line("sandbox run --ask-timeout 4s -- bash reader.sh");
     for (name, key) in [("once", "y"), ("project", "p"), ("never", "n")] {
