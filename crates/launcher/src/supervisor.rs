@@ -195,6 +195,10 @@ impl<'a> Running<'a> {
             // A session that cannot be supervised does not go on: the caller may live long after this.
             best_effort(self.kill(), "it may be gone already");
         }
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
+        self.pass_news()?;
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
         }
