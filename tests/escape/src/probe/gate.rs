@@ -271,7 +271,10 @@ fn look_and_let_go(listener: &Listener, path: &Flipped) -> Result<(), i32> {
     loop {
         let Some(notification) = listener.receive().map_err(|errno| errno.raw_os_error())? else { continue };
         let is_over = path.stop.load(Ordering::Relaxed);
-        let answered = if path.last().load(Ordering::Relaxed) == b'a' {
+        let is_approved = path.last().load(Ordering::Relaxed) == b'a';
+        // To decide takes somebody a moment.
+        std::thread::sleep(Duration::from_micros(20));
+        let answered = if is_approved {
             listener.go_on(notification.id)
         } else {
             listener.refuse(&notification, u16::try_from(libc::EACCES).unwrap_or(0))

@@ -14,7 +14,10 @@ use crate::row::{Finding, Off, ROW, Row, Trial, Walls};
 const AS_IT_COMES: Off = Off::Edit(|_, _| {});
 
 /// A file of this name is asked about: what a person reads of it.
-fn shown_name(trial: &Trial, name: &str, is_harmless: fn(&str) -> bool) -> Finding {
+fn shown_name(trial: &Trial, name: &str, is_harmless: impl Fn(&str) -> bool) -> Finding {
+    if program("sandbox").is_none() {
+        return Finding::Skipped("`sandbox` was not built".to_owned());
+    }
     let file = trial.scene.write(Path::new("outside/names").join(name), "text");
     tell(&trial.scene, "unknown", &file);
     let helper = trial.start("read", Stdio::null());
@@ -38,7 +41,7 @@ fn shown_name(trial: &Trial, name: &str, is_harmless: fn(&str) -> bool) -> Findi
     });
     match texts {
         Ok(texts) => match texts.iter().find(|text| !is_printable(text) || !is_harmless(text)) {
-            Some(text) => Finding::Open(format!("shown as {text:?}")),
+            Some(text) => Finding::Open(format!("shown as {:?}", short(text))),
             None => Finding::Contained(format!("{} places show it as {}", texts.len(), short(&texts[0]))),
         },
         Err(error) => Finding::Broken(error.to_string()),
@@ -72,7 +75,11 @@ pub(crate) static F02: Row = Row {
     session: asking,
     run: |trial| {
         let name = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31mred\u{8}\u{8}\r";
-        shown_name(trial, name, |text| text.contains("u{1b}") && text.contains("u{9b}"))
+        // Each place has its notation: `\\u{1b}` or that of JSON.
+        let tells = |text: &str, number: &str| {
+            text.contains(&format!("u{{{number}}}")) || text.contains(&format!("u00{number}"))
+        };
+        shown_name(trial, name, move |text| tells(text, "1b") && tells(text, "9b"))
     },
     off: AS_IT_COMES,
     ..ROW
@@ -96,7 +103,10 @@ pub(crate) static F04: Row = Row {
     session: asking,
     run: |trial| {
         let name = format!("readme{}the-end", " ".repeat(200));
-        shown_name(trial, &name, |text| text.contains("the-end") && !text.contains(&" ".repeat(20)))
+        // Who answers must see where the name goes on; the log has the name as it is, to its end.
+        let is_whole = |text: &str| text.contains("the-end");
+        let is_log = |text: &str| text.contains("FILE_REQUEST");
+        shown_name(trial, &name, |text| is_whole(text) && (is_log(text) || !text.contains(&" ".repeat(20))))
     },
     off: AS_IT_COMES,
     ..ROW
@@ -108,6 +118,7 @@ pub(crate) static F10: Row = Row {
     what: "a project policy that changes after it was approved",
     control: "approved is its content",
     run: |trial| match trust_and_edit(trial) {
+        _ if program("sandbox").is_none() => Finding::Skipped("`sandbox` was not built".to_owned()),
         Ok(finding) => finding,
         Err(error) => Finding::Broken(error.to_string()),
     },
