@@ -201,14 +201,16 @@ impl Notify {
 
     /// Makes a name for something of the host's, so that it can be found and mounted on; it gives nothing.
     fn hold_place(&self, path: &Path) {
-        let is_dir = host::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        let mode = host::stat(path).map_or(0, |stat| stat.st_mode);
+        let is_dir = FileType::from_raw_mode(mode) == FileType::Directory;
         let Some(directory) = self.directory(path.parent().unwrap_or(path)) else { return };
         let Some(name) = path.file_name() else { return };
         let made = if is_dir {
             rustix::fs::mkdirat(&directory, name, PLACE)
         } else {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&directory, name, flags, Mode::empty()).map(drop)
+            // A shell looks for programs by this bit; there is nothing in it to start.
+            rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(mode & 0o111)).map(drop)
         };
         best_effort(made, "one that is there already is as good");
     }
