@@ -27,6 +27,9 @@ const MOST_LINKS: usize = 40;
 const MOST_LOOKS: u8 = 6;
 /// Names of a directory that are shown without being given.
 const MOST_NAMES: usize = 4096;
+/// Place-holders of directories: inside they are on a read-only mount, and here the user must be able to fill them.
+const PASSABLE: Mode = Mode::from_raw_mode(0o311);
+const LISTABLE: Mode = Mode::from_raw_mode(0o755);
 const AT_FDCWD: i32 = -100;
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0o100;
@@ -203,7 +206,7 @@ impl Notify {
         let Some(directory) = self.directory(path.parent().unwrap_or(path)) else { return };
         let Some(name) = path.file_name() else { return };
         let made = if is_dir {
-            rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o111))
+            rustix::fs::mkdirat(&directory, name, PASSABLE)
         } else {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             // A shell looks for programs by this bit; there is nothing in it to start.
@@ -247,7 +250,7 @@ impl Notify {
             Component::Normal(name) => Some(name),
             _ => None,
         }) {
-            let made = rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o111));
+            let made = rustix::fs::mkdirat(&at, name, PASSABLE);
             best_effort(made, "one that is there already is as good");
             at = rustix::fs::openat(&at, name, flags, Mode::empty()).ok()?;
         }
@@ -270,8 +273,7 @@ impl Notify {
             }
         }
         if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
-            let mode = Mode::from_raw_mode(0o555);
-            let shown = rustix::fs::chmodat(&directory, name, mode, AtFlags::empty());
+            let shown = rustix::fs::chmodat(&directory, name, LISTABLE, AtFlags::empty());
             best_effort(shown, "what cannot be listed is not shown");
         }
     }
