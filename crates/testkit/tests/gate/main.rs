@@ -50,6 +50,7 @@ for_both_triggers! {
     changes::a_new_file_is_asked_for_and_made_on_the_host;
     changes::other_changes_are_refused_at_once;
     waits::fifty_questions_wait_and_another_thread_works;
+    waits::calls_in_one_directory_wait_for_one_answer;
     waits::a_killed_process_is_reaped_at_once_and_its_question_goes;
     waits::a_signal_with_a_handler_does_not_end_the_wait;
     waits::a_question_that_nobody_answers_is_denied;
