@@ -111,7 +111,7 @@ impl Notify {
         let real = match self.resolve(notification.pid, &path, judge) {
             Found::Inside => {
                 if let Some(base) = base {
-                    self.lead_on(&base, &path);
+                    self.lead_on(&base, &path, judge);
                 }
                 None
             }
@@ -223,9 +223,12 @@ impl Notify {
 
     /// Who stands in a place-holder that something was mounted on since goes on from there: a name that it has not leads
     /// to the one in the mount.
-    fn lead_on(&self, base: &Base, path: &Path) {
+    fn lead_on(&self, base: &Base, path: &Path, judge: &Judge) {
         let below = path.strip_prefix(&base.path).ok().filter(|_| base.device == self.device);
         let Some(mut directory) = below.and_then(|_| self.directory(&base.path)) else { return };
+        if below == Some(Path::new("")) {
+            return self.fill_with_links(&base.path, judge);
+        }
         let mut real = base.path.clone();
         for part in below.into_iter().flat_map(Path::components) {
             let Component::Normal(name) = part else { return };
@@ -239,6 +242,21 @@ impl Notify {
                 }
                 Err(_) => return,
             }
+        }
+    }
+
+    /// The same for whoever lists the directory that it stands in.
+    fn fill_with_links(&self, path: &Path, judge: &Judge) {
+        for full in visible_names(path, judge) {
+            self.make_link(&full, &full);
+        }
+        self.let_list(path);
+    }
+
+    fn let_list(&self, path: &Path) {
+        if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
+            let shown = rustix::fs::chmodat(&directory, name, LISTABLE, AtFlags::empty());
+            best_effort(shown, "what cannot be listed is not shown");
         }
     }
 
@@ -259,24 +277,26 @@ impl Notify {
 
     /// The names of a directory become place-holders, and the directory can be listed.
     fn show_names(&self, path: &Path, judge: &Judge) {
-        let ruling = judge.ruling(path);
-        for (name, _, _) in host::names(path).unwrap_or_default().into_iter().take(MOST_NAMES) {
-            let name = OsStr::from_bytes(&name);
-            let full = path.join(name);
-            let is_hidden = judge.standing(judge.child(path, ruling, name)) == Standing::Hidden;
-            if name == "." || name == ".." || is_hidden && !judge.is_on_the_way(&full) {
-                continue;
-            }
+        for full in visible_names(path, judge) {
             match host::link(&full) {
                 Ok(target) => self.make_link(&full, &target),
                 Err(_) => self.hold_place(&full),
             }
         }
-        if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
-            let shown = rustix::fs::chmodat(&directory, name, LISTABLE, AtFlags::empty());
-            best_effort(shown, "what cannot be listed is not shown");
-        }
+        self.let_list(path);
     }
+}
+
+/// What a directory of the host has, without what is hidden.
+fn visible_names(path: &Path, judge: &Judge) -> Vec<PathBuf> {
+    let ruling = judge.ruling(path);
+    let is_shown = |name: &OsStr| {
+        let is_hidden = judge.standing(judge.child(path, ruling, name)) == Standing::Hidden;
+        name != "." && name != ".." && (!is_hidden || judge.is_on_the_way(&path.join(name)))
+    };
+    let names = host::names(path).unwrap_or_default().into_iter().take(MOST_NAMES);
+    let names = names.map(|(name, _, _)| OsString::from_vec(name));
+    names.filter(|name| is_shown(name)).map(|name| path.join(name)).collect()
 }
 
 /// For calls whose failure changes nothing that matters; `why` says why.
