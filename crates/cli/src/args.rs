@@ -235,6 +235,9 @@ pub(crate) enum AuditTask {
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
+        /// The public key that signatures must be of, as an earlier `verify` printed it
+        #[arg(long, value_name = "HEX")]
+        key: Option<String>,
     },
 }
 

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::args::{LearnArgs, PolicyArgs};
 use crate::output::{escaped, print, say};
-use crate::policy_command::{environment, scope_to_save, tell_saved};
-use crate::policy_files::real_rules;
+use crate::policy_command::{scope_to_save, tell_saved};
+use crate::policy_files::{environment, real_rules};
 use crate::render::Failure;
 use crate::run::{Prepared, code_of, prepare_to, tell_of_session};
 use crate::{denials, persist};
@@ -32,6 +32,7 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
         returns: Returns::WhenTakenApart,
         known: Some(Rc::clone(&prepared.known)),
         decider: None,
+        memory: None,
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);

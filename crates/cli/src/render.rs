@@ -120,7 +120,7 @@ impl Failure {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Failure::Policy(error) => error.hint(),
             Failure::Plan(error) => plan_hint(error),

@@ -29,6 +29,8 @@ const NAMES: u64 = 3600;
 const NO_NAMES: u64 = 1;
 /// Requests taken at one turn, so that the rest of the supervisor comes to its own.
 const AT_ONCE: usize = 64;
+/// Names that are remembered at once. Whoever makes the kernel hold on to more is refused further ones.
+const MOST_NODES: usize = 1 << 18;
 const ACCESS_MODE: u32 = 3;
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
@@ -211,6 +213,7 @@ impl Fuse {
 
     fn lookup(&mut self, directory: u64, name: &[u8], judge: &Judge) -> Result<Vec<u8>, Errno> {
         match self.find(directory, name, judge) {
+            Ok((path, ..)) if self.is_full(&path) => Err(Errno::NOMEM),
             Ok((path, ruling, attr)) => {
                 let node = self.refer(path, ruling);
                 let seconds = self.seconds(node, &attr);
@@ -229,6 +232,10 @@ impl Fuse {
         let path = parent.path.join(name);
         let is_hidden = judge.standing(ruling) == Standing::Hidden && !judge.is_on_the_way(&path);
         (is_hidden && host::stat(&path).is_ok()).then_some(path)
+    }
+
+    fn is_full(&self, path: &Path) -> bool {
+        self.nodes.len() >= MOST_NODES && !self.by_path.contains_key(path)
     }
 
     /// For how long a name and its attributes may be taken for known.
@@ -313,6 +320,9 @@ impl Fuse {
         }
         if host::stat(&path).is_ok() {
             return Err(Errno::EXIST);
+        }
+        if self.is_full(&path) {
+            return Err(Errno::DQUOT);
         }
         let number = self.refer(path, ruling);
         if let Some(node) = self.nodes.get_mut(&number) {

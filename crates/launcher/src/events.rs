@@ -25,16 +25,16 @@ use crate::watch::{Finding, FindingKind};
 /// Records that what runs inside may cause; then one more says that there are no more.
 const MOST_CAUSED: u32 = 20_000;
 
-/// Refused calls that no workload makes by accident: loading code into the kernel, leaving the root or the namespaces.
-const ESCAPES: &[&str] = &[
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "kexec_file_load",
-    "open_by_handle_at",
-    "pivot_root",
-    "setns",
+/// Refused calls that no workload makes by accident, and which wall each goes against.
+const ESCAPES: &[(&str, &str)] = &[
+    ("open_by_handle_at", "FILESYSTEM"),
+    ("pivot_root", "FILESYSTEM"),
+    ("setns", "PROCESS"),
+    ("init_module", "SYSCALL"),
+    ("finit_module", "SYSCALL"),
+    ("delete_module", "SYSCALL"),
+    ("kexec_load", "SYSCALL"),
+    ("kexec_file_load", "SYSCALL"),
 ];
 
 /// Appends to the audit log, until that fails once.
@@ -186,14 +186,19 @@ impl<'a> Log<'a> {
     }
 
     fn blocked(&mut self, name: &str, notification: &Notification) {
-        let is_escape = ESCAPES.contains(&name);
-        let details = json!({
+        let mut details = json!({
             "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
         });
-        let event = if is_escape { Event::EscapeAttempt } else { Event::SyscallBlocked };
+        let (event, severity) = match ESCAPES.iter().find(|(call, _)| *call == name) {
+            Some((_, indicator)) => {
+                details["indicator"] = json!(indicator);
+                (Event::EscapeAttempt, Severity::Critical)
+            }
+            None => (Event::SyscallBlocked, Severity::Warning),
+        };
         self.add(Entry {
             actor: Actor::Workload,
-            severity: if is_escape { Severity::Critical } else { Severity::Warning },
+            severity,
             decision: Some(Decision::Deny),
             ..Entry::new(event, "", details)
         });
@@ -229,6 +234,16 @@ impl<'a> Log<'a> {
 
     pub(crate) fn file_requested(&mut self, question: &Question) {
         self.add(Entry { actor: Actor::Workload, ..Entry::new(Event::FileRequested, "", question_details(question)) });
+    }
+
+    /// An answer was written to a policy.
+    pub(crate) fn policy_changed(&mut self, settled: &Settled, told: &str) {
+        let mut details = question_details(&settled.question);
+        if let Some(details) = details.as_object_mut() {
+            details.insert("change".to_owned(), json!(told));
+        }
+        let severity = Severity::Warning;
+        self.add(Entry { actor: Actor::Person, severity, ..Entry::new(Event::PolicyChanged, "", details) });
     }
 
     pub(crate) fn file_decided(&mut self, settled: &Settled) {
@@ -322,6 +337,7 @@ pub struct Allowed {
 pub(crate) struct Record {
     pub(crate) allowed: Vec<Allowed>,
     pub(crate) denied: Vec<Denied>,
+    pub(crate) answers: Vec<String>,
     pub(crate) blocked: Vec<Blocked>,
     pub(crate) total: u32,
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cofferdam_gate::protocol::SessionStatus;
-use cofferdam_gate::{Cause, Question, QuestionId, Settled, Verdict};
+use cofferdam_gate::{Cause, Keep, Question, QuestionId, Settled, Verdict};
 use rustix::io::Errno;
 
 use crate::desk::{self, Desk, Said};
@@ -31,10 +31,28 @@ impl Running<'_> {
 
     /// Everybody is told how a question ended.
     pub(crate) fn settled(&mut self, settled: &Settled) -> Result<(), Errno> {
+        self.keep(settled);
         if let Some(desk) = &mut self.desk {
             desk.settled(settled);
         }
         self.relay.as_mut().map_or(Ok(()), |relay| relay.settled(settled.question.id))
+    }
+
+    /// An answer that is to outlive the session goes to the policy of its scope.
+    fn keep(&mut self, settled: &Settled) {
+        let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
+        let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
+        let Some(memory) = self.memory.as_ref().filter(|_| is_answer && keep >= Keep::Project) else { return };
+        let told = match (memory.0)(settled) {
+            Ok(told) => {
+                self.log.policy_changed(settled, &told);
+                told
+            }
+            Err(why) => format!("the answer about {} was not kept: {why}", settled.question.path.display()),
+        };
+        if !told.is_empty() {
+            self.record.answers.push(told);
+        }
     }
 
     pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use cofferdam_gate::{Gate, Question, Verdict};
+use cofferdam_gate::{Gate, Question, Settled, Verdict};
 use cofferdam_kernel::process::{Side, namespace};
 use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
@@ -106,6 +106,20 @@ pub struct Options {
     pub known: Option<Rc<Known>>,
     /// A face in this process, asked before all others.
     pub decider: Option<Decider>,
+    /// Keeps answers that outlive the session.
+    pub memory: Option<Memory>,
+}
+
+/// Writes an answer to the policy that it is to be kept in. What it did, or why it could not, is told at the end.
+#[derive(Clone)]
+pub struct Memory(pub Rc<KeepAnswer>);
+
+pub type KeepAnswer = dyn Fn(&Settled) -> Result<String, String>;
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
 }
 
 /// Answers questions at once, or leaves them to others.
@@ -156,6 +170,8 @@ pub struct Outcome {
     pub allowed: Vec<Allowed>,
     /// What a session that learns wrote where no rule lets it.
     pub changed: Vec<Changed>,
+    /// What became of answers that were to be kept.
+    pub answers: Vec<String>,
     pub violations: u32,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
@@ -239,6 +255,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         denied: record.denied,
         allowed: record.allowed,
         changed,
+        answers: record.answers,
         kept,
         left_behind,
         unrouted,

@@ -42,7 +42,7 @@ mod workload;
 pub use cgroup::cgroup_home;
 pub use changes::Changed;
 pub use events::{Allowed, Blocked, Denied};
-pub use launch::{Decide, Decider, Known, LaunchError, Options, Outcome, Returns, TimingLine, run};
+pub use launch::{Decide, Decider, KeepAnswer, Known, LaunchError, Memory, Options, Outcome, Returns, TimingLine, run};
 pub use roster::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
 pub use session::state_dir;
 pub use supervisor::End;

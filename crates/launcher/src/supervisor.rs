@@ -29,7 +29,7 @@ use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Decider, Options, Returns};
+use crate::launch::{Decider, Memory, Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
@@ -92,6 +92,7 @@ pub(crate) struct Running<'a> {
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Option<Gate>,
     pub(crate) decider: Option<Decider>,
+    pub(crate) memory: Option<Memory>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -173,6 +174,7 @@ impl<'a> Running<'a> {
             holds,
             gate,
             decider: options.decider.clone(),
+            memory: options.memory.clone(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),

@@ -3,6 +3,7 @@
 //! tests print `skipped: reason`.
 
 mod answers;
+mod approvals;
 mod audit;
 mod command_line;
 mod debugging;

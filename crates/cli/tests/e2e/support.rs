@@ -136,6 +136,15 @@ impl Place {
         // rustup's stand-ins for cargo and rustc look for the toolchain in the home of whoever installed them.
         let real = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         let rustup = std::env::var_os("RUSTUP_HOME").map_or_else(|| real.join(".rustup"), PathBuf::from);
+        // Software of whoever runs the tests lies in a home that is not the sandbox's.
+        let software: Vec<String> = [real.join(".cargo"), rustup.clone(), real.join(".pyenv"), real.join(".nvm")]
+            .iter()
+            .filter(|place| place.is_dir())
+            .map(|place| place.display().to_string())
+            .collect();
+        if !software.is_empty() {
+            environment.push(("COFFERDAM_RO".to_owned(), software.join(":")));
+        }
         if rustup.is_dir() {
             environment.push(("RUSTUP_HOME".to_owned(), rustup.display().to_string()));
         }
