@@ -31,6 +31,8 @@ const NO_NAMES: u64 = 1;
 const AT_ONCE: usize = 64;
 /// Names that are remembered at once. Whoever makes the kernel hold on to more is refused further ones.
 const MOST_NODES: usize = 1 << 18;
+/// Files and listings that are open through here at once; each costs the supervisor a descriptor or memory.
+const MOST_HANDLES: usize = 256;
 const ACCESS_MODE: u32 = 3;
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
@@ -339,6 +341,9 @@ impl Fuse {
     }
 
     fn serve(&mut self, waiting: &Waiting, identity: Option<(u64, u64)>, judge: &Judge) -> Result<Vec<u8>, Errno> {
+        if self.handles.len() >= MOST_HANDLES {
+            return Err(Errno::NFILE);
+        }
         let node = self.nodes.get_mut(&waiting.node).ok_or(Errno::STALE)?;
         if waiting.is_dir {
             let path = node.path.clone();

@@ -239,6 +239,15 @@ impl Gate {
         std::mem::take(&mut self.news)
     }
 
+    /// Everybody who could ask is gone: whatever is still open ends so.
+    pub fn end(&mut self) -> Result<(), Errno> {
+        self.is_broken = true;
+        for id in self.docket.ids() {
+            self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR)?;
+        }
+        Ok(())
+    }
+
     /// Questions that wait for an answer.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         self.docket.asked().map(|case| &case.question)
@@ -640,7 +649,8 @@ impl Gate {
             Gives::Tree { .. } => (self.covers_in(&target, write), self.ledger.children(&target)),
             _ => (Vec::new(), Vec::new()),
         };
-        let order = Order::Mount { id: held, target: target.clone(), write, covers, children };
+        let exec = self.plan.exec;
+        let order = Order::Mount { id: held, target: target.clone(), write, exec, covers, children };
         self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
         self.more(id);
     }
@@ -654,7 +664,7 @@ impl Gate {
                 continue;
             }
             let paths = if rule.is_glob { matching(&rule.path) } else { vec![rule.path.clone()] };
-            for path in paths {
+            for path in paths.into_iter().filter_map(|path| behind_links(path, tree)) {
                 // A longer rule may lift it again.
                 let ruling = self.judge.ruling(&path);
                 let still = self.judge.standing(ruling);
@@ -846,6 +856,14 @@ fn is_script(path: &Path) -> bool {
     let mut magic = [0u8; 2];
     let read = stat.and_then(|id| host::open_same(path, id)).and_then(|file| rustix::io::pread(&file, &mut magic, 0));
     read.is_ok() && magic == *b"#!"
+}
+
+/// A name that is a link is covered where it leads to, if that is in the tree: the link itself says no more than its name.
+fn behind_links(path: PathBuf, tree: &Path) -> Option<PathBuf> {
+    match host::link(&path) {
+        Ok(_) => path.canonicalize().ok().filter(|real| real.starts_with(tree)),
+        Err(_) => Some(path),
+    }
 }
 
 /// Paths that a pattern stands for now.

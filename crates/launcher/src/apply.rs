@@ -190,6 +190,7 @@ impl Builder<'_> {
 
     /// A root with nothing of the host's on it but what is mounted there.
     fn gate_root(&mut self, trigger: Trigger, uid: u32, gid: u32) -> Result<(), StepError> {
+        let exec = self.plan.gate.as_ref().is_some_and(|gate| gate.exec);
         let about = || "the root that asks".to_owned();
         let tell = |message: Message, fd: &OwnedFd| {
             socket::send(self.parent, &message.encode(), Some(fd.as_fd())).about(about)
@@ -198,7 +199,7 @@ impl Builder<'_> {
         let tree = match trigger {
             Trigger::Fuse => {
                 let device = fuse::open().about(|| fuse::DEVICE.to_owned())?;
-                let tree = fuse::new_tree(device.as_fd(), uid, gid).about(about)?;
+                let tree = fuse::new_tree(device.as_fd(), uid, gid, exec).about(about)?;
                 tell(Message::Gate, &device)?;
                 tree
             }

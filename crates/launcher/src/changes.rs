@@ -75,11 +75,11 @@ mod tests {
     #[test]
     fn what_is_new_and_what_was_changed_is_told_apart_from_the_way_to_it() {
         let upper = std::env::temp_dir().join(format!("cofferdam-changes-{}", std::process::id()));
-        std::fs::create_dir_all(upper.join("etc/of-nobody/below")).expect("the test can write");
-        std::fs::write(upper.join("etc/passwd"), "").expect("the test can write");
-        std::os::unix::fs::symlink("/etc", upper.join("etc/also-of-nobody")).expect("the test can write");
+        std::fs::create_dir_all(upper.join("etc/of-nobody/below")).expect("the fixture is made");
+        std::fs::write(upper.join("etc/passwd"), "").expect("the fixture is made");
+        std::os::unix::fs::symlink("/etc", upper.join("etc/also-of-nobody")).expect("the fixture is made");
         let found = below(&upper);
-        std::fs::remove_dir_all(&upper).expect("the test can write");
+        std::fs::remove_dir_all(&upper).expect("the fixture is made");
         let changed = |path: &str, is_new, is_dir| Changed { path: path.into(), is_new, is_dir };
         assert_eq!(
             found,

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use cofferdam_gate::protocol::SessionStatus;
+use cofferdam_gate::protocol::{PolicyScope, SessionStatus};
 use cofferdam_gate::{Cause, Keep, Question, QuestionId, Settled, Verdict};
 use cofferdam_plan::Trigger;
 use rustix::io::Errno;
@@ -12,6 +12,9 @@ use rustix::io::Errno;
 use crate::attach::{Attached, MOST_ATTACHED};
 use crate::desk::{self, ClientId, Desk, Said, Wish};
 use crate::supervisor::{End, Running};
+
+/// What is kept in mind of a session to be saved on request.
+const MOST_GRANTED: usize = 1000;
 
 impl Running<'_> {
     /// From now on there is somebody to ask. To be called before the first output.
@@ -51,8 +54,20 @@ impl Running<'_> {
     fn keep(&mut self, settled: &Settled) {
         let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
         let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
-        let Some(memory) = self.memory.as_ref().filter(|_| is_answer && keep >= Keep::Project) else { return };
-        let told = match (memory.0)(settled) {
+        if is_answer && keep >= Keep::Project {
+            self.remember(settled);
+        } else if is_answer && keep == Keep::Session && settled.verdict.is_allow() && self.granted.len() < MOST_GRANTED
+        {
+            self.granted.push(settled.clone());
+        }
+    }
+
+    /// Whether it was kept; what became of it is told at the end.
+    fn remember(&mut self, settled: &Settled) -> bool {
+        let Some(memory) = &self.memory else { return false };
+        let kept = (memory.0)(settled);
+        let is_kept = kept.is_ok();
+        let told = match kept {
             Ok(told) => {
                 self.log.policy_changed(settled, &told);
                 told
@@ -61,6 +76,28 @@ impl Running<'_> {
         };
         if !told.is_empty() {
             self.record.answers.push(told);
+        }
+        is_kept
+    }
+
+    /// Writes what was granted for this session so far to a policy.
+    fn save(&mut self, client: ClientId, scope: PolicyScope) {
+        let keep = match scope {
+            PolicyScope::User => Keep::User,
+            PolicyScope::Project => Keep::Project,
+            PolicyScope::Org => Keep::Org,
+        };
+        let (kept, left): (Vec<Settled>, Vec<Settled>) =
+            std::mem::take(&mut self.granted).into_iter().partition(|settled| {
+                let (Verdict::Allow { reach, .. } | Verdict::Deny { reach, .. }) = settled.verdict;
+                self.remember(&Settled { verdict: Verdict::Allow { reach, keep }, ..settled.clone() })
+            });
+        self.granted = left;
+        let Some(desk) = &mut self.desk else { return };
+        match (kept.len(), self.granted.len()) {
+            (0, 0) => desk.refuse(client, "nothing was granted for this session"),
+            (kept, 0) => desk.ok(client, &format!("{kept} answers kept")),
+            (kept, left) => desk.refuse(client, &format!("{kept} answers kept, {left} could not be")),
         }
     }
 
@@ -83,10 +120,10 @@ impl Running<'_> {
         match (said, &mut self.desk) {
             (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
             (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
-            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "not built yet: answer with `persist` instead"),
+            (Said::Save(client, scope), _) => self.save(client, scope),
             (Said::Attach(client), Some(_)) => self.take_in(client),
             (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
-            (Said::Save(..) | Said::Status(_) | Said::Attach(_), None) => {}
+            (Said::Status(_) | Said::Attach(_), None) => {}
         }
         Ok(())
     }

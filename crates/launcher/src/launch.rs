@@ -166,12 +166,12 @@ pub struct Outcome {
     pub blocked: Vec<Blocked>,
     /// Paths that nobody approved, as they were met.
     pub denied: Vec<Denied>,
+    /// What became of answers that were to be kept.
+    pub answers: Vec<String>,
     /// Paths that were unknown and were given, by whomever.
     pub allowed: Vec<Allowed>,
     /// What a session that learns wrote where no rule lets it.
     pub changed: Vec<Changed>,
-    /// What became of answers that were to be kept.
-    pub answers: Vec<String>,
     pub violations: u32,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
@@ -258,9 +258,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         output_failed,
         blocked: record.blocked,
         denied: record.denied,
+        answers: record.answers,
         allowed: record.allowed,
         changed,
-        answers: record.answers,
         kept,
         left_behind,
         unrouted,

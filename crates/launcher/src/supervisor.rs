@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
-use cofferdam_gate::{Gate, News};
+use cofferdam_gate::{Gate, News, Settled};
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
@@ -97,6 +97,8 @@ pub(crate) struct Running<'a> {
     pub(crate) gate: Option<Gate>,
     pub(crate) decider: Option<Decider>,
     pub(crate) memory: Option<Memory>,
+    /// What was granted for this session, to be kept on request.
+    pub(crate) granted: Vec<Settled>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -182,6 +184,7 @@ impl<'a> Running<'a> {
             gate,
             decider: options.decider.clone(),
             memory: options.memory.clone(),
+            granted: Vec::new(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -199,6 +202,10 @@ impl<'a> Running<'a> {
             // A session that cannot be supervised does not go on: the caller may live long after this.
             best_effort(self.kill(), "it may be gone already");
         }
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
+        self.pass_news()?;
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
         }

@@ -72,7 +72,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     let full = isolation == Isolation::Full;
     let exec = exec_rules(policy, facts, request)?;
-    let gate = GatePlan::of(policy, facts, request.learns);
+    let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
     let decisions = decisions(policy, facts)?;
     let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
     let trigger = gate.as_ref().map(|gate| gate.trigger);

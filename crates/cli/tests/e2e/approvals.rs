@@ -1,7 +1,9 @@
 //! Questions of a real session and everybody who can answer them: the terminal, commands, a hook. And who cannot: the
 //! command inside.
 
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use crate::screen::Screen;
 use crate::support::{Place, wait_for};
@@ -37,6 +39,31 @@ fn a_command_answers_from_outside_once() {
 }
 
 #[test]
+fn what_a_session_was_granted_can_be_saved_over_the_socket() {
+    let place = place();
+    let mut session = place.start(&["--on-unknown", "ask"], "echo up; read x; cat ~/notes/list.txt; read x");
+    session.tell("\n");
+    let name = question(&place);
+    place.sandbox(&["approve", &name, "--keep", "session"]).code(0);
+    let id = name.split(':').next().expect("a session");
+    let socket = place.path("home:.local/state/cofferdam/sessions").join(id).join("socket");
+    let stream = UnixStream::connect(socket).expect("the session listens");
+    let mut lines = BufReader::new(stream.try_clone().expect("descriptors are free")).lines();
+    let mut hear = || lines.next().expect("an answer").expect("text");
+    writeln!(&stream, r#"{{"type":"hello","version":1,"face":"test"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"hello""#));
+    writeln!(&stream, r#"{{"type":"cmd.policy.save","scope":"user"}}"#).expect("it reads");
+    assert_eq!(hear(), r#"{"type":"ok","message":"1 answers kept"}"#);
+    let policy = place.read("home:.config/cofferdam/config.toml").expect("it was written");
+    assert!(policy.contains("notes/list.txt"), "{policy}");
+    writeln!(&stream, r#"{{"type":"cmd.policy.save","scope":"user"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"error""#));
+    writeln!(&stream, r#"{{"type":"cmd.kill"}}"#).expect("it reads");
+    assert!(hear().contains(r#""type":"ok""#));
+    assert_eq!(session.end().0, 137);
+}
+
+#[test]
 fn who_is_denied_gets_an_error_and_goes_on() {
     let place = place();
     let mut session =
@@ -46,6 +73,15 @@ fn who_is_denied_gets_an_error_and_goes_on() {
     place.sandbox(&["deny", &name]).code(0).says(&["denied "]);
     session.tell("\n");
     assert_eq!(session.end(), (0, "code-1\n".to_owned()));
+}
+
+#[test]
+fn a_question_that_nobody_answers_is_denied_in_time() {
+    let place = place();
+    let started = Instant::now();
+    let ran = place.run(&["--on-unknown", "ask", "--ask-timeout", "1s"], &["bash", "-c", "cat ~/notes/list.txt"]);
+    let ran = ran.code(1).says(&["notes/list.txt: Permission denied"]);
+    assert!(ran.out.is_empty() && started.elapsed() < Duration::from_secs(10), "{ran:?}");
 }
 
 #[test]
@@ -126,4 +162,47 @@ fn in_a_pipeline_a_line_says_how_to_answer() {
     let name = question(&screen.place);
     screen.place.sandbox(&["approve", &name]).code(0);
     screen.wait_for("THE-LIST");
+}
+
+/// Reads four files one after another while a pager has the screen, and says what came of each.
+const READER: &str = "for n in once project never late; do cat ~/notes-$n/list > got-$n 2>&1; echo $? >> got-$n; done &
+exec less numbers < /dev/tty
+";
+
+#[test]
+fn a_full_screen_program_goes_on_around_every_answer() {
+    let Some(screen) = Screen::open(&["less"]) else { return };
+    for name in ["once", "project", "never", "late"] {
+        screen.place.write(&format!("home:notes-{name}/list"), &format!("list-{name}\n"));
+    }
+    let numbers: Vec<String> = (1..=200).map(|n| format!("number-{n}\n")).collect();
+    screen.place.write("numbers", &numbers.concat());
+    screen.place.write("reader.sh", READER);
+    screen.line("sandbox run --ask-timeout 4s -- bash reader.sh");
+    for (name, key) in [("once", "y"), ("project", "p"), ("never", "n")] {
+        let path = format!("/notes-{name}/list");
+        let shown = screen.wait_until(&path, |text| text.contains(&path) && text.contains("press a key"));
+        assert!(shown.contains("number-1\n"), "the pager is still there:\n{shown}");
+        screen.capture(&format!("prompt-full-{name}"));
+        screen.keys(&[key]);
+    }
+    // Nobody answers the last one.
+    screen.wait_for("/notes-late/list");
+    let shown = screen.wait_until("the pager alone", |text| !text.contains("question") && text.contains("number-20\n"));
+    assert!(shown.contains("number-1\n"), "{shown}");
+    screen.capture("prompt-full-after");
+    screen.keys(&["q"]);
+    screen.wait_for("not approved");
+    screen.prompt();
+    for (name, expected) in [("once", "list-once\n0\n"), ("project", "list-project\n0\n")] {
+        assert_eq!(screen.place.read(&format!("got-{name}")).as_deref(), Some(expected), "{name}");
+    }
+    for name in ["never", "late"] {
+        let got = screen.place.read(&format!("got-{name}")).unwrap_or_default();
+        assert!(got.ends_with("Permission denied\n1\n"), "{name}: {got}");
+    }
+    let kept = screen.place.read(".cofferdam/policy.local.toml").unwrap_or_default();
+    assert!(kept.contains("notes-project/list") && !kept.contains("notes-once"), "{kept}");
+    // Kept means kept: the next session asks nothing.
+    assert_eq!(screen.place.inside("cat ~/notes-project/list").ok(), "list-project\n");
 }

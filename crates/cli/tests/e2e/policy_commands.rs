@@ -48,7 +48,8 @@ fn policy_diff_says_what_is_newly_allowed_and_denied() {
     let (allowed, denied) = told.split_once("newly denied").expect("both are there");
     assert!(allowed.contains("newly allowed\n  ~/data: ask -> write  [user: new.toml:3]"), "{told}");
     assert!(denied.contains("~/clients: ask -> deny") && denied.contains("debug: true -> false"), "{told}");
-    assert_eq!(place.sandbox(&["policy", "diff", "default", "effective"]).ok(), "no difference\n");
+    assert_eq!(place.sandbox(&["policy", "diff", "effective", "effective"]).ok(), "no difference\n");
+    assert!(place.sandbox(&["policy", "diff", "default", "new.toml"]).ok().contains("~/data: ask -> write"));
     place.write(USER, "[files]\nread = [\"~/.ssh\"]\n");
     // In the place of the user's file, what that file gives is gone.
     let told = place.sandbox(&["policy", "diff", "effective", "new.toml", "--as", "user"]).ok();
