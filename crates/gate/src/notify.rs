@@ -27,6 +27,9 @@ const MOST_LINKS: usize = 40;
 const MOST_LOOKS: u8 = 6;
 /// Names of a directory that are shown without being given.
 const MOST_NAMES: usize = 4096;
+/// A directory that can be passed and not be listed. Writable for the supervisor, which has no right over modes; inside,
+/// the mount is read-only.
+const PLACE: Mode = Mode::from_raw_mode(0o311);
 const AT_FDCWD: i32 = -100;
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0o100;
@@ -198,14 +201,16 @@ impl Notify {
 
     /// Makes a name for something of the host's, so that it can be found and mounted on; it gives nothing.
     fn hold_place(&self, path: &Path) {
-        let is_dir = host::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        let mode = host::stat(path).map_or(0, |stat| stat.st_mode);
+        let is_dir = FileType::from_raw_mode(mode) == FileType::Directory;
         let Some(directory) = self.directory(path.parent().unwrap_or(path)) else { return };
         let Some(name) = path.file_name() else { return };
         let made = if is_dir {
-            rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o111))
+            rustix::fs::mkdirat(&directory, name, PLACE)
         } else {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&directory, name, flags, Mode::empty()).map(drop)
+            // A shell looks for programs by this bit; there is nothing in it to start.
+            rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(mode & 0o111)).map(drop)
         };
         best_effort(made, "one that is there already is as good");
     }
@@ -245,7 +250,7 @@ impl Notify {
             Component::Normal(name) => Some(name),
             _ => None,
         }) {
-            let made = rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o111));
+            let made = rustix::fs::mkdirat(&at, name, PLACE);
             best_effort(made, "one that is there already is as good");
             at = rustix::fs::openat(&at, name, flags, Mode::empty()).ok()?;
         }
@@ -268,7 +273,7 @@ impl Notify {
             }
         }
         if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
-            let mode = Mode::from_raw_mode(0o555);
+            let mode = Mode::from_raw_mode(0o755);
             let shown = rustix::fs::chmodat(&directory, name, mode, AtFlags::empty());
             best_effort(shown, "what cannot be listed is not shown");
         }

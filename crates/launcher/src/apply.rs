@@ -206,13 +206,16 @@ impl Builder<'_> {
             Trigger::Notify => {
                 let options = [("mode", "755"), ("size", "16777216"), ("nr_inodes", "65536")];
                 let attributes = Attributes { write: true, exec: false, devices: false };
-                let tree = mount::new_filesystem("tmpfs", &options, attributes).about(about)?;
-                let seen = mount::clone_tree(tree.as_fd()).about(about)?;
-                tell(Message::Gate, &tree)?;
-                seen
+                mount::new_filesystem("tmpfs", &options, attributes).about(about)?
             }
         };
-        self.lay_root(tree)
+        self.lay_root(tree)?;
+        if trigger == Trigger::Notify {
+            // A second way to it, which stays writable. Before Linux 6.15 only what is attached can be cloned.
+            let changeable = mount::clone_tree(self.root()?).about(about)?;
+            socket::send(self.parent, &Message::Gate.encode(), Some(changeable.as_fd())).about(about)?;
+        }
+        Ok(())
     }
 
     /// What is written where nothing is mounted lands in the session; what is read is asked for underneath.

@@ -269,13 +269,26 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     })
 }
 
-/// What was written on the root that asks, where the session learns.
-fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
+/// Where what is written on the root that asks goes, in a session that learns.
+fn upper_of_root(plan: &LaunchPlan, directory: &SessionDir) -> Option<PathBuf> {
     let slot = plan.steps.iter().find_map(|step| match step {
         Step::GateRoot { overlay, .. } => *overlay,
         _ => None,
     });
-    let upper = slot.zip(directory).map(|(slot, directory)| directory.path.join(slot.to_string()).join("upper"));
+    slot.map(|slot| directory.path.join(slot.to_string()).join("upper"))
+}
+
+/// The directories above the home belong to somebody who has no number inside, so the overlay could not copy them when
+/// something is written below; they are there from the start.
+fn lead_home(plan: &LaunchPlan, directory: &SessionDir) -> Result<(), Errno> {
+    let (Some(upper), Some(gate)) = (upper_of_root(plan, directory), &plan.gate) else { return Ok(()) };
+    let home = gate.home.strip_prefix("/").unwrap_or(&gate.home);
+    session::make_all(&upper.join(home))
+}
+
+/// What was written on the root that asks, where the session learns.
+fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
+    let upper = directory.and_then(|directory| upper_of_root(plan, directory));
     upper.map(|upper| changes::below(&upper)).unwrap_or_default()
 }
 
@@ -437,7 +450,11 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
     let learns = plan.gate.as_ref().is_some_and(|gate| gate.learns);
     let asked = slots.iter().filter(|(_, _, asked)| *asked && !learns);
     let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
-    match SessionDir::create(state, session, plan.overlays, &keep) {
+    let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
+        lead_home(plan, &directory)?;
+        Ok(directory)
+    });
+    match made {
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }

@@ -37,6 +37,7 @@ for_both_triggers! {
     opens::an_approved_library_is_mapped_and_a_denied_one_is_not;
     opens::approved_once_is_asked_again;
     opens::a_denial_that_is_kept_is_not_asked_again;
+    opens::a_program_in_an_unknown_directory_is_found_by_its_name;
     opens::a_link_is_asked_by_what_it_leads_to;
     grants::a_directory_that_is_approved_needs_no_further_question;
     grants::secrets_in_an_approved_directory_stay_hidden;

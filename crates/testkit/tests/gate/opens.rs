@@ -116,3 +116,11 @@ pub(crate) fn a_link_is_asked_by_what_it_leads_to(stage: &Stage) {
     let done = stage.run(&format!("{} allow file session", file.display()), &format!("cat {}", link.display()));
     done.says("the content").was_asked(&[format!("Read {}", file.display())]);
 }
+
+pub(crate) fn a_program_in_an_unknown_directory_is_found_by_its_name(stage: &Stage) {
+    let tool = stage.copy(&shell(), "tools/unusual-name");
+    let directory = tool.parent().expect("it has one").display();
+    let script = format!("PATH={directory}:$PATH; unusual-name -c 'echo found'");
+    let done = stage.run(&format!("{} allow file session", tool.display()), &script);
+    done.says("found").was_asked(&[format!("Exec {}", tool.display())]);
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_testkit::{Helper, Person, Scene, leaks, program, start_helper};
 
-/// Nothing here takes that long, but where it hangs.
+/// Nothing here takes that long, but where it hangs; also where the processor is software.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 pub(crate) struct Stage {
