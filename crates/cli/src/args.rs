@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Ps(PsArgs),
     /// End a session: ask it, and kill it when it does not listen
     Kill(KillArgs),
+    /// Start a further command in a session that runs: the same view, the same limits, the same filter
+    Attach(AttachArgs),
     /// Print what happened in one session
     Logs(LogsArgs),
     /// Print the audit log, or verify that nobody changed it
@@ -197,6 +199,16 @@ pub(crate) struct KillArgs {
     /// How long it may take to end by itself
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(crate) grace: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The command and its arguments; without one, your shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
 }
 
 #[derive(Debug, Args)]

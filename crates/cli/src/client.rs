@@ -74,6 +74,11 @@ impl Connection {
         self.stream.write_all(&line(command))
     }
 
+    /// The same with descriptors.
+    pub(crate) fn say_with(&mut self, command: &Command, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        Ok(cofferdam_kernel::socket::send_all(self.stream.as_fd(), &line(command), descriptors)?)
+    }
+
     /// What has arrived; an error when the session is gone. What this version does not know is left out.
     pub(crate) fn hear(&mut self) -> Result<Vec<Event>, Error> {
         let mut buffer = [0u8; 16384];

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attach;
 mod audit;
 mod client;
 mod denials;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Ps(args) => sessions::list(&args),
         Command::Kill(args) => sessions::kill(&args),
+        Command::Attach(args) => attach::attach(&args),
         Command::Logs(args) => audit::logs(&args),
         Command::Audit(args) => audit::audit(&args),
         Command::Trust(args) => trust::trust(&args),

@@ -52,6 +52,12 @@ pub(crate) enum Failure {
     },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
+    #[error("cannot start a command in session {id}")]
+    Attach {
+        id: String,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("nothing can be learned here: {why}")]
     CannotLearn { why: &'static str },
     #[error("no {kind} session is called `{name}`")]
@@ -148,6 +154,7 @@ impl Failure {
             Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
             Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
             Failure::CannotLearn { .. }
+            | Failure::Attach { .. }
             | Failure::NotTaken { .. }
             | Failure::Survey(_)
             | Failure::Read { .. }

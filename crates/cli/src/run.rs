@@ -141,8 +141,8 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     }
     if args.json {
         let report = serde_json::json!({
-            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked, "denied": outcome.denied,
-            "violations": outcome.violations, "kept": outcome.kept,
+            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
+            "denied": outcome.denied, "violations": outcome.violations, "kept": outcome.kept,
             "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });
         say!("{report}");

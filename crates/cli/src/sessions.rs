@@ -46,7 +46,7 @@ pub(crate) fn choose<'a>(names: &[&'a str], name: &str, kind: &'static str) -> R
     }
 }
 
-fn one(state: &Path, name: &str) -> Result<Session, Failure> {
+pub(crate) fn one(state: &Path, name: &str) -> Result<Session, Failure> {
     let sessions = live(state)?;
     let names: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let id = choose(&names, name, "live")?.to_owned();

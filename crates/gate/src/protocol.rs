@@ -44,6 +44,10 @@ pub enum Command {
     /// What the session is and uses now; answered with `event.session`.
     #[serde(rename = "cmd.status")]
     Status {},
+    /// Start a further command in the session. Four descriptors come along with the line: the streams of the command, and
+    /// a message socket over which the rest is said. A stream that is a terminal is replaced by one of the session's own.
+    #[serde(rename = "cmd.attach")]
+    Attach { argv: Vec<String>, terminal: [bool; 3] },
     /// End the session.
     #[serde(rename = "cmd.kill")]
     Kill {},

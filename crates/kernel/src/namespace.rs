@@ -1,4 +1,5 @@
-//! Moving between mount namespaces: how the broker reaches the sandbox's view from one that still has the host's tree.
+//! Moving between namespaces: how the broker reaches the sandbox's view from one that still has the host's tree, and how a
+//! further command joins a session.
 //! Owns the calls; only a process with a single thread may make them. Called by `gate::broker` and `launcher::attach`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,6 +10,52 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process::namespace;
 use crate::raw;
+
+/// The namespaces of a session that another process can join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    User,
+    Pid,
+    Mount,
+    Ipc,
+    Uts,
+    Net,
+    Cgroup,
+}
+
+impl Joined {
+    fn name(self) -> &'static str {
+        match self {
+            Joined::User => "user",
+            Joined::Pid => "pid",
+            Joined::Mount => "mnt",
+            Joined::Ipc => "ipc",
+            Joined::Uts => "uts",
+            Joined::Net => "net",
+            Joined::Cgroup => "cgroup",
+        }
+    }
+
+    /// This process's own.
+    pub fn own(self) -> Result<OwnedFd, Errno> {
+        let path = format!("/proc/self/ns/{}", self.name());
+        rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// Of a pid namespace only the children to come are part.
+    pub fn enter(self, namespace: impl AsFd) -> Result<(), Errno> {
+        let kind = match self {
+            Joined::User => LinkNameSpaceType::User,
+            Joined::Pid => LinkNameSpaceType::ProcessID,
+            Joined::Mount => LinkNameSpaceType::Mount,
+            Joined::Ipc => LinkNameSpaceType::InterProcessCommunication,
+            Joined::Uts => LinkNameSpaceType::HostNameAndNISDomainName,
+            Joined::Net => LinkNameSpaceType::Network,
+            Joined::Cgroup => LinkNameSpaceType::ControlGroup,
+        };
+        move_into_link_name_space(namespace.as_fd(), Some(kind))
+    }
+}
 
 /// This process's own mount namespace.
 pub fn own_mounts() -> Result<OwnedFd, Errno> {

@@ -45,10 +45,18 @@ pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd, Errno> {
 }
 
 pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+    send_all(socket, message, &fds)
+}
+
+/// Most descriptors that one message carries.
+pub const MOST_DESCRIPTORS: usize = 8;
+
+/// The same with several descriptors.
+pub fn send_all(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(Errno::NOBUFS);
     }
     rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut ancillary, SendFlags::NOSIGNAL)?;
@@ -66,12 +74,27 @@ pub fn receive_long(socket: impl AsFd) -> Result<(Vec<u8>, Option<OwnedFd>), Err
 }
 
 fn receive_at_most(socket: impl AsFd, most: usize) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
+    let (bytes, fds) = receive_with(socket, most, RecvFlags::empty())?;
+    Ok((bytes, fds.into_iter().next()))
+}
+
+/// The next message with all its descriptors.
+pub fn receive_all(socket: impl AsFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
+    receive_with(socket, 4096, RecvFlags::empty())
+}
+
+/// What is there now, with its descriptors; AGAIN where nothing is.
+pub fn receive_now(socket: impl AsFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
+    receive_with(socket, 4096, RecvFlags::DONTWAIT)
+}
+
+fn receive_with(socket: impl AsFd, most: usize, flags: RecvFlags) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let mut buffer = vec![0u8; most];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let received = loop {
-        let result =
-            rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
+        let result = rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, flags);
         match result {
             // The other side ended with something of ours unread: reported once, before what it has sent.
             Err(Errno::INTR | Errno::CONNRESET) => {}
@@ -82,11 +105,13 @@ fn receive_at_most(socket: impl AsFd, most: usize) -> Result<(Vec<u8>, Option<Ow
         return Err(Errno::MSGSIZE);
     }
     buffer.truncate(received.bytes);
-    let fd = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    Ok((buffer, fd))
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            descriptors.extend(fds);
+        }
+    }
+    Ok((buffer, descriptors))
 }
 
 /// Whether nobody has the other end any more; what was sent before does not hide it.

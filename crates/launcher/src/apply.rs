@@ -76,6 +76,46 @@ pub(crate) fn apply(
     Ok(Applied { listener: builder.listener })
 }
 
+/// The steps that make a process of a session that is set up already as harmless as the others in it.
+pub(crate) fn apply_to_joined(plan: &LaunchPlan, parent: BorrowedFd<'_>) -> Result<Applied, StepError> {
+    let is_own = |step: &&Step| {
+        matches!(
+            step,
+            Step::Limit { .. }
+                | Step::Pin { .. }
+                | Step::DropCapabilities
+                | Step::NoNewPrivileges
+                | Step::Landlock(_)
+                | Step::Seccomp
+        )
+    };
+    let mut builder = Builder {
+        plan,
+        parent,
+        overlay_dir: None,
+        proc: None,
+        root: None,
+        scratch: None,
+        listener: None,
+        network: None,
+        has_network: false,
+        own: Vec::new(),
+    };
+    plan.steps.iter().filter(is_own).try_for_each(|step| builder.apply(step))?;
+    Ok(Applied { listener: builder.listener })
+}
+
+/// Whoever was told to go earlier stays so.
+pub(crate) fn end_first() -> Result<(), StepError> {
+    const FILE: &str = "self/oom_score_adj";
+    let proc = Proc::open().map_err(|error| from_proc(&error))?;
+    let now = proc.read(FILE).map_err(|error| from_proc(&error))?;
+    if now.trim().parse::<i32>().is_ok_and(|now| now >= END_FIRST) {
+        return Ok(());
+    }
+    proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
+}
+
 impl Builder<'_> {
     fn apply(&mut self, step: &Step) -> Result<(), StepError> {
         match step {
@@ -89,7 +129,7 @@ impl Builder<'_> {
             }
             Step::LargestPid { value } => self.limit_pids(*value),
             Step::OwnCgroupView => process::own_cgroup_view().about(|| "the view of cgroups".to_owned()),
-            Step::EndFirst => self.end_first(),
+            Step::EndFirst => end_first(),
             Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),
             Step::CloneRoot { exec } => self.clone_root(*exec),
             Step::GateRoot { trigger, uid, gid, overlay } => {
@@ -140,23 +180,12 @@ impl Builder<'_> {
         proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(|error| from_proc(&error))
     }
 
-    /// Whoever was told to go earlier stays so.
     /// The number belongs to the pid namespace of whoever writes, and root may write that of the machine.
     fn limit_pids(&mut self, value: u64) -> Result<(), StepError> {
         if !rustix::process::getpid().is_init() {
             return Err(StepError::new("the largest pid outside of an own pid namespace", Errno::PERM));
         }
         self.proc()?.write("sys/kernel/pid_max", &value.to_string()).map_err(|error| from_proc(&error))
-    }
-
-    fn end_first(&mut self) -> Result<(), StepError> {
-        const FILE: &str = "self/oom_score_adj";
-        let proc = self.proc()?;
-        let now = proc.read(FILE).map_err(|error| from_proc(&error))?;
-        if now.trim().parse::<i32>().is_ok_and(|now| now >= END_FIRST) {
-            return Ok(());
-        }
-        proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
     }
 
     /// A root with nothing of the host's on it but what is mounted there.

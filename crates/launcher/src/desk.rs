@@ -16,7 +16,7 @@ use cofferdam_gate::{Cause, Question, QuestionId, Reach, Settled, Verdict};
 use rustix::event::PollFlags;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::desk::hook::Hooks;
 use crate::message::best_effort;
@@ -25,6 +25,9 @@ use crate::message::best_effort;
 pub(crate) const SOCKET: &str = "socket";
 
 const MOST_CLIENTS: usize = 16;
+
+/// What a command can come with.
+const MOST_DESCRIPTORS: usize = 4;
 
 /// What may wait for a client that does not read.
 const MOST_UNREAD: usize = 4 << 20;
@@ -58,8 +61,21 @@ pub(crate) enum Said {
     /// To be answered with [`Desk::ok`] or [`Desk::refuse`].
     Save(ClientId, PolicyScope),
     Kill,
+    /// To be fetched with [`Desk::take_wish`], and answered.
+    Attach(ClientId),
     /// To be answered with [`Desk::status`].
     Status(ClientId),
+}
+
+/// A command that somebody wants to start in the session.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) argv: Vec<String>,
+    /// Which of the streams are to be a terminal.
+    pub(crate) terminal: [bool; 3],
+    pub(crate) streams: [OwnedFd; 3],
+    /// Where the client hears of it.
+    pub(crate) channel: OwnedFd,
 }
 
 pub(crate) struct Desk {
@@ -91,6 +107,9 @@ struct Client {
     /// Until it has said hello.
     stranger_until: Option<Instant>,
     heard: Vec<u8>,
+    /// Came along with what was heard.
+    descriptors: Vec<OwnedFd>,
+    wish: Option<Wish>,
     unsent: Vec<u8>,
     /// Nothing more is heard; closed when all is sent.
     leaving: bool,
@@ -204,6 +223,10 @@ impl Desk {
         self.tell(client, &Event::Session(Box::new(status)));
     }
 
+    pub(crate) fn take_wish(&mut self, client: ClientId) -> Option<Wish> {
+        self.clients.iter_mut().find(|known| known.id == client)?.wish.take()
+    }
+
     pub(crate) fn open_questions(&self) -> u32 {
         u32::try_from(self.open.len()).unwrap_or(u32::MAX)
     }
@@ -291,6 +314,7 @@ impl Desk {
             Command::Hello { .. } => Err("hello was said already".to_owned()),
             Command::Status {} => Ok(Said::Status(client)),
             Command::Kill {} => Ok(Said::Kill),
+            Command::Attach { argv, terminal } => self.clients[at].wish(argv, terminal).map(|()| Said::Attach(client)),
             Command::PolicySave { scope } => Ok(Said::Save(client, scope)),
             Command::Approve { .. } | Command::Deny { .. } => self.answer(&command, Cause::Person),
         });
@@ -342,7 +366,17 @@ impl Drop for Desk {
 impl Client {
     fn new(id: ClientId, socket: OwnedFd) -> Self {
         let stranger_until = Some(Instant::now() + GREETING);
-        Client { id, socket, stranger_until, heard: Vec::new(), unsent: Vec::new(), leaving: false, gone: false }
+        Client {
+            id,
+            socket,
+            stranger_until,
+            heard: Vec::new(),
+            descriptors: Vec::new(),
+            wish: None,
+            unsent: Vec::new(),
+            leaving: false,
+            gone: false,
+        }
     }
 
     fn tell(&mut self, line: &[u8]) {
@@ -352,6 +386,18 @@ impl Client {
         }
         self.unsent.extend_from_slice(line);
         self.send();
+    }
+
+    fn wish(&mut self, argv: Vec<String>, terminal: [bool; 3]) -> Result<(), String> {
+        let descriptors = <[OwnedFd; 4]>::try_from(std::mem::take(&mut self.descriptors));
+        let Ok([input, output, error, channel]) = descriptors else {
+            return Err("four descriptors must come along: three streams and a socket".to_owned());
+        };
+        if argv.is_empty() {
+            return Err("no command".to_owned());
+        }
+        self.wish = Some(Wish { argv, terminal, streams: [input, output, error], channel });
+        Ok(())
     }
 
     fn dismiss(&mut self, message: String) {
@@ -372,10 +418,13 @@ impl Client {
 
     /// The lines that are complete now, without their ends.
     fn hear(&mut self) -> Vec<Vec<u8>> {
-        let mut buffer = [0u8; 4096];
-        match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => self.gone = true,
-            Ok((count, _)) => self.heard.extend_from_slice(&buffer[..count]),
+        match cofferdam_kernel::socket::receive_now(&self.socket) {
+            Ok((bytes, _)) if bytes.is_empty() => self.gone = true,
+            Ok((bytes, descriptors)) => {
+                self.heard.extend_from_slice(&bytes);
+                self.descriptors.extend(descriptors);
+                self.descriptors.truncate(MOST_DESCRIPTORS);
+            }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(_) => self.gone = true,
         }

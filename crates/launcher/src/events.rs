@@ -123,6 +123,12 @@ impl<'a> Log<'a> {
         self.tell(Event::CommandStarted, Severity::Info, details);
     }
 
+    /// Somebody outside started a further command in the session.
+    pub(crate) fn attached(&mut self, argv: &[String]) {
+        let command = json!({ "sha256": command_hash(argv), "text": redact::command(argv) });
+        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command, "attached": true }));
+    }
+
     pub(crate) fn exited(&mut self, end: End, ran: Duration, usage: &Usage) {
         let severity = match end {
             End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } => Severity::Info,

@@ -1,13 +1,16 @@
 //! Everybody who can answer a question, put together: the desk and the user's terminal. Owns nothing: the desk is the
 //! session's, the terminal the relay's. The one place where the loop in `supervisor`, the faces and the gate meet.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use cofferdam_gate::protocol::{PolicyScope, SessionStatus};
 use cofferdam_gate::{Cause, Keep, Question, QuestionId, Settled, Verdict};
+use cofferdam_plan::Trigger;
 use rustix::io::Errno;
 
-use crate::desk::{self, ClientId, Desk, Said};
+use crate::attach::{Attached, MOST_ATTACHED};
+use crate::desk::{self, ClientId, Desk, Said, Wish};
 use crate::supervisor::{End, Running};
 
 /// What is kept in mind of a session to be saved on request.
@@ -16,8 +19,14 @@ const MOST_GRANTED: usize = 1000;
 impl Running<'_> {
     /// From now on there is somebody to ask. To be called before the first output.
     pub(crate) fn open_faces(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
-        self.desk = Some(Desk::open(directory, self.log.session(), hook)?);
+        self.open_desk(directory, hook)?;
         self.relay.as_mut().map_or(Ok(()), crate::relay::Relay::answer_here)
+    }
+
+    /// Where somebody outside can see to the session.
+    pub(crate) fn open_desk(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
+        self.desk = Some(Desk::open(directory, self.log.session(), hook)?);
+        Ok(())
     }
 
     /// Everybody is told of a question, new or changed, unless this process has an answer itself.
@@ -112,9 +121,35 @@ impl Running<'_> {
             (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
             (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
             (Said::Save(client, scope), _) => self.save(client, scope),
+            (Said::Attach(client), Some(_)) => self.take_in(client),
             (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
-            (Said::Status(_), None) => {}
+            (Said::Status(_) | Said::Attach(_), None) => {}
         }
+        Ok(())
+    }
+
+    /// A further command of the session, for somebody who came with streams for it.
+    fn take_in(&mut self, client: ClientId) {
+        let Some(wish) = self.desk.as_mut().and_then(|desk| desk.take_wish(client)) else { return };
+        let started = self.attach(&wish);
+        let Some(desk) = &mut self.desk else { return };
+        match started {
+            Ok(()) => desk.ok(client, ""),
+            Err(why) => desk.refuse(client, &why),
+        }
+    }
+
+    fn attach(&mut self, wish: &Wish) -> Result<(), String> {
+        if self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify) {
+            return Err("a session that asks by reported system calls takes nobody in: /dev/fuse is missing".to_owned());
+        }
+        if self.attached.len() >= MOST_ATTACHED {
+            return Err("too many commands are attached already".to_owned());
+        }
+        let namespaces = self.namespaces.as_ref().ok_or("the session is not set up, or has no sandbox")?;
+        let attached = Attached::start(self.plan, namespaces, self.cgroup.as_ref().map(AsFd::as_fd), wish);
+        self.attached.push(attached.map_err(|errno| format!("cannot start a process ({errno})"))?);
+        self.log.attached(&wish.argv);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ use crate::changes::{self, Changed};
 use crate::events::{Allowed, Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
-use crate::message::{HOLDS_READY, Message};
+use crate::message::{HOLDS_READY, Message, best_effort};
 use crate::output::{self, Output};
 use crate::quota::Quota;
 use crate::roster::Session;
@@ -211,9 +211,14 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let (directory, is_listed) = list(plan, options, &session, overlays);
     let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
-    if let (Some(gate), Some(directory)) = (&plan.gate, &directory) {
-        let opened = running.open_faces(&directory.path, gate.hook.as_deref());
-        opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
+    match (&plan.gate, &directory) {
+        (Some(gate), Some(directory)) => {
+            let opened = running.open_faces(&directory.path, gate.hook.as_deref());
+            opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
+        }
+        // There is nothing to ask, but somebody may want in.
+        (None, Some(directory)) => best_effort(running.open_desk(&directory.path, None), "then nobody can attach"),
+        (_, None) => {}
     }
     running.log.created(plan, options);
     let ended = running.until_end().map_err(LaunchError::Supervise);
@@ -410,7 +415,8 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         | Message::Processes
         | Message::Segments
         | Message::Gate
-        | Message::Mounts => LaunchError::Vanished,
+        | Message::Mounts
+        | Message::Namespaces => LaunchError::Vanished,
     }
 }
 

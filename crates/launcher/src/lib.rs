@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod attach;
 mod bus;
 mod cgroup;
 mod changes;
@@ -36,6 +37,7 @@ mod sweep;
 mod terminal;
 mod unrouted;
 mod usage;
+mod visit;
 mod watch;
 mod workload;
 
@@ -49,6 +51,7 @@ pub use supervisor::End;
 pub use survey::{Surroundings, SurveyError, survey};
 pub use unrouted::Unrouted;
 pub use usage::Usage;
+pub use visit::{Visit, VisitEnd};
 
 /// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
 /// them does.

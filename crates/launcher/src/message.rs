@@ -23,6 +23,8 @@ pub(crate) enum Message {
     Gate,
     /// Carries the sandbox's mount namespace, where grants are mounted.
     Mounts,
+    /// Carries the namespaces, in the order of `attach::JOINED`.
+    Namespaces,
     /// The program could not be executed.
     NotExecuted { errno: i32 },
     /// The working directory is not there inside.
@@ -45,6 +47,7 @@ impl Message {
             Message::Segments => vec![b'S'],
             Message::Gate => vec![b'G'],
             Message::Mounts => vec![b'M'],
+            Message::Namespaces => vec![b'N'],
             Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
             Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
         }
@@ -64,6 +67,7 @@ impl Message {
             (b'S', []) => Some(Message::Segments),
             (b'G', []) => Some(Message::Gate),
             (b'M', []) => Some(Message::Mounts),
+            (b'N', []) => Some(Message::Namespaces),
             (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
             (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),
             _ => None,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
 use cofferdam_gate::{Gate, News, Settled};
-use cofferdam_kernel::seccomp::Listener;
+use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_plan::{Keeper, LaunchPlan, Limited, Trigger, seccomp};
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
+use crate::attach::{self, Attached};
 use crate::cgroup::SessionCgroup;
 use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
@@ -86,6 +87,9 @@ pub(crate) struct Running<'a> {
     pub(crate) output: Option<Output>,
     /// Where questions are answered, if there can be any.
     pub(crate) desk: Option<Desk>,
+    /// What a further command joins.
+    pub(crate) namespaces: Option<Vec<OwnedFd>>,
+    pub(crate) attached: Vec<Attached>,
     pub(crate) log: Log<'a>,
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
@@ -125,6 +129,7 @@ enum Ready {
     Terminal(relay::Ready),
     Output(output::Ready),
     Desk(desk::Ready),
+    Attached(usize, attach::Ready),
     Stops,
     Signal,
     Gate(cofferdam_gate::Ready),
@@ -169,6 +174,8 @@ impl<'a> Running<'a> {
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
             output: ends.output,
             desk: None,
+            namespaces: None,
+            attached: Vec::new(),
             started: seconds_now(),
             log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
@@ -230,12 +237,14 @@ impl<'a> Running<'a> {
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
                     Ready::Desk(ready) => self.hear(ready)?,
+                    Ready::Attached(which, ready) => self.see_to(which, ready)?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
                     Ready::Gate(ready) => self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?,
                     Ready::Ended => return self.finish(),
                 }
             }
+            self.attached.retain(|attached| !attached.is_over());
             self.check_clock()?;
             self.take_answers()?;
             self.pass_news()?;
@@ -261,6 +270,9 @@ impl<'a> Running<'a> {
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         let asked = self.desk.iter().flat_map(Desk::wanted);
         watched.extend(asked.map(|(fd, flags, ready)| (fd, flags, Ready::Desk(ready))));
+        let joined = self.attached.iter().enumerate();
+        let joined = joined.flat_map(|(at, one)| one.wanted().into_iter().map(move |(fd, ready)| (at, fd, ready)));
+        watched.extend(joined.map(|(at, fd, ready)| (fd, PollFlags::IN, Ready::Attached(at, ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
@@ -374,8 +386,12 @@ impl<'a> Running<'a> {
     /// The set-up child reports; it closes its end once the command runs.
     fn take_report(&mut self) -> Result<(), Errno> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        let (bytes, fd) = cofferdam_kernel::socket::receive(socket)?;
-        match (Message::decode(&bytes), fd) {
+        let (bytes, mut fds) = cofferdam_kernel::socket::receive_all(socket)?;
+        if bytes == Message::Namespaces.encode() {
+            self.namespaces = Some(fds);
+            return Ok(());
+        }
+        match (Message::decode(&bytes), fds.pop()) {
             (None, _) => {
                 self.socket = None;
                 let is_set_up = self.set_up || !self.plan.namespaces.pid;
@@ -464,11 +480,21 @@ impl<'a> Running<'a> {
         if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
             return gate.notified(notification);
         }
-        // Past the threshold the session is being killed; what it still asks is refused, and fills no log.
-        if self.record.total <= self.plan.max_violations {
-            self.record.add(&notification, &mut self.log);
+        self.note(&notification);
+        if let Some(listener) = &self.listener {
+            listener.refuse(&notification, seccomp::refusal(notification.number))?;
         }
-        listener.refuse(&notification, seccomp::refusal(notification.number))?;
+        self.end_past_threshold()
+    }
+
+    /// Past the threshold the session is being killed; what it still asks is refused, and fills no log.
+    pub(crate) fn note(&mut self, notification: &Notification) {
+        if self.record.total <= self.plan.max_violations {
+            self.record.add(notification, &mut self.log);
+        }
+    }
+
+    pub(crate) fn end_past_threshold(&mut self) -> Result<(), Errno> {
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
             self.log.too_many_violations(self.record.total, self.plan.max_violations);
             self.end(End::TooManyViolations)?;

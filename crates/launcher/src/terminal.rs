@@ -102,6 +102,18 @@ impl Outer {
         rustix::termios::tcsetwinsize(master, size)
     }
 
+    /// The sandbox's terminal begins as the user's own is.
+    pub(crate) fn pass_on_to(&self, terminal: BorrowedFd<'_>) -> Result<(), Errno> {
+        let mut termios = self.termios.clone();
+        if self.is_shared {
+            // The host's terminal stays in its normal mode: it adds the carriage returns and echoes what is typed itself.
+            termios.output_modes.remove(OutputModes::OPOST);
+            termios.local_modes.remove(LocalModes::ECHO);
+        }
+        rustix::termios::tcsetattr(terminal, OptionalActions::Now, &termios)?;
+        rustix::termios::tcsetwinsize(terminal, self.size)
+    }
+
     /// The present window size.
     pub(crate) fn size(&self) -> Result<Size, Errno> {
         let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
@@ -134,20 +146,23 @@ pub(crate) fn open_other_side(master: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::pty::ioctl_tiocgptpeer(master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
 }
 
+/// Inside, for a command that joins: a pty of the sandbox's own devpts, as controlling terminal of the caller's session.
+pub(crate) fn open_for_joined() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
+    rustix::pty::unlockpt(&master)?;
+    let slave = open_other_side(&master)?;
+    rustix::process::ioctl_tiocsctty(&slave)?;
+    Ok((master, slave))
+}
+
 /// Inside, before the command starts: a pty of the sandbox's own devpts, as controlling terminal of pid 1's session.
 pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
     let slave = open_other_side(&master)?;
-    let mut termios = outer.termios.clone();
-    if outer.is_shared {
-        // The host's terminal stays in its normal mode: it adds the carriage returns and echoes what is typed itself.
-        termios.output_modes.remove(OutputModes::OPOST);
-        termios.local_modes.remove(LocalModes::ECHO);
-    }
-    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &termios)?;
-    rustix::termios::tcsetwinsize(slave.as_fd(), outer.size)?;
+    outer.pass_on_to(slave.as_fd())?;
     rustix::process::ioctl_tiocsctty(&slave)?;
     Ok((master, slave))
 }

@@ -4,6 +4,7 @@
 
 mod answers;
 mod approvals;
+mod attach;
 mod audit;
 mod command_line;
 mod debugging;
