@@ -29,11 +29,13 @@ use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Decider, Options, Returns};
+use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
+use crate::paperwork::{Chore, Paperwork};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
 use crate::relay::{self, Relay};
+use crate::session::SessionDir;
 use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
@@ -42,6 +44,9 @@ use crate::watch::{FindingKind, Watch};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A set-up that says nothing for so long waits for something slow.
+const SET_UP: Duration = Duration::from_millis(5);
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -91,7 +96,12 @@ pub(crate) struct Running<'a> {
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Option<Gate>,
-    pub(crate) decider: Option<Decider>,
+    pub(crate) options: &'a Options,
+    /// The session's directory, made where no overlay needed it before the clone.
+    pub(crate) directory: Option<SessionDir>,
+    /// Whether others find this session.
+    pub(crate) is_listed: bool,
+    pub(crate) paperwork: Paperwork,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -146,7 +156,7 @@ impl<'a> Running<'a> {
         ends: Ends,
         holds: Holds,
         gate: Option<Gate>,
-        session: String,
+        (session, directory): (String, Option<SessionDir>),
         options: &'a Options,
     ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
@@ -172,7 +182,10 @@ impl<'a> Running<'a> {
             record: Record::default(),
             holds,
             gate,
-            decider: options.decider.clone(),
+            options,
+            directory,
+            is_listed: true,
+            paperwork: Paperwork::at_start(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -200,14 +213,15 @@ impl<'a> Running<'a> {
         loop {
             let ready = self.wait()?;
             if ready.is_empty() {
-                let log = &mut self.log;
-                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+                self.use_idle_moment()?;
             }
             for ready in ready {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
                     Ready::Unfiltered => {
+                        // First of all: whoever lets go of the namespaces last takes them apart, and pid 1 has time.
+                        self.let_go()?;
                         // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
                         self.holds = Holds::default();
@@ -234,6 +248,18 @@ impl<'a> Running<'a> {
         }
     }
 
+    fn use_idle_moment(&mut self) -> Result<(), Errno> {
+        match &self.gate {
+            Some(gate) if gate.has_to_learn() => gate.learn(),
+            _ if !self.paperwork.is_done() => self.do_one_chore()?,
+            _ => {
+                let log = &mut self.log;
+                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+            }
+        }
+        Ok(())
+    }
+
     /// In the order in which they are to be handled; the end comes last.
     fn wait(&self) -> Result<Vec<Ready>, Errno> {
         let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Ready)> = Vec::with_capacity(8);
@@ -255,8 +281,11 @@ impl<'a> Running<'a> {
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let at_once = self.sweep.is_some().then(Instant::now);
-        let timeout = at_once.or_else(|| self.next_deadline()).map(time_until);
+        let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
+        let has_work = has_to_learn || self.sweep.is_some() || !self.paperwork.is_done();
+        let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
+        let idle = has_work.then(|| Instant::now() + patience);
+        let timeout = idle.into_iter().chain(self.next_deadline()).min().map(time_until);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -268,6 +297,13 @@ impl<'a> Running<'a> {
                 other => *other,
             })
             .collect())
+    }
+
+    /// How long nothing has to happen until other work is done. The child and whoever makes its network need both of two
+    /// CPUs while they build the walls.
+    fn patience(&self) -> Duration {
+        let is_set_up = self.set_up || !self.plan.namespaces.pid;
+        if is_set_up { Duration::ZERO } else { SET_UP }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -295,12 +331,12 @@ impl<'a> Running<'a> {
         let seconds = self.plan.timeout.unwrap_or_default().as_secs();
         if self.near_deadline.is_some_and(|at| now >= at) {
             self.near_deadline = None;
-            self.log.named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds);
+            self.log().named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds);
         }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);
-            self.log.named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
+            self.log().named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
             self.kill_at = Some(now + GRACE);
             self.signal(Signal::TERM)?;
             // A stopped command would not see the request to end.
@@ -315,7 +351,7 @@ impl<'a> Running<'a> {
 
     fn look(&mut self, now: Instant) -> Result<(), Errno> {
         for finding in self.watch.look(now, self.cgroup.as_ref())? {
-            self.log.limit(finding);
+            self.log().limit(finding);
             if finding.kind == FindingKind::Over {
                 let end = match finding.what {
                     Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
@@ -331,12 +367,23 @@ impl<'a> Running<'a> {
 
     fn check_output(&mut self) -> Result<(), Errno> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        if let Some((event, limit)) = output.news() {
-            self.log.named_limit(event, "output", limit);
+        let (news, is_exceeded) = (output.news(), output.allowance.is_exceeded());
+        if let Some((event, limit)) = news {
+            self.log().named_limit(event, "output", limit);
         }
-        if output.allowance.is_exceeded() && self.reason.is_none() {
+        if is_exceeded && self.reason.is_none() {
             self.end(End::OutputLimit)?;
         }
+        Ok(())
+    }
+
+    /// Nobody is left inside who could ask or be counted.
+    fn let_go(&mut self) -> Result<(), Errno> {
+        self.pass_news()?;
+        if let Some(gate) = self.gate.take() {
+            gate.let_go();
+        }
+        self.watch.let_go();
         Ok(())
     }
 
@@ -371,7 +418,7 @@ impl<'a> Running<'a> {
                 self.socket = None;
                 let is_set_up = self.set_up || !self.plan.namespaces.pid;
                 if is_set_up && self.reports.is_empty() {
-                    self.log.command_started(self.plan);
+                    self.paperwork.add(Chore::Started);
                 }
             }
             (Some(Message::Listener), Some(fd)) => {
@@ -382,7 +429,11 @@ impl<'a> Running<'a> {
                     gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
                 }
                 self.listener = Some(Listener::from_fd(fd));
-                self.log.entered(self.plan);
+                self.paperwork.add(Chore::Entered);
+                if self.relay.is_some() {
+                    // Whoever answers on the terminal has to be there before the first output.
+                    self.do_all_chores()?;
+                }
             }
             (Some(Message::Processes), Some(fd)) => {
                 if let Some(gate) = &mut self.gate {
@@ -431,7 +482,7 @@ impl<'a> Running<'a> {
             }
             for news in news {
                 self.record.news(&news);
-                self.log.news(&news);
+                self.log().news(&news);
                 match &news {
                     News::Asked(question) => self.ask(question)?,
                     News::Settled(settled) => self.settled(settled)?,
@@ -457,11 +508,14 @@ impl<'a> Running<'a> {
         }
         // Past the threshold the session is being killed; what it still asks is refused, and fills no log.
         if self.record.total <= self.plan.max_violations {
+            self.log();
             self.record.add(&notification, &mut self.log);
         }
+        let Some(listener) = &self.listener else { return Ok(()) };
         listener.refuse(&notification, seccomp::refusal(notification.number))?;
-        if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            self.log.too_many_violations(self.record.total, self.plan.max_violations);
+        let (total, most) = (self.record.total, self.plan.max_violations);
+        if total > most && self.reason.is_none() {
+            self.log().too_many_violations(total, most);
             self.end(End::TooManyViolations)?;
         }
         Ok(())
@@ -591,7 +645,7 @@ impl<'a> Running<'a> {
         let killed = events.as_deref().and_then(|text| keyed(text, "oom_kill")).is_some_and(|count| count > 0);
         if killed {
             let allowed = self.plan.limits.bound(Limited::Memory).map_or(0, |bound| bound.value);
-            self.log.named_limit(audit::Event::ResourceLimitExceeded, "memory", allowed);
+            self.log().named_limit(audit::Event::ResourceLimitExceeded, "memory", allowed);
         }
         killed
     }
