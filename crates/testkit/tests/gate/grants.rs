@@ -1,8 +1,9 @@
 //! How far a grant reaches: directories, what is hidden or mounted in them, and what the host does to them meanwhile.
 
 use std::fs;
+use std::time::Duration;
 
-use cofferdam_gate::{Keep, Reach};
+use cofferdam_gate::{Keep, Op, Reach};
 
 use crate::stage::Stage;
 
@@ -96,6 +97,40 @@ pub(crate) fn who_lists_the_directory_it_stands_in_sees_what_was_given(stage: &S
     let shown: Vec<&str> = done.out.lines().filter(|line| *line != ".env").collect();
     assert_eq!(shown, ["a", "b", "one", "two", "a", "b"], "{done:?}");
     done.was_asked(&[format!("List {directory}")]);
+}
+
+pub(crate) fn ways_out_of_an_approved_directory_are_asked(stage: &Stage) {
+    let file = stage.unknown("notes/deep/a", "given\n");
+    let secret = stage.unknown("secret/file", "secret\n");
+    stage.scene.link("outside/notes/link", &secret);
+    let notes = stage.scene.outside().join("notes").display().to_string();
+    let answers = format!("{notes} allow dir session");
+    let script = format!(
+        "ls {notes} > /dev/null; cd {notes}/deep; cat a; cat ../../secret/file; cat ../link; \
+         cat /proc/self/cwd/../../secret/file; exec 3< {notes}/deep; cat /proc/self/fd/3/../../secret/file; cat {}",
+        file.display()
+    );
+    let done = stage.run(&answers, &script);
+    done.says("given\ngiven");
+    assert!(done.asked().contains(&format!("Read {}", secret.display()).as_str()), "{done:?}");
+}
+
+pub(crate) fn what_was_given_for_reading_is_not_opened_again_for_writing(stage: &Stage) {
+    for keep in [Keep::Session, Keep::Once] {
+        let file = stage.unknown("notes/a", "one\n");
+        let script =
+            format!("exec 3< {}; cat <&3; echo evil > /proc/self/fd/3; echo evil >> /dev/fd/3", file.display());
+        let mut live = stage.start("", &script);
+        let question = live.person.question().expect("a question");
+        live.person.allow(question.id, Reach::File, keep).expect("it listens");
+        // Where it is asked at all it is asked as what it is.
+        while let Ok(question) = live.person.question_within(Duration::from_secs(2)) {
+            assert_eq!(question.op, Op::Write, "{question:?}");
+            live.person.deny(question.id).expect("it listens");
+        }
+        live.finish().says("one");
+        assert_eq!(fs::read_to_string(&file).expect("it is ours"), "one\n");
+    }
 }
 
 pub(crate) fn what_was_asked_about_is_what_is_given(stage: &Stage) {

@@ -46,6 +46,8 @@ for_both_triggers! {
     grants::a_file_that_is_replaced_on_the_host_is_seen_anew_without_a_question;
     grants::who_stood_in_a_directory_before_it_was_given_goes_on_there;
     grants::who_lists_the_directory_it_stands_in_sees_what_was_given;
+    grants::ways_out_of_an_approved_directory_are_asked;
+    grants::what_was_given_for_reading_is_not_opened_again_for_writing;
     grants::what_was_asked_about_is_what_is_given;
     changes::a_write_asks_for_writing;
     changes::a_new_file_is_asked_for_and_made_on_the_host;
