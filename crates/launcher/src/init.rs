@@ -68,14 +68,15 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
     let applied = apply(inheritance.plan, inheritance.parent.as_fd(), inheritance.overlay_dir, inheritance.marks)?;
     rustix::process::umask(umask);
-    if inheritance.plan.namespaces.pid {
-        send_namespaces(inheritance.parent.as_fd()).about(|| "the namespaces".to_owned()).map_err(outside)?;
-    }
     process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     let parent = inheritance.parent.as_fd();
     if let Some(listener) = &applied.listener {
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
+    }
+    // Opened only now: where opening calls are reported, somebody has to listen.
+    if inheritance.plan.namespaces.pid {
+        send_namespaces(parent).about(|| "the namespaces".to_owned()).map_err(outside)?;
     }
     let counts = inheritance.plan.limits.counts_processes() || inheritance.plan.gate.is_some();
     if counts && inheritance.plan.namespaces.pid {
@@ -88,7 +89,7 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     Ok(Some(slave))
 }
 
-/// For commands that join later: once this process is not dumpable, nobody opens these any more.
+/// For commands that join later: nobody else can open these, since this process is not dumpable.
 fn send_namespaces(parent: BorrowedFd<'_>) -> Result<(), Errno> {
     let own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
     let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();

@@ -231,7 +231,7 @@ impl<'a> Running<'a> {
             }
             for ready in ready {
                 match ready {
-                    Ready::Socket => self.take_report()?,
+                    Ready::Socket => self.take_reports()?,
                     Ready::Notification => self.answer()?,
                     Ready::Unfiltered => {
                         // First of all: whoever lets go of the namespaces last takes them apart, and pid 1 has time.
