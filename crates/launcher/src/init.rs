@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
-use crate::attach::JOINED;
 use crate::message::{About, Message, StepError, best_effort};
 use crate::output::Writers;
 use crate::terminal::{self, Outer};
@@ -68,9 +67,6 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
     let applied = apply(inheritance.plan, inheritance.parent.as_fd(), inheritance.overlay_dir, inheritance.marks)?;
     rustix::process::umask(umask);
-    if inheritance.plan.namespaces.pid {
-        send_namespaces(inheritance.parent.as_fd()).about(|| "the namespaces".to_owned()).map_err(outside)?;
-    }
     process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     let parent = inheritance.parent.as_fd();
     if let Some(listener) = &applied.listener {
@@ -86,13 +82,6 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
     sent.about(|| "the terminal".to_owned()).map_err(outside)?;
     Ok(Some(slave))
-}
-
-/// For commands that join later: once this process is not dumpable, nobody opens these any more.
-fn send_namespaces(parent: BorrowedFd<'_>) -> Result<(), Errno> {
-    let own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
-    let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
-    socket::send_all(parent, &Message::Namespaces.encode(), &fds)
 }
 
 /// What only this side of the namespaces can open: the sandbox's /proc, and the list of its segments.
