@@ -1,8 +1,10 @@
-//! `cargo xtask bench start|inside|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! `cargo xtask bench start|inside|gate|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
+mod approvals;
 mod audit;
 mod candidate;
+mod gate;
 mod inside;
 mod report;
 mod stage;
@@ -31,6 +33,8 @@ enum Bench {
     Start(Options),
     /// How fast programs run inside, beside bare
     Inside(Options),
+    /// What dynamic mode costs: an approved tree by either trigger, and the time from an approval to the call's return
+    Gate(Options),
     /// What a record of the audit log costs, and how long a long log takes to verify
     Audit(audit::Args),
 }
@@ -40,7 +44,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, inside: 9)
+    /// How often each candidate is measured (start: 200, inside: 9, gate: 7)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -61,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let (options, default_rounds) = match &args.bench {
         Bench::Start(options) => (options, 200),
         Bench::Inside(options) => (options, 9),
+        Bench::Gate(options) => (options, 7),
         Bench::Audit(args) => return audit::run(args),
     };
     let rounds = options.rounds.map_or(default_rounds, |rounds| rounds as usize);
@@ -68,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let stage = Stage::set_up(options.user.as_deref(), &sandbox, &worker)?;
     let report = match &args.bench {
         Bench::Inside(_) => inside::measure(&stage, rounds)?,
+        Bench::Gate(_) => gate::measure(&stage, rounds)?,
         _ => start::measure(&stage, rounds)?,
     };
     stage.clear()?;

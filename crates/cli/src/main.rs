@@ -37,7 +37,7 @@ use crate::render::{Failure, OUR_FAILURE};
 
 /// musl's own costs a fifth of the time before the launch (docs/decisions/0009).
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: cofferdam_kernel::memory::Allocator = cofferdam_kernel::memory::Allocator::new();
 
 fn main() -> ExitCode {
     if cofferdam_kernel::process::has_raised_privilege() {

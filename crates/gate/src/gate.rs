@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::{GatePlan, GateRule};
 use cofferdam_policy::path::name_matches;
-use cofferdam_policy::{Access as RuleAccess, OnUnknown};
+use cofferdam_policy::{Access as RuleAccess, OnUnknown, Places};
 use rustix::io::Errno;
 
 use crate::asker::Processes;
@@ -20,7 +20,7 @@ use crate::broker::Broker;
 use crate::docket::{Docket, Stage};
 use crate::fuse::Fuse;
 use crate::host;
-use crate::judge::{Judge, Standing};
+use crate::judge::{Judge, RulesInHome, Standing};
 use crate::ledger::{Denial, Gives, Grant, Ledger};
 use crate::notify::Notify;
 use crate::orders::{Cover, Order, Outcome};
@@ -129,11 +129,12 @@ impl Gate {
     pub fn new(
         plan: GatePlan,
         rules: Vec<GateRule>,
-        toolchains: Vec<(String, PathBuf)>,
+        in_home: RulesInHome,
+        places: Places,
         mounted: Vec<PathBuf>,
         own: HashSet<PathBuf>,
     ) -> Gate {
-        let mut judge = Judge::new(rules, toolchains, own);
+        let mut judge = Judge::new(rules, in_home, places, own);
         for path in &mounted {
             judge.pass(path);
         }
@@ -158,6 +159,16 @@ impl Gate {
             told: HashSet::new(),
             is_due: false,
         }
+    }
+
+    /// Whether an idle moment is well spent with [`Gate::learn`]: somebody can ask by now.
+    pub fn has_to_learn(&self) -> bool {
+        self.trigger.is_some() && self.judge.has_to_learn()
+    }
+
+    /// Makes now what the first look into the home would have to wait for.
+    pub fn learn(&self) {
+        self.judge.learn();
     }
 
     /// Serves the FUSE root from now on.
@@ -201,6 +212,12 @@ impl Gate {
     /// The sandbox's /proc.
     pub fn know(&mut self, processes: OwnedFd) {
         self.processes = Some(Processes(processes));
+    }
+
+    /// Nobody is left who could ask. Whoever lets go of the namespace last takes it apart, so that goes first.
+    pub fn let_go(mut self) {
+        self.namespace = None;
+        self.broker = None;
     }
 
     pub fn wanted(&self) -> Vec<(BorrowedFd<'_>, Ready)> {

@@ -21,5 +21,6 @@ mod stale;
 mod trigger;
 
 pub use gate::{Gate, News, Ready};
+pub use judge::RulesInHome;
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
 pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

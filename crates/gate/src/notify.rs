@@ -27,9 +27,9 @@ const MOST_LINKS: usize = 40;
 const MOST_LOOKS: u8 = 6;
 /// Names of a directory that are shown without being given.
 const MOST_NAMES: usize = 4096;
-/// A directory that can be passed and not be listed. Writable for the supervisor, which has no right over modes; inside,
-/// the mount is read-only.
-const PLACE: Mode = Mode::from_raw_mode(0o311);
+/// Place-holders of directories: inside they are on a read-only mount, and here the user must be able to fill them.
+const PASSABLE: Mode = Mode::from_raw_mode(0o311);
+const LISTABLE: Mode = Mode::from_raw_mode(0o755);
 const AT_FDCWD: i32 = -100;
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0o100;
@@ -111,7 +111,7 @@ impl Notify {
         let real = match self.resolve(notification.pid, &path, judge) {
             Found::Inside => {
                 if let Some(base) = base {
-                    self.lead_on(&base, &path);
+                    self.lead_on(&base, &path, judge);
                 }
                 None
             }
@@ -206,7 +206,7 @@ impl Notify {
         let Some(directory) = self.directory(path.parent().unwrap_or(path)) else { return };
         let Some(name) = path.file_name() else { return };
         let made = if is_dir {
-            rustix::fs::mkdirat(&directory, name, PLACE)
+            rustix::fs::mkdirat(&directory, name, PASSABLE)
         } else {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             // A shell looks for programs by this bit; there is nothing in it to start.
@@ -223,9 +223,12 @@ impl Notify {
 
     /// Who stands in a place-holder that something was mounted on since goes on from there: a name that it has not leads
     /// to the one in the mount.
-    fn lead_on(&self, base: &Base, path: &Path) {
+    fn lead_on(&self, base: &Base, path: &Path, judge: &Judge) {
         let below = path.strip_prefix(&base.path).ok().filter(|_| base.device == self.device);
         let Some(mut directory) = below.and_then(|_| self.directory(&base.path)) else { return };
+        if below == Some(Path::new("")) {
+            return self.fill_with_links(&base.path, judge);
+        }
         let mut real = base.path.clone();
         for part in below.into_iter().flat_map(Path::components) {
             let Component::Normal(name) = part else { return };
@@ -242,6 +245,21 @@ impl Notify {
         }
     }
 
+    /// The same for whoever lists the directory that it stands in.
+    fn fill_with_links(&self, path: &Path, judge: &Judge) {
+        for full in visible_names(path, judge) {
+            self.make_link(&full, &full);
+        }
+        self.let_list(path);
+    }
+
+    fn let_list(&self, path: &Path) {
+        if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
+            let shown = rustix::fs::chmodat(&directory, name, LISTABLE, AtFlags::empty());
+            best_effort(shown, "what cannot be listed is not shown");
+        }
+    }
+
     /// The place-holder of a directory, made with those above it. None where something is mounted on the way.
     fn directory(&self, path: &Path) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -250,7 +268,7 @@ impl Notify {
             Component::Normal(name) => Some(name),
             _ => None,
         }) {
-            let made = rustix::fs::mkdirat(&at, name, PLACE);
+            let made = rustix::fs::mkdirat(&at, name, PASSABLE);
             best_effort(made, "one that is there already is as good");
             at = rustix::fs::openat(&at, name, flags, Mode::empty()).ok()?;
         }
@@ -259,25 +277,26 @@ impl Notify {
 
     /// The names of a directory become place-holders, and the directory can be listed.
     fn show_names(&self, path: &Path, judge: &Judge) {
-        let ruling = judge.ruling(path);
-        for (name, _, _) in host::names(path).unwrap_or_default().into_iter().take(MOST_NAMES) {
-            let name = OsStr::from_bytes(&name);
-            let full = path.join(name);
-            let is_hidden = judge.standing(judge.child(path, ruling, name)) == Standing::Hidden;
-            if name == "." || name == ".." || is_hidden && !judge.is_on_the_way(&full) {
-                continue;
-            }
+        for full in visible_names(path, judge) {
             match host::link(&full) {
                 Ok(target) => self.make_link(&full, &target),
                 Err(_) => self.hold_place(&full),
             }
         }
-        if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
-            let mode = Mode::from_raw_mode(0o755);
-            let shown = rustix::fs::chmodat(&directory, name, mode, AtFlags::empty());
-            best_effort(shown, "what cannot be listed is not shown");
-        }
+        self.let_list(path);
     }
+}
+
+/// What a directory of the host has, without what is hidden.
+fn visible_names(path: &Path, judge: &Judge) -> Vec<PathBuf> {
+    let ruling = judge.ruling(path);
+    let is_shown = |name: &OsStr| {
+        let is_hidden = judge.standing(judge.child(path, ruling, name)) == Standing::Hidden;
+        name != "." && name != ".." && (!is_hidden || judge.is_on_the_way(&path.join(name)))
+    };
+    let names = host::names(path).unwrap_or_default().into_iter().take(MOST_NAMES);
+    let names = names.map(|(name, _, _)| OsString::from_vec(name));
+    names.filter(|name| is_shown(name)).map(|name| path.join(name)).collect()
 }
 
 /// For calls whose failure changes nothing that matters; `why` says why.

@@ -9,6 +9,7 @@ pub mod exec;
 pub mod file;
 pub mod fuse;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod network;

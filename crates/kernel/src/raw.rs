@@ -1,10 +1,14 @@
 //! The unsafe calls. Owns nothing else: each function wraps one system call, and says why its pointers are good.
 //! Called by the safe modules of this crate only.
 
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use dlmalloc::Dlmalloc;
 use rustix::io::Errno;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -458,4 +462,65 @@ pub(crate) fn quota_set(directory: BorrowedFd<'_>, project: u32, quota: Quota) -
     let mut value =
         DiskQuota { block_hard: quota.blocks, file_hard: quota.files, valid: QUOTA_LIMITS, ..DiskQuota::default() };
     quotactl(directory, Q_SETQUOTA, project, &mut value)
+}
+
+/// See `memory`.
+pub struct Allocator {
+    busy: AtomicBool,
+    heap: UnsafeCell<Dlmalloc>,
+}
+
+impl std::fmt::Debug for Allocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Allocator")
+    }
+}
+
+// SAFETY: the heap is reached through `with` only, by one thread at a time.
+unsafe impl Sync for Allocator {}
+
+impl Default for Allocator {
+    fn default() -> Self {
+        Allocator::new()
+    }
+}
+
+impl Allocator {
+    pub const fn new() -> Self {
+        Allocator { busy: AtomicBool::new(false), heap: UnsafeCell::new(Dlmalloc::new()) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Dlmalloc) -> T) -> T {
+        while self.busy.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        // SAFETY: whoever sets `busy` is alone until it is cleared, and `act` is one call of dlmalloc, which neither
+        // allocates by way of this type nor panics.
+        let done = act(unsafe { &mut *self.heap.get() });
+        self.busy.store(false, Ordering::Release);
+        done
+    }
+}
+
+// SAFETY: every call is dlmalloc's of the same meaning, with the layout that the caller vouches for.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout.
+        self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's layout.
+        self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller got `memory` from here with this layout.
+        self.with(|heap| unsafe { heap.free(memory, layout.size(), layout.align()) });
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller got `memory` from here with this layout.
+        self.with(|heap| unsafe { heap.realloc(memory, layout.size(), layout.align(), size) })
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -12,11 +13,11 @@ use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{fuse, landlock, namespace, network, privilege, process, seccomp, socket};
 use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step, Trigger};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::attach::JOINED;
-use crate::message::{About, HOLDS_READY, Message, StepError};
+use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
@@ -226,6 +227,9 @@ impl Builder<'_> {
             // A second way to it, which stays writable. Before Linux 6.15 only what is attached can be cloned.
             let changeable = mount::clone_tree(self.root()?).about(about)?;
             socket::send(self.parent, &Message::Gate.encode(), Some(changeable.as_fd())).about(about)?;
+        }
+        if trigger == Trigger::Fuse {
+            best_effort(learn_names(self.root()?), "each name is then asked for when it is needed");
         }
         Ok(())
     }
@@ -532,6 +536,15 @@ fn bind(source: &Path, id: Option<FileId>, attributes: Attributes) -> Result<Own
     let tree = mount::clone_tree(fd.as_fd()).about(about)?;
     mount::restrict_tree(tree.as_fd(), attributes).about(about)?;
     Ok(tree)
+}
+
+/// One listing tells the kernel all names of the root, which it would ask for one by one: a mount point each, and the links
+/// that programs begin with.
+fn learn_names(root: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(root, c".", flags, Mode::empty())?;
+    let mut buffer = [MaybeUninit::uninit(); 8192];
+    RawDir::new(directory, &mut buffer).next().map_or(Ok(()), |entry| entry.map(drop))
 }
 
 fn await_holds(parent: BorrowedFd<'_>) -> Result<(), StepError> {

@@ -31,7 +31,7 @@ impl Running<'_> {
 
     /// Everybody is told of a question, new or changed, unless this process has an answer itself.
     pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
-        if let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question)) {
+        if let Some(verdict) = self.options.decider.as_ref().and_then(|decider| (decider.0)(question)) {
             return self.answered(question.id, verdict, Cause::Person);
         }
         if let Some(desk) = &mut self.desk {
@@ -64,12 +64,12 @@ impl Running<'_> {
 
     /// Whether it was kept; what became of it is told at the end.
     fn remember(&mut self, settled: &Settled) -> bool {
-        let Some(memory) = &self.memory else { return false };
+        let Some(memory) = &self.options.memory else { return false };
         let kept = (memory.0)(settled);
         let is_kept = kept.is_ok();
         let told = match kept {
             Ok(told) => {
-                self.log.policy_changed(settled, &told);
+                self.log().policy_changed(settled, &told);
                 told
             }
             Err(why) => format!("the answer about {} was not kept: {why}", settled.question.path.display()),
@@ -149,7 +149,7 @@ impl Running<'_> {
         let namespaces = self.namespaces.as_ref().ok_or("the session is not set up, or has no sandbox")?;
         let attached = Attached::start(self.plan, namespaces, self.cgroup.as_ref().map(AsFd::as_fd), wish);
         self.attached.push(attached.map_err(|errno| format!("cannot start a process ({errno})"))?);
-        self.log.attached(&wish.argv);
+        self.log().attached(&wish.argv);
         Ok(())
     }
 

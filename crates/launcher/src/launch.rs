@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use cofferdam_gate::{Gate, Question, Settled, Verdict};
+use cofferdam_gate::{Gate, Question, RulesInHome, Settled, Verdict};
 use cofferdam_kernel::process::{Side, namespace};
 use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
-use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_rules, own_areas};
+use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_rules, gate_rules_in_home, own_areas};
 use cofferdam_policy::Policy;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -25,10 +25,9 @@ use crate::changes::{self, Changed};
 use crate::events::{Allowed, Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
-use crate::message::{HOLDS_READY, Message, best_effort};
+use crate::message::{HOLDS_READY, Message};
 use crate::output::{self, Output};
 use crate::quota::Quota;
-use crate::roster::Session;
 use crate::session::{self, Kept, SessionDir};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
@@ -209,18 +208,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         cgroup::sweep(plan);
     }
     let gate = make_gate(plan, options)?;
-    let (directory, is_listed) = list(plan, options, &session, overlays);
-    let mut running = Running::new(plan, ends, holds, gate, session.clone(), options);
-    match (&plan.gate, &directory) {
-        (Some(gate), Some(directory)) => {
-            let opened = running.open_faces(&directory.path, gate.hook.as_deref());
-            opened.map_err(|errno| LaunchError::SessionDirectory { path: directory.path.clone(), errno })?;
-        }
-        // There is nothing to ask, but somebody may want in.
-        (None, Some(directory)) => best_effort(running.open_desk(&directory.path, None), "then nobody can attach"),
-        (_, None) => {}
-    }
-    running.log.created(plan, options);
+    let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
@@ -229,6 +217,8 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let usage = running.usage(began.elapsed());
+    running.log();
+    let (directory, is_listed) = (running.directory.take(), running.is_listed);
     let mut log = std::mem::take(&mut running.log);
     let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
     let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
@@ -292,17 +282,20 @@ fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Cha
     upper.map(|upper| changes::below(&upper)).unwrap_or_default()
 }
 
-/// Made while the child works: it needs every rule of the policy.
+/// Made while the child works, which waits for its first answer.
 fn make_gate(plan: &LaunchPlan, options: &Options) -> Result<Option<Gate>, LaunchError> {
     let Some(gate) = &plan.gate else { return Ok(None) };
     let known = options.known.as_ref().ok_or(LaunchError::Supervise(Errno::INVAL))?;
-    let (rules, toolchains) = gate_rules(&known.policy, &known.facts, &plan.decisions);
+    let rules = gate_rules(&known.policy, &known.facts, &plan.decisions);
+    let (later, decisions) = (Rc::clone(known), plan.decisions.clone());
+    let make = move || gate_rules_in_home(&later.policy, &later.facts, &decisions);
+    let in_home = RulesInHome { home: known.facts.home.clone(), make: Box::new(make) };
     let mounted = plan.steps.iter().filter_map(|step| match step {
         Step::Mount(mount) => Some(mount.target.clone()),
         _ => None,
     });
     let own = own_areas().map(PathBuf::from).collect();
-    Ok(Some(Gate::new(gate.clone(), rules, toolchains, mounted.collect(), own)))
+    Ok(Some(Gate::new(gate.clone(), rules, in_home, known.facts.places(), mounted.collect(), own)))
 }
 
 fn put_quota(plan: &LaunchPlan, overlays: Option<&SessionDir>) -> Result<Option<Quota>, LaunchError> {
@@ -458,20 +451,6 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }
-}
-
-/// The session's directory, made now where no overlay needed it before the clone, and whether others find it there. A
-/// session that nobody can list runs all the same, and says so at its end.
-fn list(
-    plan: &LaunchPlan,
-    options: &Options,
-    session: &str,
-    overlays: Option<SessionDir>,
-) -> (Option<SessionDir>, bool) {
-    let Some(state) = &options.state else { return (overlays, true) };
-    let directory = overlays.or_else(|| SessionDir::create(state, session, 0, &[]).ok());
-    let written = directory.as_ref().map(|directory| Session::of(plan, options, session).write(&directory.claim));
-    (directory, matches!(written, Some(Ok(()))))
 }
 
 /// The overlays that are kept, and the directory that could not be removed.

@@ -20,6 +20,7 @@ mod launch;
 mod listings;
 mod message;
 mod output;
+mod paperwork;
 mod patience;
 mod prompt;
 mod quota;

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::path::is_at_or_below;
+use cofferdam_policy::path::{is_at_or_below, name_matches};
 use rustix::fs::{Mode, OFlags, RawDir};
 
 /// The shipped lists name hundreds of places, of which few exist: reading a directory once is cheaper than asking for
@@ -47,12 +47,32 @@ impl<'a> Listings<'a> {
 
     /// Whether a directory has a name; yes where it cannot be told.
     fn has(&mut self, directory: &[u8], name: &[u8]) -> bool {
+        self.names(directory).is_none_or(|names| names.may_have(name))
+    }
+
+    fn names(&mut self, directory: &[u8]) -> Option<&Names> {
         let known = self.read.iter().position(|(read, _)| read == directory);
         let at = known.unwrap_or_else(|| {
             self.read.push((directory.to_vec(), Names::list(&self.base.join(OsStr::from_bytes(directory)))));
             self.read.len() - 1
         });
-        self.read[at].1.as_ref().is_none_or(|names| names.may_have(name))
+        self.read[at].1.as_ref()
+    }
+
+    /// The paths in the pattern's directory that match its last name; none where that cannot be listed.
+    pub(crate) fn matching(&mut self, rest: &Path) -> Vec<PathBuf> {
+        let (Some(directory), Some(pattern)) = (rest.parent(), rest.file_name()) else { return Vec::new() };
+        if !directory.as_os_str().is_empty() && !self.may_exist(directory, &[]) {
+            return Vec::new();
+        }
+        let base = self.base.join(directory);
+        let pattern = pattern.to_string_lossy();
+        let Some(names) = self.names(directory.as_os_str().as_bytes()) else { return Vec::new() };
+        let real = names.iter().filter(|name| !matches!(*name, b"." | b".."));
+        let matching = real.filter(|name| name_matches(&pattern, &String::from_utf8_lossy(name)));
+        let mut found: Vec<PathBuf> = matching.map(|name| base.join(OsStr::from_bytes(name))).collect();
+        found.sort();
+        found
     }
 }
 
@@ -100,15 +120,17 @@ impl Names {
         if self.seen[word] & bit == 0 {
             return false;
         }
+        self.iter().any(|this| this.eq_ignore_ascii_case(name))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
-        while let Some((length, tail)) = rest.split_first() {
-            let Some((this, after)) = tail.split_at_checked(usize::from(*length)) else { return true };
-            if this.eq_ignore_ascii_case(name) {
-                return true;
-            }
+        std::iter::from_fn(move || {
+            let (length, tail) = rest.split_first()?;
+            let (this, after) = tail.split_at_checked(usize::from(*length))?;
             rest = after;
-        }
-        false
+            Some(this)
+        })
     }
 }
 
@@ -129,6 +151,16 @@ mod tests {
             assert!(!names.may_have(absent.as_bytes()), "{absent}");
         }
         assert!(names.may_have("\u{212a}".as_bytes()), "the kernel may fold it to something that is there");
+    }
+
+    #[test]
+    fn patterns_find_names_of_one_directory() {
+        let mut listings = Listings::new(Path::new("/proc"));
+        assert_eq!(listings.matching(Path::new("self/stat*")).len(), 3, "stat, statm, status");
+        assert_eq!(listings.matching(Path::new("mem*nfo")), [PathBuf::from("/proc/meminfo")]);
+        assert!(listings.matching(Path::new("self/fdinfo/.*")).is_empty(), "neither the directory nor the one above");
+        assert!(listings.matching(Path::new("no-such/*")).is_empty());
+        assert!(listings.matching(Path::new("version/*")).is_empty());
     }
 
     #[test]

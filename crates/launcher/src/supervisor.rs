@@ -30,11 +30,13 @@ use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Decider, Memory, Options, Returns};
+use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
+use crate::paperwork::{Chore, Paperwork};
 use crate::patience::{Drained, Patience, asks_to_end, time_until};
 use crate::relay::{self, Relay};
+use crate::session::SessionDir;
 use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
@@ -43,6 +45,9 @@ use crate::watch::{FindingKind, Watch};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A set-up that says nothing for so long waits for something slow.
+const SET_UP: Duration = Duration::from_millis(5);
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -95,10 +100,14 @@ pub(crate) struct Running<'a> {
     pub(crate) cgroup: Option<SessionCgroup>,
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Option<Gate>,
-    pub(crate) decider: Option<Decider>,
-    pub(crate) memory: Option<Memory>,
     /// What was granted for this session, to be kept on request.
     pub(crate) granted: Vec<Settled>,
+    pub(crate) options: &'a Options,
+    /// The session's directory, made where no overlay needed it before the clone.
+    pub(crate) directory: Option<SessionDir>,
+    /// Whether others find this session.
+    pub(crate) is_listed: bool,
+    pub(crate) paperwork: Paperwork,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -154,7 +163,7 @@ impl<'a> Running<'a> {
         ends: Ends,
         holds: Holds,
         gate: Option<Gate>,
-        session: String,
+        (session, directory): (String, Option<SessionDir>),
         options: &'a Options,
     ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
@@ -182,9 +191,11 @@ impl<'a> Running<'a> {
             record: Record::default(),
             holds,
             gate,
-            decider: options.decider.clone(),
-            memory: options.memory.clone(),
             granted: Vec::new(),
+            options,
+            directory,
+            is_listed: true,
+            paperwork: Paperwork::at_start(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -216,14 +227,15 @@ impl<'a> Running<'a> {
         loop {
             let ready = self.wait()?;
             if ready.is_empty() {
-                let log = &mut self.log;
-                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+                self.use_idle_moment()?;
             }
             for ready in ready {
                 match ready {
                     Ready::Socket => self.take_report()?,
                     Ready::Notification => self.answer()?,
                     Ready::Unfiltered => {
+                        // First of all: whoever lets go of the namespaces last takes them apart, and pid 1 has time.
+                        self.let_go()?;
                         // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
                         self.holds = Holds::default();
@@ -240,7 +252,11 @@ impl<'a> Running<'a> {
                     Ready::Attached(which, ready) => self.see_to(which, ready)?,
                     Ready::Stops => self.suspend()?,
                     Ready::Signal => self.pass_signals()?,
-                    Ready::Gate(ready) => self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?,
+                    Ready::Gate(ready) => {
+                        // What the set-up said came before: by it the gate knows who asks.
+                        self.take_reports()?;
+                        self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?;
+                    }
                     Ready::Ended => return self.finish(),
                 }
             }
@@ -250,6 +266,18 @@ impl<'a> Running<'a> {
             self.pass_news()?;
             self.check_output()?;
         }
+    }
+
+    fn use_idle_moment(&mut self) -> Result<(), Errno> {
+        match &self.gate {
+            Some(gate) if gate.has_to_learn() => gate.learn(),
+            _ if !self.paperwork.is_done() => self.do_one_chore()?,
+            _ => {
+                let log = &mut self.log;
+                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+            }
+        }
+        Ok(())
     }
 
     /// In the order in which they are to be handled; the end comes last.
@@ -276,8 +304,11 @@ impl<'a> Running<'a> {
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let at_once = self.sweep.is_some().then(Instant::now);
-        let timeout = at_once.or_else(|| self.next_deadline()).map(time_until);
+        let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
+        let has_work = has_to_learn || self.sweep.is_some() || !self.paperwork.is_done();
+        let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
+        let idle = has_work.then(|| Instant::now() + patience);
+        let timeout = idle.into_iter().chain(self.next_deadline()).min().map(time_until);
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -289,6 +320,13 @@ impl<'a> Running<'a> {
                 other => *other,
             })
             .collect())
+    }
+
+    /// How long nothing has to happen until other work is done. The child and whoever makes its network need both of two
+    /// CPUs while they build the walls.
+    fn patience(&self) -> Duration {
+        let is_set_up = self.set_up || !self.plan.namespaces.pid;
+        if is_set_up { Duration::ZERO } else { SET_UP }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -316,12 +354,12 @@ impl<'a> Running<'a> {
         let seconds = self.plan.timeout.unwrap_or_default().as_secs();
         if self.near_deadline.is_some_and(|at| now >= at) {
             self.near_deadline = None;
-            self.log.named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds);
+            self.log().named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds);
         }
         if self.deadline.is_some_and(|at| now >= at) {
             self.deadline = None;
             self.reason.get_or_insert(End::TimedOut);
-            self.log.named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
+            self.log().named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
             self.kill_at = Some(now + GRACE);
             self.signal(Signal::TERM)?;
             // A stopped command would not see the request to end.
@@ -336,7 +374,7 @@ impl<'a> Running<'a> {
 
     fn look(&mut self, now: Instant) -> Result<(), Errno> {
         for finding in self.watch.look(now, self.cgroup.as_ref())? {
-            self.log.limit(finding);
+            self.log().limit(finding);
             if finding.kind == FindingKind::Over {
                 let end = match finding.what {
                     Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
@@ -352,12 +390,23 @@ impl<'a> Running<'a> {
 
     fn check_output(&mut self) -> Result<(), Errno> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        if let Some((event, limit)) = output.news() {
-            self.log.named_limit(event, "output", limit);
+        let (news, is_exceeded) = (output.news(), output.allowance.is_exceeded());
+        if let Some((event, limit)) = news {
+            self.log().named_limit(event, "output", limit);
         }
-        if output.allowance.is_exceeded() && self.reason.is_none() {
+        if is_exceeded && self.reason.is_none() {
             self.end(End::OutputLimit)?;
         }
+        Ok(())
+    }
+
+    /// Nobody is left inside who could ask or be counted.
+    fn let_go(&mut self) -> Result<(), Errno> {
+        self.pass_news()?;
+        if let Some(gate) = self.gate.take() {
+            gate.let_go();
+        }
+        self.watch.let_go();
         Ok(())
     }
 
@@ -383,10 +432,21 @@ impl<'a> Running<'a> {
         }
     }
 
+    fn take_reports(&mut self) -> Result<(), Errno> {
+        while self.socket.is_some() && readable(self.socket.as_ref())? {
+            self.take_report()?;
+        }
+        Ok(())
+    }
+
     /// The set-up child reports; it closes its end once the command runs.
     fn take_report(&mut self) -> Result<(), Errno> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        let (bytes, mut fds) = cofferdam_kernel::socket::receive_all(socket)?;
+        let (bytes, mut fds) = match cofferdam_kernel::socket::receive_now(socket) {
+            // It was taken earlier in this turn.
+            Err(Errno::AGAIN) => return Ok(()),
+            other => other?,
+        };
         if bytes == Message::Namespaces.encode() {
             self.namespaces = Some(fds);
             return Ok(());
@@ -396,7 +456,7 @@ impl<'a> Running<'a> {
                 self.socket = None;
                 let is_set_up = self.set_up || !self.plan.namespaces.pid;
                 if is_set_up && self.reports.is_empty() {
-                    self.log.command_started(self.plan);
+                    self.paperwork.add(Chore::Started);
                 }
             }
             (Some(Message::Listener), Some(fd)) => {
@@ -407,7 +467,11 @@ impl<'a> Running<'a> {
                     gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
                 }
                 self.listener = Some(Listener::from_fd(fd));
-                self.log.entered(self.plan);
+                self.paperwork.add(Chore::Entered);
+                if self.relay.is_some() {
+                    // Whoever answers on the terminal has to be there before the first output.
+                    self.do_all_chores()?;
+                }
             }
             (Some(Message::Processes), Some(fd)) => {
                 if let Some(gate) = &mut self.gate {
@@ -456,7 +520,7 @@ impl<'a> Running<'a> {
             }
             for news in news {
                 self.record.news(&news);
-                self.log.news(&news);
+                self.log().news(&news);
                 match &news {
                     News::Asked(question) => self.ask(question)?,
                     News::Settled(settled) => self.settled(settled)?,
@@ -490,13 +554,15 @@ impl<'a> Running<'a> {
     /// Past the threshold the session is being killed; what it still asks is refused, and fills no log.
     pub(crate) fn note(&mut self, notification: &Notification) {
         if self.record.total <= self.plan.max_violations {
+            self.log();
             self.record.add(notification, &mut self.log);
         }
     }
 
     pub(crate) fn end_past_threshold(&mut self) -> Result<(), Errno> {
         if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            self.log.too_many_violations(self.record.total, self.plan.max_violations);
+            let (total, most) = (self.record.total, self.plan.max_violations);
+            self.log().too_many_violations(total, most);
             self.end(End::TooManyViolations)?;
         }
         Ok(())
@@ -562,9 +628,7 @@ impl<'a> Running<'a> {
 
     /// What the command wrote last, and what the set-up said last, may still lie in the buffers.
     fn take_what_is_left(&mut self) -> Result<(), Errno> {
-        while self.socket.is_some() && readable(self.socket.as_ref())? {
-            self.take_report()?;
-        }
+        self.take_reports()?;
         let drained = self.drain()?;
         // What was written last may have been too much.
         self.check_output()?;
@@ -626,7 +690,7 @@ impl<'a> Running<'a> {
         let killed = events.as_deref().and_then(|text| keyed(text, "oom_kill")).is_some_and(|count| count > 0);
         if killed {
             let allowed = self.plan.limits.bound(Limited::Memory).map_or(0, |bound| bound.value);
-            self.log.named_limit(audit::Event::ResourceLimitExceeded, "memory", allowed);
+            self.log().named_limit(audit::Event::ResourceLimitExceeded, "memory", allowed);
         }
         killed
     }

@@ -206,6 +206,7 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
 fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     let places = facts.places();
     let mut in_home = Listings::new(&places.home);
+    let mut in_project = places.project.as_deref().map(Listings::new);
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     let writable: Vec<PathBuf> =
         grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
@@ -223,14 +224,25 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
         }
         for path in rule.path.expand(&places) {
             if rule.path.is_glob() {
-                for path in list_matching(&path) {
+                let matching = match (below_home(&rule.path, &places), &rule.path.base, &mut in_project) {
+                    (Some(rest), ..) => in_home.matching(&rest),
+                    (None, Base::Project, Some(in_project)) => in_project.matching(&rule.path.rest),
+                    _ => list_matching(&path),
+                };
+                for path in matching {
                     let (fact, link) = find_with_link(&path);
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
                     facts.answers.push((index, fact.unwrap_or_else(|| missing(&path))));
                 }
                 continue;
             }
-            let (fact, link) = find_with_link(&path);
+            let is_absent = match (&rule.path.base, &mut in_project) {
+                (Base::Project, Some(in_project)) if rule.path.rest.file_name().is_some() => {
+                    !in_project.may_exist(&rule.path.rest, &[])
+                }
+                _ => false,
+            };
+            let (fact, link) = if is_absent { (None, None) } else { find_with_link(&path) };
             if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
                 if fact.is_none() {

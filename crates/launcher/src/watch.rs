@@ -113,6 +113,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Nobody is left to be counted.
+    pub(crate) fn let_go(&mut self) {
+        self.processes = None;
+    }
+
     pub(crate) fn next_look(&self) -> Instant {
         self.next
     }

@@ -1,12 +1,14 @@
 //! Dynamic mode: which trigger asks, how, and the rules by which the gate knows a path without asking. Owns the choice of
 //! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `launcher`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Isolation, Metadata, Mode, OnUnknown, Origin, Policy, toolchains};
+use cofferdam_policy::path::Base;
+use cofferdam_policy::{Access, Isolation, Metadata, Mode, OnUnknown, Origin, PathExpr, Places, Policy};
 use serde::Serialize;
 
 use crate::facts::{HostFacts, PathFact};
@@ -71,32 +73,38 @@ pub struct GateRule {
     pub access: Access,
     pub is_final: bool,
     pub origin: Origin,
-    pub reason: String,
+    pub reason: Cow<'static, str>,
 }
 
-/// Rules and groups by which the gate knows paths: those that were decided at the start, and those about paths that did
-/// not exist then.
-pub fn gate_rules(
-    policy: &Policy,
-    facts: &HostFacts,
-    decisions: &[Decision],
-) -> (Vec<GateRule>, Vec<(String, PathBuf)>) {
-    let mut rules: Vec<GateRule> = decisions
-        .iter()
-        .filter(|decision| matches!(decision.fact, PathFact::Present { .. }))
+/// Rules by which the gate knows paths: those that were decided at the start, and those about paths that did not exist
+/// then, but for [`gate_rules_in_home`].
+pub fn gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> Vec<GateRule> {
+    let decided = decisions.iter().filter(|decision| matches!(decision.fact, PathFact::Present { .. }));
+    let mut rules: Vec<GateRule> = decided
         .map(|decision| GateRule {
             path: decision.path.clone(),
             is_glob: false,
             access: decision.access,
             is_final: decision.is_final,
             origin: decision.origin.clone(),
-            reason: decision.reason.clone(),
+            reason: decision.reason.clone().into(),
         })
         .collect();
+    rules.extend(undecided(policy, facts, decisions, false));
+    rules
+}
+
+/// The rules whose paths begin with the home directory and were not decided at the start.
+pub fn gate_rules_in_home(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> Vec<GateRule> {
+    undecided(policy, facts, decisions, true)
+}
+
+fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home: bool) -> Vec<GateRule> {
     let places = facts.places();
     // Compared as bytes: paths by their parts would take longer than all the mounts.
     let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).collect();
-    for rule in policy.files.iter().filter(|rule| !rule.only_missing) {
+    let mut rules = Vec::new();
+    for rule in policy.files.iter().filter(|rule| !rule.only_missing && is_in_home(&rule.path, &places) == in_home) {
         for path in rule.path.expand(&places) {
             // What exists was decided above, by its real path; of two rules the one that was kept.
             if !rule.path.is_glob() && decided.contains(path.as_os_str()) {
@@ -108,11 +116,20 @@ pub fn gate_rules(
                 access: rule.access,
                 is_final: rule.is_final,
                 origin: rule.origin.clone(),
-                reason: rule.reason.clone().into_owned(),
+                reason: rule.reason.clone(),
             });
         }
     }
-    let groups =
-        toolchains().flat_map(|(name, path)| path.expand(&places).into_iter().map(move |p| (name.to_owned(), p)));
-    (rules, groups.collect())
+    rules
+}
+
+/// Whether an expression leads into the home directory here.
+fn is_in_home(path: &PathExpr, places: &Places) -> bool {
+    match &path.base {
+        Base::Home => true,
+        Base::Variable { name, default } => {
+            default.base == Base::Home && !places.variables.iter().any(|(variable, _)| variable == name)
+        }
+        Base::Root | Base::Project | Base::Git => false,
+    }
 }

@@ -19,7 +19,7 @@ mod tests;
 
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
-pub use gate::{GatePlan, GateRule, gate_rules};
+pub use gate::{GatePlan, GateRule, gate_rules, gate_rules_in_home};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
 pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan, QuotaPlan};
 pub use mounts::{own_areas, system_candidates};

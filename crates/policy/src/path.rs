@@ -167,8 +167,15 @@ impl PathExpr {
 
     /// The absolute paths this stands for. Empty where the base does not exist on this host (no project, no git).
     pub fn expand(&self, places: &Places) -> Vec<PathBuf> {
-        let join =
-            |base: &Path| if self.rest.as_os_str().is_empty() { base.to_path_buf() } else { base.join(&self.rest) };
+        let join = |base: &Path| {
+            // All of it at once: `Path::join` would copy the base and then make room.
+            let mut path = PathBuf::with_capacity(base.as_os_str().len() + 1 + self.rest.as_os_str().len());
+            path.push(base);
+            if !self.rest.as_os_str().is_empty() {
+                path.push(&self.rest);
+            }
+            path
+        };
         match &self.base {
             Base::Root => vec![join(Path::new("/"))],
             Base::Home => vec![join(&places.home)],

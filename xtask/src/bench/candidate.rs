@@ -12,14 +12,17 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Candidate {
     Bare,
     Bwrap,
+    /// In static mode.
     Sandbox,
+    /// In dynamic mode; what asks depends on the worker: a FUSE root, or reported calls where it has no /dev/fuse.
+    Dynamic,
 }
 
-pub(crate) const ALL: [Candidate; 3] = [Candidate::Bare, Candidate::Bwrap, Candidate::Sandbox];
+pub(crate) const ALL: [Candidate; 4] = [Candidate::Bare, Candidate::Bwrap, Candidate::Sandbox, Candidate::Dynamic];
 
-/// Every order of three, so that no candidate always runs in the wake of the same other one: the kernel takes network
-/// namespaces apart after their processes have ended.
-const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], [1, 0, 2]];
+/// In four rounds every candidate follows every other one once, so that none always runs in the wake of the same: the
+/// kernel takes network namespaces apart after their processes have ended.
+const ORDERS: [[usize; 4]; 4] = [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]];
 
 const BWRAP: &[&str] = &[
     "--unshare-all",
@@ -38,7 +41,7 @@ const BWRAP: &[&str] = &[
 
 impl Candidate {
     /// The order of a round.
-    pub(crate) fn order(round: usize) -> [Candidate; 3] {
+    pub(crate) fn order(round: usize) -> [Candidate; 4] {
         ORDERS[round % ORDERS.len()].map(|index| ALL[index])
     }
 
@@ -47,6 +50,7 @@ impl Candidate {
             Candidate::Bare => "bare",
             Candidate::Bwrap => "bwrap",
             Candidate::Sandbox => "sandbox",
+            Candidate::Dynamic => "dynamic",
         }
     }
 
@@ -68,7 +72,20 @@ impl Candidate {
                 command.args(["run", "--mode", "static", "--"]);
                 command
             }
+            Candidate::Dynamic => {
+                let mut command = Command::new(sandbox);
+                command.args(["run", "--mode", "dynamic", "--on-unknown", "deny", "--"]);
+                command
+            }
         };
+        command.args(argv);
+        command
+    }
+
+    /// A program of the bench in dynamic mode, where it is no part of the system: it is approved from the start.
+    pub(crate) fn gated(sandbox: &Path, on_unknown: &str, program: &str, argv: &[&str]) -> Command {
+        let mut command = Command::new(sandbox);
+        command.args(["run", "--mode", "dynamic", "--on-unknown", on_unknown, "--ro", program, "--", program]);
         command.args(argv);
         command
     }
@@ -91,7 +108,7 @@ mod tests {
 
     #[test]
     fn every_round_has_every_candidate_once() {
-        for round in 0..12 {
+        for round in 0..8 {
             let mut order = Candidate::order(round);
             order.sort_unstable();
             assert_eq!(order, ALL);
@@ -101,7 +118,17 @@ mod tests {
     #[test]
     fn every_candidate_comes_first_equally_often() {
         for candidate in ALL {
-            assert_eq!((0..6).filter(|round| Candidate::order(*round)[0] == candidate).count(), 2);
+            assert_eq!((0..8).filter(|round| Candidate::order(*round)[0] == candidate).count(), 2);
         }
+    }
+
+    #[test]
+    fn every_candidate_follows_every_other_one_equally_often() {
+        let mut pairs: Vec<_> = (0..4)
+            .flat_map(|round| Candidate::order(round).windows(2).map(<[_]>::to_vec).collect::<Vec<_>>())
+            .collect();
+        pairs.sort();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 12);
     }
 }

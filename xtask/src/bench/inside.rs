@@ -58,7 +58,7 @@ impl Workload {
         }
     }
 
-    fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Workload::OpenClose => "open + close",
             Workload::Stat => "stat",
@@ -70,7 +70,7 @@ impl Workload {
         }
     }
 
-    fn is_tool(self) -> bool {
+    pub(crate) fn is_tool(self) -> bool {
         matches!(self, Workload::Grep | Workload::GitStatus | Workload::Gcc)
     }
 }

@@ -67,11 +67,21 @@ impl Stage {
 
     /// A worker in a mount namespace of its own, with that many mounts more.
     pub(crate) fn worker_with_mounts(&self, count: usize) -> Result<Worker, Problems> {
+        self.worker_apart(&["--count", &count.to_string()])
+    }
+
+    /// A worker that has no /dev/fuse: unknown paths are noticed by reported calls there.
+    pub(crate) fn worker_without_fuse(&self) -> Result<Worker, Problems> {
+        self.worker_apart(&["--count", "0", "--without-fuse"])
+    }
+
+    /// A worker in a mount namespace of its own.
+    fn worker_apart(&self, arguments: &[&str]) -> Result<Worker, Problems> {
         let mut command = self.command(Path::new("unshare"));
         let root = rustix::process::getuid().is_root();
         // Whoever is not root needs to be root of a user namespace to mount.
         command.args(if root { &["--mount"][..] } else { &["--mount", "--user", "--map-root-user"] });
-        command.arg("--").arg(self.dir.join("xtask")).args(["bench-worker", "mounts", "--count", &count.to_string()]);
+        command.arg("--").arg(self.dir.join("xtask")).args(["bench-worker", "mounts"]).args(arguments);
         if root && self.other {
             command.args(["--uid", &self.user.uid.to_string(), "--gid", &self.user.gid.to_string()]);
         }

@@ -12,13 +12,14 @@ use crate::problems::Problems;
 
 const MEDIAN_TO_BWRAP: Limit = Limit::AtMost(0.60);
 const P95_TO_BWRAP: Limit = Limit::AtMost(1.0);
+const DYNAMIC_TO_BWRAP: Limit = Limit::AtMost(1.0);
 const GROWTH_MILLISECONDS: Limit = Limit::AtMost(1.5);
 const RATE_TO_BWRAP: Limit = Limit::AtLeast(1.8);
 
 const EXTRA_MOUNTS: usize = 300;
 const AT_ONCE: usize = 8;
 /// Rounds of a worker before the other one has its turn.
-const TURN: usize = 6;
+const TURN: usize = 8;
 const BREAKDOWN_RUNS: usize = 30;
 const MILLISECOND: f64 = 1e6;
 
@@ -28,9 +29,9 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     let mut report = Report::new("start", rounds, stage.machine());
     let mut worker = stage.worker()?;
     // The first launches read the binaries from disk; they are nobody's figure.
-    worker.ask::<ByCandidate>(&Request::Rounds { count: 6, from: 0 })?;
+    worker.ask::<ByCandidate>(&Request::Rounds { count: 8, from: 0 })?;
 
-    eprintln!("bench start: {rounds} rounds of bare, bwrap, sandbox");
+    eprintln!("bench start: {rounds} rounds of bare, bwrap, sandbox (static), dynamic");
     let alone: ByCandidate = worker.ask(&Request::Rounds { count: rounds, from: 0 })?;
     report_alone(&mut report, &alone);
 
@@ -43,8 +44,10 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     report_rates(&mut report, &rates(&mut worker, blocks, launches)?);
 
     eprintln!("bench start: {BREAKDOWN_RUNS} runs of `sandbox run --timing`");
-    let runs: Vec<Vec<(String, f64)>> = worker.ask(&Request::Breakdown { runs: BREAKDOWN_RUNS })?;
-    report_breakdown(&mut report, &runs);
+    for candidate in [Candidate::Sandbox, Candidate::Dynamic] {
+        let runs: Vec<Vec<(String, f64)>> = worker.ask(&Request::Breakdown { candidate, runs: BREAKDOWN_RUNS })?;
+        report_breakdown(&mut report, candidate, &runs);
+    }
     Ok(report)
 }
 
@@ -53,12 +56,17 @@ fn report_alone(report: &mut Report, alone: &ByCandidate) {
     report.judge("sandbox_to_bwrap_median", "sandbox / bwrap, median", times(sandbox, bwrap), MEDIAN_TO_BWRAP);
     let p95 = ratio(sandbox.percentile(95), bwrap.percentile(95));
     report.judge("sandbox_to_bwrap_p95", "sandbox / bwrap, p95", p95, P95_TO_BWRAP);
+    let dynamic = &alone[&Candidate::Dynamic];
+    report.judge("dynamic_to_bwrap_median", "dynamic / bwrap, median", times(dynamic, bwrap), DYNAMIC_TO_BWRAP);
+    report.figure("dynamic_to_bwrap_p95", ratio(dynamic.percentile(95), bwrap.percentile(95)));
+    report.figure("dynamic_to_sandbox_median", times(dynamic, sandbox));
     report.figure("sandbox_to_bare_median", times(sandbox, &alone[&Candidate::Bare]));
     report.section("/bin/true, from spawn to reaped");
     for candidate in ALL {
         report.samples(candidate.name(), candidate.name(), &alone[&candidate], "ms", MILLISECOND);
     }
     report.row("sandbox / bare", &format!("{:>9.3}", times(sandbox, &alone[&Candidate::Bare])));
+    report.row("dynamic / sandbox", &format!("{:>9.3}", times(dynamic, sandbox)));
 }
 
 /// The same launches in two mount namespaces of the same kind, turn by turn.
@@ -112,8 +120,10 @@ fn report_rates(report: &mut Report, rates: &ByCandidate) {
 }
 
 /// Where the time goes, so that whoever misses a target knows what to look at.
-fn report_breakdown(report: &mut Report, runs: &[Vec<(String, f64)>]) {
-    report.section("where the sandbox's time goes (medians; parent and child overlap)");
+fn report_breakdown(report: &mut Report, candidate: Candidate, runs: &[Vec<(String, f64)>]) {
+    let name = candidate.name();
+    report.section(&format!("where the time of {name} goes (medians; parent and child overlap)"));
+    let prefix = if candidate == Candidate::Sandbox { "step".to_owned() } else { format!("step_{name}") };
     let mut groups: Vec<(&str, Samples)> = Vec::new();
     for run in runs {
         for (group, microseconds) in grouped(run) {
@@ -124,11 +134,11 @@ fn report_breakdown(report: &mut Report, runs: &[Vec<(String, f64)>]) {
         }
     }
     for (group, samples) in &groups {
-        report.figure(&format!("step_{}_us", group.replace(|c: char| !c.is_alphanumeric(), "_")), samples.median());
+        report.figure(&format!("{prefix}_{}_us", group.replace(|c: char| !c.is_alphanumeric(), "_")), samples.median());
         report.row(group, &format!("{:>9.1} us", samples.median()));
     }
     let outside: Samples = runs.iter().filter_map(|run| Some(of(run, "wall")? - of(run, "total")?)).collect();
-    report.figure("step_outside_us", outside.median());
+    report.figure(&format!("{prefix}_outside_us"), outside.median());
     report.row("outside: exec, policy, survey, plan, exit", &format!("{:>9.1} us", outside.median()));
 }
 

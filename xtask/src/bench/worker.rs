@@ -14,6 +14,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::bench::approvals::{self, Asked};
 use crate::bench::audit;
 use crate::bench::candidate::Candidate;
 use crate::bench::inside::{Workload, tasks};
@@ -42,6 +43,15 @@ enum Task {
         uid: Option<u32>,
         #[arg(long)]
         gid: Option<u32>,
+        /// Hide /dev/fuse, as some containers do
+        #[arg(long)]
+        without_fuse: bool,
+    },
+    /// Open what is not approved, one after the other, and print when each call returned
+    Open {
+        at: PathBuf,
+        #[arg(long)]
+        count: usize,
     },
     /// Time a workload here, wherever here is, and print nanoseconds per operation
     Time { workload: Workload },
@@ -61,19 +71,24 @@ pub(crate) enum Request {
     /// `/bin/true` under one candidate, several at a time: launches per second.
     Flight { candidate: Candidate, launches: usize, at_once: usize },
     /// What `sandbox run --timing` prints, that often: microseconds by step.
-    Breakdown { runs: usize },
+    Breakdown { candidate: Candidate, runs: usize },
     /// Makes the files that workloads need.
     Prepare,
     /// A workload under one candidate: nanoseconds per operation.
     Time { candidate: Candidate, workload: Workload },
     /// A workload under the shortest filter there is, which allows everything: what no sandbox with a filter can beat.
     TimeUnderFilter { workload: Workload },
+    /// Whether the sandbox can use a FUSE root here.
+    HasFuse,
+    /// From an approval until the call that waited has returned, that often: nanoseconds.
+    Approvals { of: Asked, count: usize },
 }
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     match &args.task {
         Task::Serve => serve(),
-        Task::Mounts { count, uid, gid } => Err(mount_and_serve(*count, *uid, *gid)),
+        Task::Mounts { count, uid, gid, without_fuse } => Err(mount_and_serve(*count, (*uid, *gid), *without_fuse)),
+        Task::Open { at, count } => approvals::open_all(at, *count).map_err(Problems::one),
         Task::Audit { records, at } => audit::measure(at, *records).map(|measured| json!(measured).to_string()),
         Task::Time { workload } => tasks::time(*workload).map(|took| took.to_string()).map_err(Problems::one),
     }
@@ -91,7 +106,7 @@ fn serve() -> Result<String, Problems> {
 }
 
 /// Returns only on failure. The mounts are seen by this mount namespace only, and end with it.
-fn mount_and_serve(count: usize, uid: Option<u32>, gid: Option<u32>) -> Problems {
+fn mount_and_serve(count: usize, (uid, gid): (Option<u32>, Option<u32>), without_fuse: bool) -> Problems {
     let failed = |what: String| Problems::one(format!("cannot make {count} mounts: {what}"));
     let bench = match Bench::here() {
         Ok(bench) => bench,
@@ -99,6 +114,9 @@ fn mount_and_serve(count: usize, uid: Option<u32>, gid: Option<u32>) -> Problems
     };
     if let Err(e) = make_mounts(&bench.dir.join("mounts"), count) {
         return failed(e.to_string());
+    }
+    if without_fuse && let Err(e) = hide_fuse(&bench.dir.join("devices")) {
+        return Problems::one(format!("cannot hide /dev/fuse: {e}"));
     }
     let mut command = Command::new(bench.dir.join("xtask"));
     command.args(["bench-worker", "serve"]);
@@ -122,6 +140,24 @@ fn make_mounts(at: &Path, count: usize) -> std::io::Result<()> {
     Ok(())
 }
 
+/// A /dev without it: whoever is root in a user namespace could open a file of any mode.
+fn hide_fuse(at: &Path) -> std::io::Result<()> {
+    let flags = rustix::mount::MountFlags::empty();
+    fs::create_dir(at)?;
+    rustix::mount::mount("none", at, "tmpfs", flags, None)?;
+    for name in ["null", "zero", "full", "random", "urandom", "tty"] {
+        fs::File::create(at.join(name))?;
+        rustix::mount::mount_bind(Path::new("/dev").join(name), at.join(name))?;
+    }
+    for name in ["pts", "shm"] {
+        fs::create_dir(at.join(name))?;
+        rustix::mount::mount_bind(Path::new("/dev").join(name), at.join(name))?;
+    }
+    std::os::unix::fs::symlink("/proc/self/fd", at.join("fd"))?;
+    rustix::mount::mount_bind_recursive(at, "/dev")?;
+    Ok(())
+}
+
 struct Bench {
     dir: PathBuf,
     sandbox: PathBuf,
@@ -141,7 +177,9 @@ impl Bench {
             Request::Flight { candidate, launches, at_once } => {
                 self.flight(*candidate, *launches, *at_once).map(|r| json!(r))
             }
-            Request::Breakdown { runs } => self.breakdown(*runs).map(|r| json!(r)),
+            Request::Breakdown { candidate, runs } => self.breakdown(*candidate, *runs).map(|r| json!(r)),
+            Request::HasFuse => Ok(json!(fs::File::options().read(true).write(true).open("/dev/fuse").is_ok())),
+            Request::Approvals { of, count } => approvals::measure(&self.dir, *of, *count).map(|r| json!(r)),
             Request::Prepare => tasks::prepare(Path::new(".")).map(|()| Value::Null),
             Request::Time { candidate, workload } => self.time(*candidate, *workload).map(|r| json!(r)),
             Request::TimeUnderFilter { workload } => self.time_under_filter(*workload).map(|r| json!(r)),
@@ -192,11 +230,12 @@ impl Bench {
     }
 
     /// One list per run; the last row, `wall`, is the whole from spawn to reaped.
-    fn breakdown(&self, runs: usize) -> Result<Vec<Vec<(String, f64)>>, String> {
+    fn breakdown(&self, candidate: Candidate, runs: usize) -> Result<Vec<Vec<(String, f64)>>, String> {
         (0..runs)
             .map(|_| {
+                let mode = if candidate == Candidate::Dynamic { "dynamic" } else { "static" };
                 let mut command = Command::new(&self.sandbox);
-                command.args(["run", "--mode", "static", "--timing", "--"]).args(TRUE).stdin(Stdio::null());
+                command.args(["run", "--mode", mode, "--timing", "--"]).args(TRUE).stdin(Stdio::null());
                 let before = Instant::now();
                 let output = command.output().map_err(|e| format!("sandbox run --timing: {e}"))?;
                 let wall = before.elapsed().as_secs_f64() * 1e6;
@@ -209,7 +248,11 @@ impl Bench {
     fn time(&self, candidate: Candidate, workload: Workload) -> Result<f64, String> {
         let own = self.dir.join("xtask");
         let own = own.to_str().ok_or("the directory's name is not UTF-8")?;
-        let mut command = candidate.command(&self.sandbox, &[own, "bench-worker", "time", workload.name()]);
+        let argv = ["bench-worker", "time", workload.name()];
+        let mut command = match candidate {
+            Candidate::Dynamic => Candidate::gated(&self.sandbox, "deny", own, &argv),
+            _ => candidate.command(&self.sandbox, &[&[own], &argv[..]].concat()),
+        };
         printed_number(command.stdin(Stdio::null()), candidate.name())
     }
 

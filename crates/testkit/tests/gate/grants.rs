@@ -85,6 +85,19 @@ pub(crate) fn who_stood_in_a_directory_before_it_was_given_goes_on_there(stage: 
     done.says("one\ntwo\nthree\ntwo").was_asked(&[format!("Read {}", first.display())]);
 }
 
+pub(crate) fn who_lists_the_directory_it_stands_in_sees_what_was_given(stage: &Stage) {
+    let file = stage.unknown("notes/a", "one\n");
+    stage.unknown("notes/b", "two\n");
+    stage.unknown("notes/.env", "secret\n");
+    let directory = file.parent().expect("it has one").display().to_string();
+    let answers = format!("{directory} allow dir session");
+    let script = format!("cd {directory}; ls -A; cat a; cat ./b; cat .env; cd ..; ls notes");
+    let done = stage.run_with(&format!(",deny={directory}/.env*"), &answers, &stage.scene.project(), &script);
+    let shown: Vec<&str> = done.out.lines().filter(|line| *line != ".env").collect();
+    assert_eq!(shown, ["a", "b", "one", "two", "a", "b"], "{done:?}");
+    done.was_asked(&[format!("List {directory}")]);
+}
+
 pub(crate) fn what_was_asked_about_is_what_is_given(stage: &Stage) {
     let file = stage.unknown("notes/a", "shown\n");
     let (path, aside) = (file.display(), file.with_extension("aside"));

@@ -45,11 +45,13 @@ for_both_triggers! {
     grants::what_was_writable_below_an_approved_directory_stays_so;
     grants::a_file_that_is_replaced_on_the_host_is_seen_anew_without_a_question;
     grants::who_stood_in_a_directory_before_it_was_given_goes_on_there;
+    grants::who_lists_the_directory_it_stands_in_sees_what_was_given;
     grants::what_was_asked_about_is_what_is_given;
     changes::a_write_asks_for_writing;
     changes::a_new_file_is_asked_for_and_made_on_the_host;
     changes::other_changes_are_refused_at_once;
     waits::fifty_questions_wait_and_another_thread_works;
+    waits::calls_in_one_directory_wait_for_one_answer;
     waits::a_killed_process_is_reaped_at_once_and_its_question_goes;
     waits::a_signal_with_a_handler_does_not_end_the_wait;
     waits::a_question_that_nobody_answers_is_denied;

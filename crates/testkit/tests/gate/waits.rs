@@ -37,6 +37,25 @@ pub(crate) fn fifty_questions_wait_and_another_thread_works(stage: &Stage) {
     println!("50 questions open at once; meanwhile another thread counted to {counted}");
 }
 
+pub(crate) fn calls_in_one_directory_wait_for_one_answer(stage: &Stage) {
+    let many = program("open-many").expect("it was built with the tests");
+    fs::copy(many, stage.scene.project().join("open-many")).expect("the project is ours");
+    let files: Vec<String> =
+        (0..10).map(|n| stage.unknown(&format!("notes/{n}"), "text\n").display().to_string()).collect();
+    let mut live = stage.start("", &format!("./open-many {}", files.join(" ")));
+    let question = loop {
+        let question = live.person.question().expect("a question");
+        if question.waiting == 10 {
+            break question;
+        }
+        assert_eq!(question.id, 1, "there is only one: {question:?}");
+    };
+    assert_eq!(question.also.len(), 9, "{question:?}");
+    live.person.allow(question.id, Reach::Dir, Keep::Session).expect("it listens");
+    let done = live.finish();
+    assert!(done.out.starts_with("opened 10\n"), "{done:?}");
+}
+
 pub(crate) fn a_killed_process_is_reaped_at_once_and_its_question_goes(stage: &Stage) {
     const TIMES: usize = 5;
     let files: Vec<String> =

@@ -234,7 +234,7 @@ fn report_opens() -> Result<Listener, i32> {
         instruction(RETURN, 0, 0, ALLOW),
     ];
     call(libc::SYS_prctl, &[usize::try_from(libc::PR_SET_NO_NEW_PRIVS).unwrap_or(0), 1, 0, 0, 0])?;
-    install_with_listener(program.into_iter()).map_err(|errno| errno.raw_os_error())
+    install_with_listener(program.into_iter()).map_err(cofferdam_kernel::Errno::raw_os_error)
 }
 
 /// The same race against somebody who looks at the path of a call and then lets it go on, with no mounts behind: what the
@@ -269,7 +269,7 @@ pub(super) fn c05_before_the_call(place: &Place) -> Finding {
 
 fn look_and_let_go(listener: &Listener, path: &Flipped) -> Result<(), i32> {
     loop {
-        let Some(notification) = listener.receive().map_err(|errno| errno.raw_os_error())? else { continue };
+        let Some(notification) = listener.receive().map_err(cofferdam_kernel::Errno::raw_os_error)? else { continue };
         let is_over = path.stop.load(Ordering::Relaxed);
         let is_approved = path.last().load(Ordering::Relaxed) == b'a';
         // To decide takes somebody a moment.
@@ -279,7 +279,7 @@ fn look_and_let_go(listener: &Listener, path: &Flipped) -> Result<(), i32> {
         } else {
             listener.refuse(&notification, u16::try_from(libc::EACCES).unwrap_or(0))
         };
-        answered.map_err(|errno| errno.raw_os_error())?;
+        answered.map_err(cofferdam_kernel::Errno::raw_os_error)?;
         if is_over {
             return Ok(());
         }
