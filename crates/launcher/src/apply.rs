@@ -16,6 +16,7 @@ use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step,
 use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::attach::JOINED;
 use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
@@ -67,6 +68,10 @@ pub(crate) fn apply(
         own: Vec::new(),
     };
     for (index, step) in plan.steps.iter().enumerate() {
+        if *step == Step::Seccomp && plan.namespaces.pid {
+            // Under a filter that reports opening, this would wait for a listener that nobody has yet.
+            send_namespaces(parent).about(|| "the namespaces".to_owned()).map_err(|error| (index, error))?;
+        }
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
     }
@@ -75,6 +80,13 @@ pub(crate) fn apply(
         return Err((plan.steps.len(), StepError::new("the network namespace", Errno::NOTCONN)));
     }
     Ok(Applied { listener: builder.listener })
+}
+
+/// For commands that join later: once this process is not dumpable, nobody opens these any more.
+fn send_namespaces(parent: BorrowedFd<'_>) -> Result<(), Errno> {
+    let own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
+    let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
+    socket::send_all(parent, &Message::Namespaces.encode(), &fds)
 }
 
 /// The steps that make a process of a session that is set up already as harmless as the others in it.

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
-use crate::attach::JOINED;
 use crate::message::{About, Message, StepError, best_effort};
 use crate::output::Writers;
 use crate::terminal::{self, Outer};
@@ -74,10 +73,6 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
-    // Opened only now: where opening calls are reported, somebody has to listen.
-    if inheritance.plan.namespaces.pid {
-        send_namespaces(parent).about(|| "the namespaces".to_owned()).map_err(outside)?;
-    }
     let counts = inheritance.plan.limits.counts_processes() || inheritance.plan.gate.is_some();
     if counts && inheritance.plan.namespaces.pid {
         send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
@@ -87,13 +82,6 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
     sent.about(|| "the terminal".to_owned()).map_err(outside)?;
     Ok(Some(slave))
-}
-
-/// For commands that join later: nobody else can open these, since this process is not dumpable.
-fn send_namespaces(parent: BorrowedFd<'_>) -> Result<(), Errno> {
-    let own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
-    let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
-    socket::send_all(parent, &Message::Namespaces.encode(), &fds)
 }
 
 /// What only this side of the namespaces can open: the sandbox's /proc, and the list of its segments.

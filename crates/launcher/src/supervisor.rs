@@ -442,7 +442,11 @@ impl<'a> Running<'a> {
     /// The set-up child reports; it closes its end once the command runs.
     fn take_report(&mut self) -> Result<(), Errno> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        let (bytes, mut fds) = cofferdam_kernel::socket::receive_all(socket)?;
+        let (bytes, mut fds) = match cofferdam_kernel::socket::receive_now(socket) {
+            // It was taken earlier in this turn.
+            Err(Errno::AGAIN) => return Ok(()),
+            other => other?,
+        };
         if bytes == Message::Namespaces.encode() {
             self.namespaces = Some(fds);
             return Ok(());
