@@ -102,9 +102,19 @@ fn one(kind: Kind, args: &Args, user: &User, binary: &Path, seed: u64) -> Result
     let started = Instant::now();
     let tally = runs::run(kind, &ground, count, seed)?;
     let seconds = started.elapsed().as_secs_f64();
-    let leaks = before.left(&ground);
+    let mut leaks = before.left(&ground);
+    leaks.extend(log_problems(&ground));
     ground.clear()?;
     Ok(Outcome { tally, leaks, seconds })
+}
+
+/// Whoever is killed while it writes leaves a log that the next writer closes off, and that verifies.
+fn log_problems(ground: &Ground) -> Option<String> {
+    match cofferdam_audit::verify(&ground.state()) {
+        Ok(report) if report.is_whole() && report.records > 0 => None,
+        Ok(report) => Some(format!("the audit log is not whole: {:?}", report.problems)),
+        Err(errno) => Some(format!("the audit log cannot be read: {errno}")),
+    }
 }
 
 impl Outcome {

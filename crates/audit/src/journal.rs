@@ -196,7 +196,10 @@ impl Journal {
             return Ok(Seen { size, head });
         }
         let (sequence, hash) = tail.map_or((0, GENESIS), |tail| (tail.sequence, tail.hash));
-        let found = Head { sequence, hash, checkpoint: said.map_or(0, |said| said.checkpoint.min(sequence)) };
+        // A writer that was killed after its checkpoint, and before it could say so.
+        let unsaid = tail.filter(|tail| tail.is_checkpoint).map(|tail| tail.sequence);
+        let checkpoint = unsaid.unwrap_or_else(|| said.map_or(0, |said| said.checkpoint.min(sequence)));
+        let found = Head { sequence, hash, checkpoint };
         let is_lost = match said {
             None => true,
             Some(said) => said.sequence > sequence || (said.sequence == sequence && said.hash != hash),
@@ -265,10 +268,12 @@ impl Journal {
         }
         let key = checkpoint::key(self.directory.as_fd())?;
         let signed = Checkpoint::sign(&key, seen.head.sequence, &seen.head.hash);
+        // The file first: what it says is true also if nothing comes after it.
+        let text = format!("{}\n", signed.details());
+        files::replace(self.directory.as_fd(), files::CHECKPOINT, text.as_bytes())?;
         let record = Record::new(Event::ChainCheckpoint, "", signed.details());
         self.write(&record, seen, seen.head.sequence + 1, seen.head.hash, &[])?;
-        let text = format!("{}\n", signed.details());
-        files::replace(self.directory.as_fd(), files::CHECKPOINT, text.as_bytes())
+        Ok(())
     }
 }
 

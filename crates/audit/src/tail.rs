@@ -19,6 +19,7 @@ pub(crate) struct Tail {
     pub(crate) hash: Hash,
     /// It says that the chain goes on in the next file.
     pub(crate) is_rotated: bool,
+    pub(crate) is_checkpoint: bool,
 }
 
 /// How a file ends.
@@ -53,7 +54,8 @@ fn last_line(bytes: &[u8], is_all: bool) -> Option<&[u8]> {
 fn tail_of(line: &[u8]) -> Option<Tail> {
     let checked = check(line)?;
     let is_rotated = checked.event == Event::ChainRotated.name();
-    Some(Tail { sequence: checked.sequence, hash: checked.hash, is_rotated })
+    let is_checkpoint = checked.event == Event::ChainCheckpoint.name();
+    Some(Tail { sequence: checked.sequence, hash: checked.hash, is_rotated, is_checkpoint })
 }
 
 fn slow_ending(bytes: &[u8]) -> Ending {

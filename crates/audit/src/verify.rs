@@ -18,6 +18,11 @@ use crate::record::Event;
 /// Troubles that are listed; the rest is counted.
 const MOST_LISTED: usize = 1000;
 
+const MOST_THREADS: usize = 8;
+
+/// Lines whose hashes take longer than starting a thread.
+const LINES_WORTH_A_THREAD: usize = 4096;
+
 /// Where something is: a line of a file, and the record that is or should be there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
@@ -233,10 +238,11 @@ impl<'a> Walk<'a> {
     }
 
     fn file(&mut self, bytes: &[u8], is_last: bool) {
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        for (line, checked) in lines.iter().zip(check_all(&lines)) {
             self.line += 1;
-            match line.strip_suffix(b"\n").and_then(|whole| Some((whole, check(whole)?))) {
-                Some((whole, checked)) => self.record(whole, &checked),
+            match checked {
+                Some(checked) => self.record(&line[..line.len() - 1], &checked),
                 None => self.no_record(line),
             }
         }
@@ -340,6 +346,24 @@ impl<'a> Walk<'a> {
         }
         self.report
     }
+}
+
+/// Checks each line by itself, on all processors: whether they follow from each other is the walk's to see.
+fn check_all<'a>(lines: &[&'a [u8]]) -> Vec<Option<Checked<'a>>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let share = lines.len().div_ceil(threads).max(LINES_WORTH_A_THREAD);
+    let check_share = |part: &[&'a [u8]]| -> Vec<Option<Checked<'a>>> {
+        part.iter().map(|line| line.strip_suffix(b"\n").and_then(check)).collect()
+    };
+    if lines.len() <= share {
+        return check_share(lines);
+    }
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = lines.chunks(share).map(|part| (part, scope.spawn(move || check_share(part)))).collect();
+        // What could not be checked counts as altered.
+        let joined = parts.into_iter().flat_map(|(part, thread)| thread.join().unwrap_or(vec![None; part.len()]));
+        joined.collect()
+    })
 }
 
 /// Whether a record says of the bytes before it that a crash left them.

@@ -19,6 +19,11 @@ pub(crate) enum Command {
     ///
     /// The current project is writable, the rest of the machine is read-only, secrets are absent, and there is no network.
     Run(Box<RunArgs>),
+    /// Run a command with nothing written for real, and print the smallest policy that it needs
+    ///
+    /// Unknown paths can be read, everything that is written lands in the session and is thrown away at its end. Secrets
+    /// stay hidden; those that were touched are listed and never granted.
+    Learn(Box<LearnArgs>),
     /// Show what would be enforced, by which rule of which layer, and every step of the launch
     Explain(Box<ExplainArgs>),
     /// Check what this machine offers, with a remedy for what is missing
@@ -52,7 +57,7 @@ pub(crate) enum Command {
     Man,
 }
 
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct PolicyArgs {
     /// When paths are decided: dynamic (at first access, by asking) or static (at start)
     #[arg(long, value_name = "MODE")]
@@ -92,7 +97,7 @@ pub(crate) struct PolicyArgs {
 }
 
 /// The limits that people set by hand; policy files have more.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub(crate) struct LimitArgs {
     /// End the command after this time (90s, 10m, 2h)
     #[arg(long, value_name = "TIME", help_heading = LIMITS)]
@@ -132,6 +137,21 @@ pub(crate) struct RunArgs {
     /// Print what each step of the launch took, to stderr
     #[arg(long)]
     pub(crate) timing: bool,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(crate) argv: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Add what was learned to the policy of a scope, and show the difference: user, project
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) save: Option<String>,
+    /// Print one JSON object to stderr when the session ends, instead of the policy
+    #[arg(long)]
+    pub(crate) json: bool,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
@@ -215,6 +235,9 @@ pub(crate) enum AuditTask {
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
+        /// The public key that signatures must be of, as an earlier `verify` printed it
+        #[arg(long, value_name = "HEX")]
+        key: Option<String>,
     },
 }
 

@@ -8,14 +8,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cofferdam_audit::{Entry, Event, Follow, Place, Report, Severity, Stamp, Trouble, entries, parse_stamp, verify};
+use cofferdam_audit::{
+    Actor, Entry, Event, Follow, Journal, Place, Problem, Record, Report, Severity, Stamp, Trouble, entries,
+    parse_stamp, to_hex, verify,
+};
 use cofferdam_policy::parse_time;
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::args::{AuditArgs, AuditTask, LogsArgs};
 use crate::ocsf;
-use crate::output::{escaped, print};
+use crate::output::{escaped, print, say};
 use crate::render::{Failure, NOT_SO};
 use crate::sessions::{choose, own_state};
 
@@ -46,6 +50,18 @@ impl Wanted {
     }
 }
 
+/// Records that somebody changed what is allowed. The change is made: a log that cannot be written is told, no more.
+pub(crate) fn policy_changed(state: &Path, file: &Path, action: &str, text: Option<&str>) {
+    let sha256 = text.map(|text| to_hex(&Sha256::digest(text)));
+    let details = json!({ "action": action, "path": file.to_string_lossy(), "sha256": sha256 });
+    let record =
+        Record { actor: Actor::Person, severity: Severity::Warning, ..Record::new(Event::PolicyChanged, "", details) };
+    let written = Journal::open(state).and_then(|mut journal| journal.append(&record));
+    if let Err(error) = written {
+        say!("sandbox: {}: {}", escaped(&error.to_string()), error.errno);
+    }
+}
+
 pub(crate) fn logs(args: &LogsArgs) -> Result<ExitCode, Failure> {
     let state = own_state();
     let session = Some(session_in_log(&state, &args.session)?);
@@ -54,8 +70,8 @@ pub(crate) fn logs(args: &LogsArgs) -> Result<ExitCode, Failure> {
 
 pub(crate) fn audit(args: &AuditArgs) -> Result<ExitCode, Failure> {
     let state = own_state();
-    if let Some(AuditTask::Verify { json }) = args.task {
-        return verified(&state, json);
+    if let Some(AuditTask::Verify { json, key }) = &args.task {
+        return verified(&state, *json, key.as_deref());
     }
     let format = match args.format.as_str() {
         "text" => Format::Text,
@@ -197,8 +213,12 @@ fn details(name: &str, value: &Value, word: &mut impl FnMut(&str, &str)) {
     }
 }
 
-fn verified(state: &Path, json: bool) -> Result<ExitCode, Failure> {
-    let report = verify(state).map_err(|errno| unreadable(state, errno))?;
+fn verified(state: &Path, json: bool, key: Option<&str>) -> Result<ExitCode, Failure> {
+    let mut report = verify(state).map_err(|errno| unreadable(state, errno))?;
+    if key.is_some_and(|key| report.key.as_deref() != Some(key)) {
+        let at = Place { file: "key.pub".to_owned(), line: 0, sequence: report.signed };
+        report.problems.push(Problem { at, trouble: Trouble::BadSignature });
+    }
     let text = if json {
         let directory = cofferdam_audit::directory(state);
         format!("{}\n", json!({ "version": 1, "whole": report.is_whole(), "directory": directory, "report": report }))

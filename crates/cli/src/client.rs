@@ -12,6 +12,7 @@ use cofferdam_gate::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, l
 use cofferdam_launcher::Surroundings;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::render::Failure;
 
@@ -56,8 +57,12 @@ impl Connection {
     pub(crate) fn open(directory: &Path, session: &str, face: &str) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(directory.join(session), flags, Mode::empty())?;
-        let stream = UnixStream::connect(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))?;
-        stream.set_nonblocking(true)?;
+        let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))?;
+        // Not to wait for a supervisor that is stopped and accepts nobody.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &address)?;
+        let stream = UnixStream::from(socket);
         let mut connection =
             Connection { session: session.to_owned(), stream, heard: Vec::new(), pending: VecDeque::new() };
         connection.say(&Command::Hello { version: VERSION, face: face.to_owned() })?;

@@ -35,7 +35,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
             .iter()
             // What was noticed at run time is told already.
-            .filter(|path| !outcome.denied.iter().any(|denied| Path::new(&denied.path) == path.as_path()))
+            .filter(|path| !outcome.denied.iter().any(|denied| path.starts_with(&denied.path)))
             .filter(|path| plan.gate.is_none() || decide(&plan.decisions, path).is_some())
             .filter_map(|path| about(plan, path, &prepared.around.home)),
     );

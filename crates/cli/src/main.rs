@@ -10,6 +10,7 @@ mod explain;
 mod generate;
 mod import;
 mod inbox;
+mod learn;
 mod limits;
 mod ocsf;
 mod output;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Learn(args) => learn::learn(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Ps(args) => sessions::list(&args),

@@ -1,6 +1,6 @@
 //! Keeps an answer for good: edits the policy file of its scope so that the question is not asked again. Owns which file
 //! that is, what must hold before and after, and the approval of what it wrote; the text is `edit`'s, the disk `store`'s.
-//! Called by whoever answered a question, and by `sandbox policy import --save`.
+//! See docs/decisions/0020. Called by whoever answered a question, and by `sandbox policy`.
 
 mod edit;
 mod store;
@@ -9,13 +9,14 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_gate::{Keep, Op};
+use cofferdam_gate::{Keep, Op, Reach, Settled, Verdict};
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::{
     Access, Draft, ExpandedRule, Layer, LayerInput, Origin, PathExpr, Places, Policy, Setting, deciding_rule,
 };
 use thiserror::Error;
 
+use crate::audit;
 use crate::output::escaped;
 use crate::policy_files::{ORG_POLICY, Sources, places, project_files, real_rules, user_config};
 use crate::render::Failure;
@@ -39,6 +40,8 @@ pub(crate) struct Change {
 pub(crate) struct Saved {
     pub(crate) file: PathBuf,
     pub(crate) diff: String,
+    /// What an import says and the file says otherwise: the file's word counts.
+    pub(crate) kept: Vec<String>,
 }
 
 /// Why an answer could not be kept.
@@ -50,6 +53,10 @@ pub(crate) enum PersistError {
     NoProject,
     #[error("`{file}` is not approved as it is, so nothing is added to it")]
     NotTrusted { file: PathBuf },
+    #[error("a rule about `{path}` would give everything below it, not its names alone")]
+    OnlyNames { path: PathBuf },
+    #[error("`{path}` holds everything of yours: no answer opens it")]
+    TooWide { path: PathBuf },
     #[error("no rule of a policy file can name `{path}`")]
     Unwritable { path: PathBuf },
     #[error("a rule in `{file}` would not decide about `{path}`: another one does ({origin})")]
@@ -70,6 +77,10 @@ impl PersistError {
             }
             PersistError::NoProject => "keep it for the user, or run in a project directory".to_owned(),
             PersistError::Unwritable { .. } => "name a directory above it, without `*` in its name".to_owned(),
+            PersistError::OnlyNames { .. } => {
+                "keep it for the session, or answer for the directory and everything below it".to_owned()
+            }
+            PersistError::TooWide { .. } => "name a directory below it".to_owned(),
             PersistError::Overruled { .. } => "change that rule, or keep the answer in its layer".to_owned(),
             PersistError::Link { .. } => "edit the file it leads to by hand, or replace the link".to_owned(),
             PersistError::Busy | PersistError::NotKept | PersistError::NoList { .. } => return None,
@@ -100,14 +111,37 @@ pub(crate) fn save_draft(
     draft: &Draft,
 ) -> Result<Saved, Failure> {
     let editor = Editor::begin(Target::of(keep, around, environment)?, around, environment)?;
-    let text = if editor.text.trim().is_empty() {
-        draft.to_toml()
-    } else {
-        let text = edit::add_settings(&editor.text, draft).map_err(|key| editor.no_list(key))?;
-        let entries: Vec<edit::Entry> = draft.settings.iter().filter_map(edit::Entry::of).collect();
-        edit::edit(&text, &entries, &editor.places).map_err(|key| editor.no_list(key))?
+    if editor.text.trim().is_empty() {
+        return editor.finish(&draft.to_toml(), &[]);
+    }
+    let (text, kept) = edit::add_settings(&editor.text, draft).map_err(|key| editor.no_list(key))?;
+    let entries: Vec<edit::Entry> = draft.settings.iter().filter_map(edit::Entry::of).collect();
+    let text = edit::edit(&text, &entries, &editor.places).map_err(|key| editor.no_list(key))?;
+    Ok(Saved { kept, ..editor.finish(&text, &[])? })
+}
+
+/// Keeps the answer to a question for as long as it says.
+pub(crate) fn save_answer(
+    around: &Surroundings,
+    environment: &[(String, String)],
+    settled: &Settled,
+) -> Result<Saved, Failure> {
+    let question = &settled.question;
+    let (allow, reach, keep) = match settled.verdict {
+        Verdict::Allow { reach, keep } => (true, reach, keep),
+        Verdict::Deny { reach, keep } => (false, reach, keep),
     };
-    editor.finish(&text, &[])
+    if allow && reach == Reach::File && question.is_dir {
+        return Err(PersistError::OnlyNames { path: question.path.clone() }.into());
+    }
+    let own = match (reach, question.path.parent()) {
+        (Reach::Dir, Some(parent)) if !question.is_dir => parent.to_path_buf(),
+        _ => question.path.clone(),
+    };
+    let paths = if allow && !settled.granted.is_empty() { settled.granted.clone() } else { vec![own] };
+    let program = question.asker.program.exe.clone();
+    let change = |path| Change { allow, op: question.op, path, program: program.clone() };
+    save(around, environment, keep, &paths.into_iter().map(change).collect::<Vec<_>>())
 }
 
 /// The file of a scope.
@@ -185,6 +219,9 @@ impl<'a> Editor<'a> {
         let rules = self.rules_so_far()?;
         let mut entries: Vec<edit::Entry> = Vec::new();
         for change in changes {
+            if change.allow && self.places.home.starts_with(&change.path) {
+                return Err(PersistError::TooWide { path: change.path.clone() }.into());
+            }
             let now = deciding_rule(&rules, &change.path).map(|rule| rule.rule.access);
             if now.is_some_and(|now| is_decided(change, now)) {
                 continue;
@@ -208,11 +245,12 @@ impl<'a> Editor<'a> {
     fn finish(self, text: &str, changes: &[Change]) -> Result<Saved, Failure> {
         let file = self.target.file.clone();
         if text == self.text {
-            return Ok(Saved { file, diff: String::new() });
+            return Ok(Saved { file, diff: String::new(), kept: Vec::new() });
         }
         let policy = self.policy_with(text)?;
         self.refuse_overruled(&policy, changes)?;
         store::write(&file, self.target.place, text)?;
+        audit::policy_changed(&self.around.state, &file, "edited", Some(text));
         if self.target.layer.is_untrusted() {
             let mut approvals = Approvals::load(&self.around.state)?;
             approvals.approve(&file, text);
@@ -221,7 +259,7 @@ impl<'a> Editor<'a> {
         let before = if self.existed { file.display().to_string() } else { "/dev/null".to_owned() };
         let diff = similar::TextDiff::from_lines(self.text.as_str(), text);
         let diff = diff.unified_diff().header(&before, &file.display().to_string()).to_string();
-        Ok(Saved { file, diff })
+        Ok(Saved { file, diff, kept: Vec::new() })
     }
 
     /// The policy of the next run: a mistake or a ceiling shows now, not then.

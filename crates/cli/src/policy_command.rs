@@ -35,13 +35,6 @@ pub(crate) fn run(command: &PolicyCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A variable that is no text cannot be judged by name or value.
-pub(crate) fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
 /// Where a command runs and what is in force there.
 struct Here {
     around: Surroundings,
@@ -52,9 +45,9 @@ struct Here {
 
 impl Here {
     fn look() -> Result<Self, Failure> {
-        let environment = environment();
+        let environment = policy_files::environment();
         let around = Surroundings::look(&environment)?;
-        let effective = policy_files::load(&PolicyArgs::default(), &around, &environment)?;
+        let effective = policy_files::as_written(&PolicyArgs::default(), &around, &environment)?;
         let places = policy_files::places(&effective, &around, &environment);
         Ok(Here { around, environment, effective, places })
     }
@@ -75,7 +68,7 @@ impl Here {
     fn named(&self, name: &str, layer: Option<Layer>) -> Result<Policy, Failure> {
         match name {
             "effective" => Ok(self.effective.clone()),
-            "default" => Ok(Policy::built_in()),
+            "default" => Sources { layers: Vec::new(), requirements: None }.resolve(&self.places),
             file => self.policy_of(Path::new(file), layer),
         }
     }
@@ -202,21 +195,26 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = read(&args.file)?;
     let draft = import::import(&args.file, &text, &args.from)?;
     let Some(scope) = &args.save else { return Ok(print(&draft.to_toml())) };
-    let keep = match scope.as_str() {
-        "user" => Keep::User,
-        "project" => Keep::Project,
-        other => return Err(wrong("--save", other, "it is one of: user, project")),
-    };
-    let environment = environment();
+    let keep = scope_to_save(scope)?;
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     let saved = persist::save_draft(&around, &environment, keep, &draft)?;
-    for remark in &draft.remarks {
+    for remark in draft.remarks.iter().chain(&saved.kept) {
         say!("sandbox: {}", escaped(remark));
     }
     Ok(tell_saved(&saved))
 }
 
-fn tell_saved(saved: &persist::Saved) -> ExitCode {
+/// Whose policy `--save` means.
+pub(crate) fn scope_to_save(scope: &str) -> Result<Keep, Failure> {
+    match scope {
+        "user" => Ok(Keep::User),
+        "project" => Ok(Keep::Project),
+        other => Err(wrong("--save", other, "it is one of: user, project")),
+    }
+}
+
+pub(crate) fn tell_saved(saved: &persist::Saved) -> ExitCode {
     if saved.diff.is_empty() {
         return print(&format!("{} says so already\n", escaped(&saved.file.display().to_string())));
     }
@@ -230,7 +228,7 @@ fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, Failure> {
         "org" => Keep::Org,
         other => return Err(wrong("--keep", other, "it is one of: project, user, org")),
     };
-    let environment = environment();
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     let absolute = around.cwd.join(&args.path);
     let path = absolute.canonicalize().unwrap_or(absolute);

@@ -1,6 +1,7 @@
 //! Reads the layers of policy and turns flags into overrides. Owns which files there are; what they mean is `policy`'s.
 //! Called by `run`, `explain`, `trust`, `persist` and the policy commands.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
@@ -22,8 +23,25 @@ pub(crate) const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
 /// More than any policy or record of approvals has; a project's files may be anything.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// The caller's variables. One that is no text cannot be judged by name or value, so it does not come along.
+pub(crate) fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
+}
+
 /// The policy in force for these flags in these surroundings.
 pub(crate) fn load(
+    args: &PolicyArgs,
+    around: &Surroundings,
+    environment: &[(String, String)],
+) -> Result<Policy, Failure> {
+    let mut policy = as_written(args, around, environment)?;
+    do_not_wait_for_nobody(&mut policy);
+    Ok(policy)
+}
+
+/// The same, whether or not somebody could answer a question now.
+pub(crate) fn as_written(
     args: &PolicyArgs,
     around: &Surroundings,
     environment: &[(String, String)],
@@ -31,15 +49,13 @@ pub(crate) fn load(
     let sources = Sources::read(around, environment)?;
     let overrides = overrides(args, around)?;
     let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
-    let mut policy = resolve(&Inputs {
+    Ok(resolve(&Inputs {
         layers: &sources.layers,
         environment,
         overrides: Some(&overrides),
         requirements: sources.requirements.as_ref(),
         places: Some(&places),
-    })?;
-    do_not_wait_for_nobody(&mut policy);
-    Ok(policy)
+    })?)
 }
 
 /// Without a terminal to ask at, and with nobody who asked for questions, what is unknown is denied at once.
@@ -100,7 +116,7 @@ impl Sources {
 
 /// What path expressions stand for here, git directories and variables included.
 pub(crate) fn places(policy: &Policy, around: &Surroundings, environment: &[(String, String)]) -> Places {
-    survey(policy, around, &Request { argv: Vec::new(), environment: environment.to_vec() }).places()
+    survey(policy, around, &Request { environment: environment.to_vec(), ..Request::default() }).places()
 }
 
 /// Every rule at its places, and where a link is on the way also at the place that it leads to: requests name real paths.

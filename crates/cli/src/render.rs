@@ -52,6 +52,8 @@ pub(crate) enum Failure {
     },
     #[error("`{flag}` cannot be `{value}`")]
     Flag { flag: &'static str, value: String, hint: String },
+    #[error("nothing can be learned here: {why}")]
+    CannotLearn { why: &'static str },
     #[error("no {kind} session is called `{name}`")]
     NoSession { kind: &'static str, name: String },
     #[error("several sessions are called `{name}`: {sessions}")]
@@ -118,7 +120,7 @@ impl Failure {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Failure::Policy(error) => error.hint(),
             Failure::Plan(error) => plan_hint(error),
@@ -145,7 +147,11 @@ impl Failure {
             Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
             Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
             Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
-            Failure::NotTaken { .. } | Failure::Survey(_) | Failure::Read { .. } | Failure::Write { .. } => None,
+            Failure::CannotLearn { .. }
+            | Failure::NotTaken { .. }
+            | Failure::Survey(_)
+            | Failure::Read { .. }
+            | Failure::Write { .. } => None,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use cofferdam_kernel::timing::now;
-use cofferdam_launcher::{End, Known, Options, Outcome, Returns, Surroundings, TimingLine, survey};
+use cofferdam_launcher::{End, Known, Memory, Options, Outcome, Returns, Surroundings, TimingLine, survey};
 use cofferdam_plan::{LaunchPlan, Request, plan};
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::{escaped, say};
 use crate::render::{Failure, LIMIT, REFUSED};
-use crate::{denials, policy_files};
+use crate::{denials, persist, policy_files};
 
 /// Policy, surroundings and plan of one command line; shared with `explain`.
 pub(crate) struct Prepared {
@@ -22,10 +22,11 @@ pub(crate) struct Prepared {
 }
 
 pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Failure> {
-    // A variable that is no text cannot be judged by name or value, so it does not come along.
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    prepare_to(args, argv, false)
+}
+
+pub(crate) fn prepare_to(args: &PolicyArgs, argv: &[String], learns: bool) -> Result<Prepared, Failure> {
+    let environment = policy_files::environment();
     let mut timing = Vec::new();
     let mut before = now();
     let mut done = |step: &str| {
@@ -36,7 +37,7 @@ pub(crate) fn prepare(args: &PolicyArgs, argv: &[String]) -> Result<Prepared, Fa
     let around = Surroundings::look(&environment)?;
     let policy = policy_files::load(args, &around, &environment)?;
     done("policy");
-    let request = Request { argv: argv.to_vec(), environment };
+    let request = Request { argv: argv.to_vec(), environment, learns };
     let facts = survey(&policy, &around, &request);
     done("survey");
     let plan = plan(&policy, &facts, &request)?;
@@ -52,16 +53,34 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         returns: Returns::WhenEverybodyEnded,
         known: Some(Rc::clone(&prepared.known)),
         decider: None,
+        memory: Some(memory(&prepared)),
     };
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
-    // A command that succeeded while its output was lost has not: programs that see the error say so themselves.
-    let code = match exit_code(outcome.end) {
-        0 if outcome.output_failed.is_some() => 1,
-        code => code,
-    };
+    let code = code_of(&outcome);
     tell(args, &prepared, &outcome, code);
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
+}
+
+/// A command that succeeded while its output was lost has not: programs that see the error say so themselves.
+pub(crate) fn code_of(outcome: &Outcome) -> u8 {
+    match exit_code(outcome.end) {
+        0 if outcome.output_failed.is_some() => 1,
+        code => code,
+    }
+}
+
+/// Answers that are to outlive the session go to the policy of their scope.
+fn memory(prepared: &Prepared) -> Memory {
+    let around = prepared.around.clone();
+    Memory(Rc::new(move |settled| match persist::save_answer(&around, &policy_files::environment(), settled) {
+        Ok(saved) if saved.diff.is_empty() => Ok(String::new()),
+        Ok(saved) => Ok(format!("kept in {}:\n{}", saved.file.display(), saved.diff)),
+        Err(failure) => {
+            let hint = failure.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            Err(format!("{failure}{hint}"))
+        }
+    }))
 }
 
 fn exit_code(end: End) -> u8 {
@@ -76,10 +95,15 @@ fn exit_code(end: End) -> u8 {
     }
 }
 
-/// Everything goes to stderr: stdout is the command's.
-fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
+/// What the sandbox itself could not do, and where things are.
+pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for (path, changes) in &outcome.kept {
         say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+    }
+    for told in &outcome.answers {
+        for line in told.lines() {
+            say!("sandbox: {}", escaped(line));
+        }
     }
     if let Some(path) = &outcome.left_behind {
         say!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
@@ -96,6 +120,11 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
             prepared.around.state.display()
         );
     }
+}
+
+/// Everything goes to stderr: stdout is the command's.
+fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
+    tell_of_session(prepared, outcome);
     if code != 0 {
         for line in denials::lines(prepared, outcome) {
             say!("sandbox: {}", escaped(&line));
@@ -112,7 +141,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     }
     if args.json {
         let report = serde_json::json!({
-            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
+            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked, "denied": outcome.denied,
             "violations": outcome.violations, "kept": outcome.kept,
             "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });

@@ -10,6 +10,7 @@ use cofferdam_launcher::Surroundings;
 use sha2::{Digest as _, Sha256};
 
 use crate::args::TrustArgs;
+use crate::audit;
 use crate::output::{escaped, print};
 use crate::persist::Lock;
 use crate::policy_files::{project_files, read};
@@ -75,11 +76,13 @@ pub(crate) fn trust(args: &TrustArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::NothingToTrust);
     }
     let mut out = String::new();
+    let mut changed: Vec<(PathBuf, Option<String>)> = Vec::new();
     for (path, text) in found {
         let name = path.display().to_string();
         if args.revoke {
             approvals.hashes.remove(&name);
             writeln!(out, "no longer approved: {}", escaped(&name)).unwrap_or_default();
+            changed.push((path, None));
             continue;
         }
         let hash = sha256(&text);
@@ -89,9 +92,14 @@ pub(crate) fn trust(args: &TrustArgs) -> Result<ExitCode, Failure> {
             writeln!(out, "  {}", escaped(line)).unwrap_or_default();
         }
         approvals.hashes.insert(name, hash);
+        changed.push((path, Some(text)));
     }
     if !args.dry_run {
         approvals.save(&around.state)?;
+        for (path, text) in changed {
+            let action = if text.is_some() { "trusted" } else { "trust-revoked" };
+            audit::policy_changed(&around.state, &path, action, text.as_deref());
+        }
     }
     Ok(print(&out))
 }

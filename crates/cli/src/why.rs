@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
-use cofferdam_plan::{Request, decide, plan};
+use cofferdam_plan::{LaunchPlan, Request, decide, plan};
 use cofferdam_policy::{
-    Access, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, deciding_rule, is_always_denied,
+    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, deciding_rule,
+    is_always_denied,
 };
 
 use crate::args::WhyArgs;
@@ -19,14 +20,14 @@ use crate::recorded;
 use crate::render::Failure;
 
 pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
-    let environment = crate::policy_command::environment();
+    let environment = policy_files::environment();
     let around = Surroundings::look(&environment)?;
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
     }
-    let policy = policy_files::load(&args.policy, &around, &environment)?;
+    let policy = policy_files::as_written(&args.policy, &around, &environment)?;
     let lines = match subject(&args.target, &around) {
-        Subject::Path(path) => about_path(args, &policy, &around, environment, &path)?,
+        Subject::Path(path) => about_path(args, &policy, &around, environment, &path),
         Subject::Call => about_call(&args.target, &policy)?,
         Subject::Host => about_host(&args.target, &policy),
     };
@@ -72,11 +73,13 @@ fn resolved(path: PathBuf) -> PathBuf {
     path
 }
 
-/// What decides about a path.
+/// The rule that decides about a path.
 struct Decided {
     access: Access,
-    /// `None` where no rule is about it.
-    rule: Option<(Origin, String, PathBuf)>,
+    origin: Origin,
+    reason: String,
+    /// The path that the rule is about.
+    at: PathBuf,
 }
 
 fn about_path(
@@ -85,55 +88,60 @@ fn about_path(
     around: &Surroundings,
     environment: Vec<(String, String)>,
     path: &Path,
-) -> Result<Vec<String>, Failure> {
-    let request = Request { argv: vec!["sh".to_owned()], environment };
+) -> Vec<String> {
+    let shown = path.display();
+    if policy.isolation.value == Isolation::None {
+        return vec![format!("{shown}: isolation is `none`, so nothing is kept away [{}]", policy.isolation.origin)];
+    }
+    let request = Request { argv: vec!["sh".to_owned()], environment, ..Request::default() };
     let facts = survey(policy, around, &request);
     let places = facts.places();
-    let plan = plan(policy, &facts, &request)?;
-    if let Some(hold) = plan.holds.iter().find(|hold| path.starts_with(&hold.path)) {
-        let why = deciding_rule(&real_rules(policy, &places), &hold.path)
-            .map_or_else(String::new, |rule| format!(" [{}: {}]", rule.rule.origin, rule.rule.reason));
-        let held = hold.path.display();
-        return Ok(vec![
-            format!("{held} does not exist and cannot be created inside{why}"),
-            format!("to allow it: make {held} outside first, or run with --rw {held} once it is there"),
-        ]);
+    // A run that would be refused has rules all the same.
+    let plan = plan(policy, &facts, &request);
+    if let Some(hold) = plan.iter().flat_map(|plan| &plan.holds).find(|hold| path.starts_with(&hold.path)) {
+        return held(policy, &places, &hold.path);
     }
-    let planned = decide(&plan.decisions, path).map(|decision| Decided {
-        access: decision.access,
-        rule: Some((decision.origin.clone(), decision.reason.clone(), decision.path.clone())),
-    });
-    // The plan knows what exists; a rule about a name that does not exist yet is found here.
-    let named = || {
-        deciding_rule(&real_rules(policy, &places), path).map(|rule| Decided {
-            access: rule.rule.access,
-            rule: Some((rule.rule.origin.clone(), rule.rule.reason.to_string(), rule.path.clone())),
-        })
-    };
-    let missing = path.symlink_metadata().is_err();
-    let decided = if missing { named().or(planned) } else { planned.or_else(named) };
-    if policy.isolation.value == Isolation::None {
-        return Ok(vec![format!(
-            "{}: isolation is `none`, so nothing is kept away ({})",
-            path.display(),
-            policy.isolation.origin
-        )]);
-    }
-    let is_private = decided
-        .as_ref()
-        .is_none_or(|decided| decided.rule.as_ref().is_none_or(|(_, _, at)| at.components().count() <= 1))
-        && PRIVATE.iter().any(|area| path.starts_with(area));
-    if is_private {
-        return Ok(vec![format!("{}: the sandbox has its own there; the host's cannot be seen", path.display())]);
+    let decided = decided(plan.as_ref().ok(), policy, &places, path);
+    let is_private = PRIVATE.iter().any(|area| path.starts_with(area));
+    if is_private && decided.as_ref().is_none_or(|decided| decided.at == Path::new("/")) {
+        return vec![format!("{shown}: the sandbox has its own there; the host's cannot be seen")];
     }
     let mut lines = vec![verdict(policy, path, decided.as_ref(), args.write)];
     lines.extend(smallest_change(policy, path, decided.as_ref(), args.write, &places));
-    Ok(lines)
+    lines.extend(plan.err().map(|error| format!("as things are, a run would be refused: {error}")));
+    lines
+}
+
+/// The plan knows what exists; a rule about a name that does not exist yet is the policy's to find.
+fn decided(plan: Option<&LaunchPlan>, policy: &Policy, places: &Places, path: &Path) -> Option<Decided> {
+    let planned = || {
+        let decision = decide(&plan?.decisions, path)?;
+        let (origin, reason, at) = (decision.origin.clone(), decision.reason.clone(), decision.path.clone());
+        Some(Decided { access: decision.access, origin, reason, at })
+    };
+    let named = || {
+        let rules = real_rules(policy, places);
+        let ExpandedRule { path: at, rule } = deciding_rule(&rules, path)?.clone();
+        Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason.into_owned(), at })
+    };
+    let missing = path.symlink_metadata().is_err();
+    if missing { named().or_else(planned) } else { planned().or_else(named) }
+}
+
+/// A name that is missing and kept from coming into being.
+fn held(policy: &Policy, places: &Places, path: &Path) -> Vec<String> {
+    let why = deciding_rule(&real_rules(policy, places), path)
+        .map_or_else(String::new, |rule| format!(" [{}: {}]", rule.rule.origin, rule.rule.reason));
+    let path = path.display();
+    vec![
+        format!("{path} does not exist and cannot be created inside{why}"),
+        format!("to allow it: make {path} outside first, or run with --rw {path} once it is there"),
+    ]
 }
 
 fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool) -> String {
     let shown = path.display();
-    let Some(Decided { access, rule: Some((origin, reason, at)) }) = decided else {
+    let Some(Decided { access, origin, reason, at }) = decided else {
         return no_rule(policy, path, write);
     };
     let what = match access {
@@ -179,9 +187,7 @@ fn smallest_change(
     write: bool,
     places: &Places,
 ) -> Vec<String> {
-    let is_final = decided
-        .and_then(|decided| decided.rule.as_ref())
-        .is_some_and(|(origin, ..)| origin.layer == Layer::Requirements);
+    let is_final = decided.is_some_and(|decided| decided.origin.layer == Layer::Requirements);
     if is_final {
         return vec!["the organisation's requirements decide: no flag and no file changes it".to_owned()];
     }
@@ -278,7 +284,7 @@ fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<Ex
         .filter(|one| one.path.starts_with(&path) && one.op.is_write() == args.write)
         .map(|one| {
             let word = if one.allowed { "allowed" } else { "denied" };
-            let by = one.origin.as_ref().map_or_else(String::new, |origin| format!(" [{origin}]"));
+            let by = one.cause.as_ref().map_or_else(String::new, |cause| format!(" [{cause}]"));
             format!("{word} {} {}{by}", crate::policy_command::op_word(one.op), one.path.display())
         })
         .collect();

@@ -146,8 +146,8 @@ impl Worker {
                 self.held.remove(&id);
                 Ok(Outcome::Done)
             }
-            Order::Mount { id, target, write, covers, children } => {
-                let tree = self.tree(id, write)?;
+            Order::Mount { id, target, write, exec, covers, children } => {
+                let tree = self.tree(id, Attributes { write, exec, devices: false })?;
                 let tree = if covers.is_empty() && children.is_empty() {
                     tree
                 } else {
@@ -176,10 +176,10 @@ impl Worker {
         Ok(Outcome::Held { device: stat.st_dev, inode: stat.st_ino, mode: stat.st_mode, size })
     }
 
-    fn tree(&self, id: u64, write: bool) -> Result<OwnedFd, Errno> {
+    fn tree(&self, id: u64, attributes: Attributes) -> Result<OwnedFd, Errno> {
         let (object, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
         let tree = mount::clone_tree(object.as_fd())?;
-        mount::restrict_tree(tree.as_fd(), Attributes { write, exec: true, devices: false })?;
+        mount::restrict_tree(tree.as_fd(), attributes)?;
         Ok(tree)
     }
 

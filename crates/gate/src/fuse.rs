@@ -29,6 +29,10 @@ const NAMES: u64 = 3600;
 const NO_NAMES: u64 = 1;
 /// Requests taken at one turn, so that the rest of the supervisor comes to its own.
 const AT_ONCE: usize = 64;
+/// Names that are remembered at once. Whoever makes the kernel hold on to more is refused further ones.
+const MOST_NODES: usize = 1 << 18;
+/// Files and listings that are open through here at once; each costs the supervisor a descriptor or memory.
+const MOST_HANDLES: usize = 256;
 const ACCESS_MODE: u32 = 3;
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
@@ -211,6 +215,7 @@ impl Fuse {
 
     fn lookup(&mut self, directory: u64, name: &[u8], judge: &Judge) -> Result<Vec<u8>, Errno> {
         match self.find(directory, name, judge) {
+            Ok((path, ..)) if self.is_full(&path) => Err(Errno::NOMEM),
             Ok((path, ruling, attr)) => {
                 let node = self.refer(path, ruling);
                 let seconds = self.seconds(node, &attr);
@@ -229,6 +234,10 @@ impl Fuse {
         let path = parent.path.join(name);
         let is_hidden = judge.standing(ruling) == Standing::Hidden && !judge.is_on_the_way(&path);
         (is_hidden && host::stat(&path).is_ok()).then_some(path)
+    }
+
+    fn is_full(&self, path: &Path) -> bool {
+        self.nodes.len() >= MOST_NODES && !self.by_path.contains_key(path)
     }
 
     /// For how long a name and its attributes may be taken for known.
@@ -314,6 +323,9 @@ impl Fuse {
         if host::stat(&path).is_ok() {
             return Err(Errno::EXIST);
         }
+        if self.is_full(&path) {
+            return Err(Errno::DQUOT);
+        }
         let number = self.refer(path, ruling);
         if let Some(node) = self.nodes.get_mut(&number) {
             node.wanted = Some(mode);
@@ -329,6 +341,9 @@ impl Fuse {
     }
 
     fn serve(&mut self, waiting: &Waiting, identity: Option<(u64, u64)>, judge: &Judge) -> Result<Vec<u8>, Errno> {
+        if self.handles.len() >= MOST_HANDLES {
+            return Err(Errno::NFILE);
+        }
         let node = self.nodes.get_mut(&waiting.node).ok_or(Errno::STALE)?;
         if waiting.is_dir {
             let path = node.path.clone();

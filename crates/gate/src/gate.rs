@@ -34,6 +34,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(10);
 const ONCE: Duration = Duration::from_millis(100);
 /// Paths that are told about although nobody was asked; a program that tries more learns nothing by it.
 const MOST_TOLD: usize = 4096;
+/// The same where all that is touched is to be known.
+const MOST_LEARNED: usize = 1 << 16;
 
 /// What happened since the last time somebody asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -254,6 +256,15 @@ impl Gate {
         std::mem::take(&mut self.news)
     }
 
+    /// Everybody who could ask is gone: whatever is still open ends so.
+    pub fn end(&mut self) -> Result<(), Errno> {
+        self.is_broken = true;
+        for id in self.docket.ids() {
+            self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR)?;
+        }
+        Ok(())
+    }
+
     /// Questions that wait for an answer.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
         self.docket.asked().map(|case| &case.question)
@@ -306,7 +317,8 @@ impl Gate {
     }
 
     fn is_news(&mut self, path: &Path) -> bool {
-        self.told.len() < MOST_TOLD && self.told.insert(path.to_path_buf())
+        let most = if self.plan.learns { MOST_LEARNED } else { MOST_TOLD };
+        self.told.len() < most && self.told.insert(path.to_path_buf())
     }
 
     fn tell_refused(&mut self, refused: Refused) {
@@ -358,6 +370,7 @@ impl Gate {
         match self.plan.verdict {
             OnUnknown::Ask => self.ask(access),
             OnUnknown::Deny => self.deny_unasked(&access, Cause::OnUnknown),
+            OnUnknown::AllowAndLog if self.plan.learns && !op.is_write() => self.let_through(&access),
             // Nothing is written for real because nobody was there to ask.
             OnUnknown::AllowAndLog if op.is_write() => self.deny_unasked(&access, Cause::OnUnknown),
             OnUnknown::AllowAndLog => {
@@ -408,6 +421,21 @@ impl Gate {
             self.news.push(News::Settled(Box::new(settled)));
         }
         self.reply(access.call, Answer::Refuse(Errno::ACCESS))
+    }
+
+    /// Served and told, and nothing is mounted: what is written later must meet no mount.
+    fn let_through(&mut self, access: &Access) -> Result<(), Errno> {
+        if !self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve()) {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+            return self.open_case(access.clone(), Stage::Settling { verdict, cause: Cause::OnUnknown });
+        }
+        if self.is_news(&access.path) {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Once };
+            let question = Question { until: None, ..self.question(0, access) };
+            let (cause, granted, waited) = (Cause::OnUnknown, Vec::new(), Duration::ZERO);
+            self.news.push(News::Settled(Box::new(Settled { question, verdict, cause, granted, waited })));
+        }
+        self.serve_now(access)
     }
 
     fn ask(&mut self, access: Access) -> Result<(), Errno> {
@@ -638,7 +666,8 @@ impl Gate {
             Gives::Tree { .. } => (self.covers_in(&target, write), self.ledger.children(&target)),
             _ => (Vec::new(), Vec::new()),
         };
-        let order = Order::Mount { id: held, target: target.clone(), write, covers, children };
+        let exec = self.plan.exec;
+        let order = Order::Mount { id: held, target: target.clone(), write, exec, covers, children };
         self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
         self.more(id);
     }
@@ -652,7 +681,7 @@ impl Gate {
                 continue;
             }
             let paths = if rule.is_glob { matching(&rule.path) } else { vec![rule.path.clone()] };
-            for path in paths {
+            for path in paths.into_iter().filter_map(|path| behind_links(path, tree)) {
                 // A longer rule may lift it again.
                 let ruling = self.judge.ruling(&path);
                 let still = self.judge.standing(ruling);
@@ -844,6 +873,14 @@ fn is_script(path: &Path) -> bool {
     let mut magic = [0u8; 2];
     let read = stat.and_then(|id| host::open_same(path, id)).and_then(|file| rustix::io::pread(&file, &mut magic, 0));
     read.is_ok() && magic == *b"#!"
+}
+
+/// A name that is a link is covered where it leads to, if that is in the tree: the link itself says no more than its name.
+fn behind_links(path: PathBuf, tree: &Path) -> Option<PathBuf> {
+    match host::link(&path) {
+        Ok(_) => path.canonicalize().ok().filter(|real| real.starts_with(tree)),
+        Err(_) => Some(path),
+    }
 }
 
 /// Paths that a pattern stands for now.

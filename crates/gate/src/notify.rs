@@ -27,6 +27,9 @@ const MOST_LINKS: usize = 40;
 const MOST_LOOKS: u8 = 6;
 /// Names of a directory that are shown without being given.
 const MOST_NAMES: usize = 4096;
+/// A directory that can be passed and not be listed. Writable for the supervisor, which has no right over modes; inside,
+/// the mount is read-only.
+const PLACE: Mode = Mode::from_raw_mode(0o311);
 const AT_FDCWD: i32 = -100;
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0o100;
@@ -96,7 +99,7 @@ impl Notify {
     /// What one call is about; nothing where it was let go.
     fn look_at(&mut self, notification: Notification, looks: u8, judge: &Judge) -> Result<Option<Noticed>, Errno> {
         let id = notification.id;
-        let Some((wish, path)) = Call::read(&notification) else {
+        let Some(Call { wish, path, base }) = Call::read(&notification) else {
             // Nothing to ask about: no path, or one that cannot be read. The kernel will say so.
             self.go_on(id)?;
             return Ok(None);
@@ -106,7 +109,12 @@ impl Notify {
             return Ok(None);
         }
         let real = match self.resolve(notification.pid, &path, judge) {
-            Found::Inside => None,
+            Found::Inside => {
+                if let Some(base) = base {
+                    self.lead_on(&base, &path);
+                }
+                None
+            }
             Found::Outside(real) => Some(real),
             Found::Nowhere => {
                 self.go_on(id)?;
@@ -160,6 +168,11 @@ impl Notify {
         if !walk.exists && host::stat(walk.real.parent().unwrap_or(Path::new("/"))).is_err() {
             return Found::Nowhere;
         }
+        // A new name in something that is mounted is the kernel's to make or to refuse.
+        let holds = |parent: &Path| in_view(pid, parent).is_ok_and(|stat| !self.is_place_holder(&stat));
+        if !walk.exists && walk.real.parent().is_some_and(holds) {
+            return Found::Inside;
+        }
         // With its links in place it may be something that was granted.
         if walk.exists && in_view(pid, path).is_ok_and(|stat| !self.is_place_holder(&stat)) {
             return Found::Inside;
@@ -188,14 +201,16 @@ impl Notify {
 
     /// Makes a name for something of the host's, so that it can be found and mounted on; it gives nothing.
     fn hold_place(&self, path: &Path) {
-        let is_dir = host::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        let mode = host::stat(path).map_or(0, |stat| stat.st_mode);
+        let is_dir = FileType::from_raw_mode(mode) == FileType::Directory;
         let Some(directory) = self.directory(path.parent().unwrap_or(path)) else { return };
         let Some(name) = path.file_name() else { return };
         let made = if is_dir {
-            rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o111))
+            rustix::fs::mkdirat(&directory, name, PLACE)
         } else {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&directory, name, flags, Mode::empty()).map(drop)
+            // A shell looks for programs by this bit; there is nothing in it to start.
+            rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(mode & 0o111)).map(drop)
         };
         best_effort(made, "one that is there already is as good");
     }
@@ -203,6 +218,27 @@ impl Notify {
     fn make_link(&self, link: &Path, target: &Path) {
         if let (Some(directory), Some(name)) = (self.directory(link.parent().unwrap_or(link)), link.file_name()) {
             best_effort(rustix::fs::symlinkat(target, &directory, name), "one that is there already is as good");
+        }
+    }
+
+    /// Who stands in a place-holder that something was mounted on since goes on from there: a name that it has not leads
+    /// to the one in the mount.
+    fn lead_on(&self, base: &Base, path: &Path) {
+        let below = path.strip_prefix(&base.path).ok().filter(|_| base.device == self.device);
+        let Some(mut directory) = below.and_then(|_| self.directory(&base.path)) else { return };
+        let mut real = base.path.clone();
+        for part in below.into_iter().flat_map(Path::components) {
+            let Component::Normal(name) = part else { return };
+            real.push(name);
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+                Ok(next) => directory = next,
+                Err(Errno::NOENT) => {
+                    let made = rustix::fs::symlinkat(&real, &directory, name);
+                    return best_effort(made, "without it the name is not found");
+                }
+                Err(_) => return,
+            }
         }
     }
 
@@ -214,7 +250,7 @@ impl Notify {
             Component::Normal(name) => Some(name),
             _ => None,
         }) {
-            let made = rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o111));
+            let made = rustix::fs::mkdirat(&at, name, PLACE);
             best_effort(made, "one that is there already is as good");
             at = rustix::fs::openat(&at, name, flags, Mode::empty()).ok()?;
         }
@@ -237,7 +273,7 @@ impl Notify {
             }
         }
         if let (Some(directory), Some(name)) = (self.directory(path.parent().unwrap_or(path)), path.file_name()) {
-            let mode = Mode::from_raw_mode(0o555);
+            let mode = Mode::from_raw_mode(0o755);
             let shown = rustix::fs::chmodat(&directory, name, mode, AtFlags::empty());
             best_effort(shown, "what cannot be listed is not shown");
         }
@@ -332,11 +368,21 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(named).collect()
 }
 
-/// Reading what a process asked for.
-struct Call;
+/// What a process asked for.
+struct Call {
+    wish: Wish,
+    path: PathBuf,
+    /// What a path that does not begin at the root begins at.
+    base: Option<Base>,
+}
+
+struct Base {
+    path: PathBuf,
+    device: u64,
+}
 
 impl Call {
-    fn read(notification: &Notification) -> Option<(Wish, PathBuf)> {
+    fn read(notification: &Notification) -> Option<Call> {
         let arguments = &notification.arguments;
         let open = |flags: u64, mode: u64| Wish::Open { flags, mode: u32::try_from(mode & 0o7777).unwrap_or(0) };
         let (wish, directory, path) = match name_of(notification.number)? {
@@ -357,7 +403,7 @@ impl Call {
         text.truncate(text.iter().position(|byte| *byte == 0)?);
         let path = PathBuf::from(OsString::from_vec(text));
         if path.is_absolute() {
-            return Some((wish, path));
+            return Some(Call { wish, path, base: None });
         }
         // An empty path is about a descriptor that it has already.
         if path.as_os_str().is_empty() {
@@ -367,8 +413,9 @@ impl Call {
             AT_FDCWD => format!("/proc/{}/cwd", notification.pid),
             number => format!("/proc/{}/fd/{number}", notification.pid),
         };
-        let base = rustix::fs::readlink(base, Vec::new()).ok()?;
-        Some((wish, PathBuf::from(OsString::from_vec(base.into_bytes())).join(path)))
+        let device = rustix::fs::stat(&base).ok()?.st_dev;
+        let base = PathBuf::from(OsString::from_vec(rustix::fs::readlink(base, Vec::new()).ok()?.into_bytes()));
+        Some(Call { wish, path: base.join(path), base: Some(Base { path: base, device }) })
     }
 
     /// As much as can be read there, at most `length` bytes.

@@ -36,6 +36,7 @@ pub(crate) enum Order {
         id: u64,
         target: PathBuf,
         write: bool,
+        exec: bool,
         covers: Vec<Cover>,
         children: Vec<PathBuf>,
     },
@@ -98,8 +99,8 @@ impl Order {
             Order::Make { id, name, mode } => begin(b'C').number(*id).path(name).number((*mode).into()).0,
             Order::Release { id } => begin(b'R').number(*id).0,
             Order::Remove { target } => begin(b'U').path(target).0,
-            Order::Mount { id, target, write, covers, children } => {
-                let mut out = begin(b'M').number(*id).path(target).number((*write).into());
+            Order::Mount { id, target, write, exec, covers, children } => {
+                let mut out = begin(b'M').number(*id).path(target).number((*write).into()).number((*exec).into());
                 out = out.number(u64::try_from(covers.len()).unwrap_or(0));
                 for cover in covers {
                     out = out.path(&cover.path).number(cover.seals.into());
@@ -122,7 +123,8 @@ impl Order {
             b'R' => Order::Release { id: reader.number()? },
             b'U' => Order::Remove { target: reader.path()? },
             b'M' => {
-                let (id, target, write) = (reader.number()?, reader.path()?, reader.number()? == 1);
+                let (id, target) = (reader.number()?, reader.path()?);
+                let (write, exec) = (reader.number()? == 1, reader.number()? == 1);
                 let mut covers = Vec::new();
                 for _ in 0..reader.number()? {
                     covers.push(Cover { path: reader.path()?, seals: reader.number()? == 1 });
@@ -131,7 +133,7 @@ impl Order {
                 for _ in 0..reader.number()? {
                     children.push(reader.path()?);
                 }
-                Order::Mount { id, target, write, covers, children }
+                Order::Mount { id, target, write, exec, covers, children }
             }
             _ => return None,
         };
@@ -183,7 +185,14 @@ mod tests {
             Order::Make { id: 2, name: "x".into(), mode: 0o644 },
             Order::Release { id: u64::MAX },
             Order::Remove { target: "/t".into() },
-            Order::Mount { id: 3, target: "/a".into(), write: true, covers, children: vec!["/a/c".into()] },
+            Order::Mount {
+                id: 3,
+                target: "/a".into(),
+                write: true,
+                exec: false,
+                covers,
+                children: vec!["/a/c".into()],
+            },
         ] {
             let bytes = order.encode();
             assert_eq!(Order::decode(&bytes), Some(order));

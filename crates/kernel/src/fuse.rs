@@ -21,7 +21,7 @@ pub fn open() -> Result<OwnedFd, Errno> {
 }
 
 /// A detached file system whose requests arrive at `device`. File modes count as on any other; nobody but this user sees it.
-pub fn new_tree(device: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<OwnedFd, Errno> {
+pub fn new_tree(device: BorrowedFd<'_>, uid: u32, gid: u32, exec: bool) -> Result<OwnedFd, Errno> {
     let (fd, uid, gid) = (device.as_raw_fd().to_string(), uid.to_string(), gid.to_string());
     let options = [
         ("source", "gate"),
@@ -32,5 +32,5 @@ pub fn new_tree(device: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<OwnedFd, E
         ("default_permissions", ""),
     ];
     // Writable, so that a write is asked for instead of refused at once; nothing is ever written through it.
-    new_filesystem("fuse", &options, Attributes { write: true, exec: true, devices: false })
+    new_filesystem("fuse", &options, Attributes { write: true, exec, devices: false })
 }

@@ -93,7 +93,10 @@ impl Builder<'_> {
             Step::EndFirst => self.end_first(),
             Step::Pin { cpus } => pin(cpus).about(|| format!("the CPUs {cpus:?}")),
             Step::CloneRoot { exec } => self.clone_root(*exec),
-            Step::GateRoot { trigger, uid, gid } => self.gate_root(*trigger, *uid, *gid),
+            Step::GateRoot { trigger, uid, gid, overlay } => {
+                self.gate_root(*trigger, *uid, *gid)?;
+                overlay.map_or(Ok(()), |slot| self.overlay_root(slot))
+            }
             Step::AwaitHolds => await_holds(self.parent),
             Step::Mount(mount) => self.mount(mount),
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
@@ -159,6 +162,7 @@ impl Builder<'_> {
 
     /// A root with nothing of the host's on it but what is mounted there.
     fn gate_root(&mut self, trigger: Trigger, uid: u32, gid: u32) -> Result<(), StepError> {
+        let exec = self.plan.gate.as_ref().is_some_and(|gate| gate.exec);
         let about = || "the root that asks".to_owned();
         let tell = |message: Message, fd: &OwnedFd| {
             socket::send(self.parent, &message.encode(), Some(fd.as_fd())).about(about)
@@ -167,23 +171,35 @@ impl Builder<'_> {
         let tree = match trigger {
             Trigger::Fuse => {
                 let device = fuse::open().about(|| fuse::DEVICE.to_owned())?;
-                let tree = fuse::new_tree(device.as_fd(), uid, gid).about(about)?;
+                let tree = fuse::new_tree(device.as_fd(), uid, gid, exec).about(about)?;
                 tell(Message::Gate, &device)?;
                 tree
             }
             Trigger::Notify => {
                 let options = [("mode", "755"), ("size", "16777216"), ("nr_inodes", "65536")];
                 let attributes = Attributes { write: true, exec: false, devices: false };
-                let tree = mount::new_filesystem("tmpfs", &options, attributes).about(about)?;
-                let seen = mount::clone_tree(tree.as_fd()).about(about)?;
-                tell(Message::Gate, &tree)?;
-                seen
+                mount::new_filesystem("tmpfs", &options, attributes).about(about)?
             }
         };
         self.lay_root(tree)?;
         if trigger == Trigger::Fuse {
             best_effort(learn_names(self.root()?), "each name is then asked for when it is needed");
         }
+        if trigger == Trigger::Notify {
+            // A second way to it, which stays writable. Before Linux 6.15 only what is attached can be cloned.
+            let changeable = mount::clone_tree(self.root()?).about(about)?;
+            socket::send(self.parent, &Message::Gate.encode(), Some(changeable.as_fd())).about(about)?;
+        }
+        Ok(())
+    }
+
+    /// What is written where nothing is mounted lands in the session; what is read is asked for underneath.
+    fn overlay_root(&mut self, slot: usize) -> Result<(), StepError> {
+        let about = || "an overlay on the root that asks".to_owned();
+        let tree = self.overlay_on(self.root()?, slot).about(about)?;
+        let host = mount::open_source(Path::new("/")).about(about)?;
+        mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
+        self.root = Some(tree);
         Ok(())
     }
 
@@ -289,13 +305,17 @@ impl Builder<'_> {
 
     fn overlay(&self, lower: &Path, id: FileId, slot: usize) -> Result<OwnedFd, StepError> {
         let about = || format!("an overlay on {}", lower.display());
-        let base = self.overlay_dir.ok_or_else(|| StepError::new(about(), Errno::NOENT))?.join(slot.to_string());
         let lower_fd = mount::open_source(lower).about(about)?;
         verify(lower_fd.as_fd(), lower, id)?;
-        // Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.
-        let lower = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&lower_fd));
-        let fd_path = |name: &str| -> Result<(OwnedFd, String), StepError> {
-            let fd = mount::open_source(&base.join(name)).about(about)?;
+        self.overlay_on(lower_fd.as_fd(), slot).about(about)
+    }
+
+    /// Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.
+    fn overlay_on(&self, lower: BorrowedFd<'_>, slot: usize) -> Result<OwnedFd, Errno> {
+        let base = self.overlay_dir.ok_or(Errno::NOENT)?.join(slot.to_string());
+        let lower = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&lower));
+        let fd_path = |name: &str| -> Result<(OwnedFd, String), Errno> {
+            let fd = mount::open_source(&base.join(name))?;
             let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
             Ok((fd, path))
         };
@@ -308,7 +328,7 @@ impl Builder<'_> {
             ("userxattr", ""),
             ("volatile", ""),
         ];
-        mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false }).about(about)
+        mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false })
     }
 
     fn make_mount_point(&self, target: &Path, kind: Kind) -> Result<(), StepError> {

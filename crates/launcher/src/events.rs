@@ -3,11 +3,11 @@
 //! `launch` and the supervisor's loop; `cli` renders what is told at the end.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_audit::{Actor, Decision, Event, Journal, Record as Entry, Severity, to_hex};
-use cofferdam_gate::{Cause, News, Question, Settled, Verdict};
+use cofferdam_gate::{Cause, News, Op, Question, Settled, Verdict};
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::LaunchPlan;
 use cofferdam_plan::seccomp::name_of;
@@ -25,16 +25,16 @@ use crate::watch::{Finding, FindingKind};
 /// Records that what runs inside may cause; then one more says that there are no more.
 const MOST_CAUSED: u32 = 20_000;
 
-/// Refused calls that no workload makes by accident: loading code into the kernel, leaving the root or the namespaces.
-const ESCAPES: &[&str] = &[
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "kexec_file_load",
-    "open_by_handle_at",
-    "pivot_root",
-    "setns",
+/// Refused calls that no workload makes by accident, and which wall each goes against.
+const ESCAPES: &[(&str, &str)] = &[
+    ("open_by_handle_at", "FILESYSTEM"),
+    ("pivot_root", "FILESYSTEM"),
+    ("setns", "PROCESS"),
+    ("init_module", "SYSCALL"),
+    ("finit_module", "SYSCALL"),
+    ("delete_module", "SYSCALL"),
+    ("kexec_load", "SYSCALL"),
+    ("kexec_file_load", "SYSCALL"),
 ];
 
 /// Appends to the audit log, until that fails once.
@@ -186,14 +186,19 @@ impl<'a> Log<'a> {
     }
 
     fn blocked(&mut self, name: &str, notification: &Notification) {
-        let is_escape = ESCAPES.contains(&name);
-        let details = json!({
+        let mut details = json!({
             "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
         });
-        let event = if is_escape { Event::EscapeAttempt } else { Event::SyscallBlocked };
+        let (event, severity) = match ESCAPES.iter().find(|(call, _)| *call == name) {
+            Some((_, indicator)) => {
+                details["indicator"] = json!(indicator);
+                (Event::EscapeAttempt, Severity::Critical)
+            }
+            None => (Event::SyscallBlocked, Severity::Warning),
+        };
         self.add(Entry {
             actor: Actor::Workload,
-            severity: if is_escape { Severity::Critical } else { Severity::Warning },
+            severity,
             decision: Some(Decision::Deny),
             ..Entry::new(event, "", details)
         });
@@ -229,6 +234,16 @@ impl<'a> Log<'a> {
 
     pub(crate) fn file_requested(&mut self, question: &Question) {
         self.add(Entry { actor: Actor::Workload, ..Entry::new(Event::FileRequested, "", question_details(question)) });
+    }
+
+    /// An answer was written to a policy.
+    pub(crate) fn policy_changed(&mut self, settled: &Settled, told: &str) {
+        let mut details = question_details(&settled.question);
+        if let Some(details) = details.as_object_mut() {
+            details.insert("change".to_owned(), json!(told));
+        }
+        let severity = Severity::Warning;
+        self.add(Entry { actor: Actor::Person, severity, ..Entry::new(Event::PolicyChanged, "", details) });
     }
 
     pub(crate) fn file_decided(&mut self, settled: &Settled) {
@@ -311,9 +326,18 @@ pub struct Denied {
     pub why: String,
 }
 
+/// A path that was unknown, and given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Allowed {
+    pub op: Op,
+    pub path: PathBuf,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    pub(crate) allowed: Vec<Allowed>,
     pub(crate) denied: Vec<Denied>,
+    pub(crate) answers: Vec<String>,
     pub(crate) blocked: Vec<Blocked>,
     pub(crate) total: u32,
 }
@@ -327,7 +351,11 @@ impl Record {
             }
             News::Refused { what, path, .. } => ((*what).to_owned(), path, "cannot be asked".to_owned()),
             News::Hidden { path, rule, .. } => ("find".to_owned(), path, rule.origin.to_string()),
-            News::Settled(_) | News::Asked(_) | News::OverBudget => return,
+            News::Settled(settled) => {
+                let allowed = Allowed { op: settled.question.op, path: settled.question.path.clone() };
+                return self.allowed.push(allowed);
+            }
+            News::Asked(_) | News::OverBudget => return,
         };
         let (op, path, why) = denied;
         self.denied.push(Denied { op, path: path.to_string_lossy().into_owned(), why });

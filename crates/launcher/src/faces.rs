@@ -3,12 +3,15 @@
 
 use std::path::Path;
 
-use cofferdam_gate::protocol::SessionStatus;
-use cofferdam_gate::{Cause, Question, QuestionId, Settled, Verdict};
+use cofferdam_gate::protocol::{PolicyScope, SessionStatus};
+use cofferdam_gate::{Cause, Keep, Question, QuestionId, Settled, Verdict};
 use rustix::io::Errno;
 
-use crate::desk::{self, Desk, Said};
+use crate::desk::{self, ClientId, Desk, Said};
 use crate::supervisor::{End, Running};
+
+/// What is kept in mind of a session to be saved on request.
+const MOST_GRANTED: usize = 1000;
 
 impl Running<'_> {
     /// From now on there is somebody to ask. To be called before the first output.
@@ -19,7 +22,7 @@ impl Running<'_> {
 
     /// Everybody is told of a question, new or changed, unless this process has an answer itself.
     pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
-        if let Some(verdict) = self.options.decider.as_ref().and_then(|decider| (decider.0)(question)) {
+        if let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question)) {
             return self.answered(question.id, verdict, Cause::Person);
         }
         if let Some(desk) = &mut self.desk {
@@ -31,10 +34,62 @@ impl Running<'_> {
 
     /// Everybody is told how a question ended.
     pub(crate) fn settled(&mut self, settled: &Settled) -> Result<(), Errno> {
+        self.keep(settled);
         if let Some(desk) = &mut self.desk {
             desk.settled(settled);
         }
         self.relay.as_mut().map_or(Ok(()), |relay| relay.settled(settled.question.id))
+    }
+
+    /// An answer that is to outlive the session goes to the policy of its scope.
+    fn keep(&mut self, settled: &Settled) {
+        let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
+        let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
+        if is_answer && keep >= Keep::Project {
+            self.remember(settled);
+        } else if is_answer && keep == Keep::Session && settled.verdict.is_allow() && self.granted.len() < MOST_GRANTED
+        {
+            self.granted.push(settled.clone());
+        }
+    }
+
+    /// Whether it was kept; what became of it is told at the end.
+    fn remember(&mut self, settled: &Settled) -> bool {
+        let Some(memory) = &self.memory else { return false };
+        let kept = (memory.0)(settled);
+        let is_kept = kept.is_ok();
+        let told = match kept {
+            Ok(told) => {
+                self.log.policy_changed(settled, &told);
+                told
+            }
+            Err(why) => format!("the answer about {} was not kept: {why}", settled.question.path.display()),
+        };
+        if !told.is_empty() {
+            self.record.answers.push(told);
+        }
+        is_kept
+    }
+
+    /// Writes what was granted for this session so far to a policy.
+    fn save(&mut self, client: ClientId, scope: PolicyScope) {
+        let keep = match scope {
+            PolicyScope::User => Keep::User,
+            PolicyScope::Project => Keep::Project,
+            PolicyScope::Org => Keep::Org,
+        };
+        let (kept, left): (Vec<Settled>, Vec<Settled>) =
+            std::mem::take(&mut self.granted).into_iter().partition(|settled| {
+                let (Verdict::Allow { reach, .. } | Verdict::Deny { reach, .. }) = settled.verdict;
+                self.remember(&Settled { verdict: Verdict::Allow { reach, keep }, ..settled.clone() })
+            });
+        self.granted = left;
+        let Some(desk) = &mut self.desk else { return };
+        match (kept.len(), self.granted.len()) {
+            (0, 0) => desk.refuse(client, "nothing was granted for this session"),
+            (kept, 0) => desk.ok(client, &format!("{kept} answers kept")),
+            (kept, left) => desk.refuse(client, &format!("{kept} answers kept, {left} could not be")),
+        }
     }
 
     pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {
@@ -56,9 +111,9 @@ impl Running<'_> {
         match (said, &mut self.desk) {
             (Said::Answer { id, verdict, cause }, _) => self.answered(id, verdict, cause)?,
             (Said::Kill, _) => self.end(End::Killed { signal: rustix::process::Signal::KILL.as_raw() })?,
-            (Said::Save(client, _), Some(desk)) => desk.refuse(client, "not built yet: answer with `persist` instead"),
+            (Said::Save(client, scope), _) => self.save(client, scope),
             (Said::Status(client), Some(desk)) => desk.status(client, status.unwrap_or_default()),
-            (Said::Save(..) | Said::Status(_), None) => {}
+            (Said::Status(_), None) => {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use cofferdam_gate::{Gate, Question, RulesInHome, Verdict};
+use cofferdam_gate::{Gate, Question, RulesInHome, Settled, Verdict};
 use cofferdam_kernel::process::{Side, namespace};
 use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
@@ -21,7 +21,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::cgroup::{self, SessionCgroup};
-use crate::events::{Blocked, Denied};
+use crate::changes::{self, Changed};
+use crate::events::{Allowed, Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
@@ -104,6 +105,20 @@ pub struct Options {
     pub known: Option<Rc<Known>>,
     /// A face in this process, asked before all others.
     pub decider: Option<Decider>,
+    /// Keeps answers that outlive the session.
+    pub memory: Option<Memory>,
+}
+
+/// Writes an answer to the policy that it is to be kept in. What it did, or why it could not, is told at the end.
+#[derive(Clone)]
+pub struct Memory(pub Rc<KeepAnswer>);
+
+pub type KeepAnswer = dyn Fn(&Settled) -> Result<String, String>;
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
 }
 
 /// Answers questions at once, or leaves them to others.
@@ -150,6 +165,12 @@ pub struct Outcome {
     pub blocked: Vec<Blocked>,
     /// Paths that nobody approved, as they were met.
     pub denied: Vec<Denied>,
+    /// What became of answers that were to be kept.
+    pub answers: Vec<String>,
+    /// Paths that were unknown and were given, by whomever.
+    pub allowed: Vec<Allowed>,
+    /// What a session that learns wrote where no rule lets it.
+    pub changed: Vec<Changed>,
     pub violations: u32,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
@@ -211,6 +232,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         }
         _ => log.exited(end, began.elapsed(), &usage),
     }
+    let changed = learned_changes(plan, directory.as_ref());
     let (kept, left_behind) = finish_directory(plan, directory, options);
     drop(quota);
     log.destroyed(left_behind.as_deref());
@@ -226,12 +248,38 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         output_failed,
         blocked: record.blocked,
         denied: record.denied,
+        answers: record.answers,
+        allowed: record.allowed,
+        changed,
         kept,
         left_behind,
         unrouted,
         timing: timing(plan, marks),
         usage,
     })
+}
+
+/// Where what is written on the root that asks goes, in a session that learns.
+fn upper_of_root(plan: &LaunchPlan, directory: &SessionDir) -> Option<PathBuf> {
+    let slot = plan.steps.iter().find_map(|step| match step {
+        Step::GateRoot { overlay, .. } => *overlay,
+        _ => None,
+    });
+    slot.map(|slot| directory.path.join(slot.to_string()).join("upper"))
+}
+
+/// The directories above the home belong to somebody who has no number inside, so the overlay could not copy them when
+/// something is written below; they are there from the start.
+fn lead_home(plan: &LaunchPlan, directory: &SessionDir) -> Result<(), Errno> {
+    let (Some(upper), Some(gate)) = (upper_of_root(plan, directory), &plan.gate) else { return Ok(()) };
+    let home = gate.home.strip_prefix("/").unwrap_or(&gate.home);
+    session::make_all(&upper.join(home))
+}
+
+/// What was written on the root that asks, where the session learns.
+fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
+    let upper = directory.and_then(|directory| upper_of_root(plan, directory));
+    upper.map(|upper| changes::below(&upper)).unwrap_or_default()
 }
 
 /// Made while the child works, which waits for its first answer.
@@ -391,9 +439,14 @@ fn make_overlays(plan: &LaunchPlan, options: &Options, session: &str) -> Result<
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
     let slots = overlay_slots(plan);
-    let asked = slots.iter().filter(|(_, _, asked)| *asked);
+    let learns = plan.gate.as_ref().is_some_and(|gate| gate.learns);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked && !learns);
     let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
-    match SessionDir::create(state, session, plan.overlays, &keep) {
+    let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
+        lead_home(plan, &directory)?;
+        Ok(directory)
+    });
+    match made {
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path: session::sessions_in(state), errno }),
     }

@@ -6,6 +6,7 @@
 mod apply;
 mod bus;
 mod cgroup;
+mod changes;
 mod claim;
 mod desk;
 mod events;
@@ -40,8 +41,9 @@ mod watch;
 mod workload;
 
 pub use cgroup::cgroup_home;
-pub use events::{Blocked, Denied};
-pub use launch::{Decide, Decider, Known, LaunchError, Options, Outcome, Returns, TimingLine, run};
+pub use changes::Changed;
+pub use events::{Allowed, Blocked, Denied};
+pub use launch::{Decide, Decider, KeepAnswer, Known, LaunchError, Memory, Options, Outcome, Returns, TimingLine, run};
 pub use roster::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
 pub use session::state_dir;
 pub use supervisor::End;

@@ -38,9 +38,9 @@ const REGROW: Duration = Duration::from_millis(250);
 /// What is held back at most; then the programs inside wait, as they do for a slow terminal.
 const MOST_HELD: usize = 1 << 20;
 
-/// Lines that a program keeps, and the least that a panel needs.
+/// Lines that a program keeps, and the least terminal that has room for a panel besides.
 const PROGRAM_ROWS: u16 = 4;
-const PANEL_ROWS: u16 = 5;
+const LEAST: Size = Size { rows: 12, columns: 60 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -135,7 +135,7 @@ impl Prompt {
 
     /// Whether a panel fits on the terminal.
     pub(crate) fn fits(&self) -> bool {
-        self.size.rows >= PROGRAM_ROWS + PANEL_ROWS && self.size.columns >= 40
+        self.size.rows >= LEAST.rows && self.size.columns >= LEAST.columns
     }
 
     /// A question, new or changed.
@@ -192,6 +192,14 @@ impl Prompt {
             if self.shown.is_some_and(|shown| shown.how == How::Below || shown.keys_at.is_none()) {
                 self.held.extend_from_slice(rest);
                 return;
+            }
+            // Text that changes nothing, which is nearly all of it.
+            let is_text = |byte: &u8| matches!(byte, 0x20..=0x7e | b'\r' | b'\n' | b'\t');
+            if self.watcher.is_between() && is_text(byte) {
+                let (text, after) = rest.split_at(rest.iter().position(|byte| !is_text(byte)).unwrap_or(rest.len()));
+                self.out.screen.extend_from_slice(text);
+                rest = after;
+                continue;
             }
             self.follow(*byte, now);
             rest = after;
@@ -394,7 +402,7 @@ impl Prompt {
         self.shown = Some(Shown { rows, ..shown });
         self.take_rows(rows);
         self.begin();
-        for (row, line) in (self.size.rows - rows + 1..).zip(&lines) {
+        for (row, line) in (self.size.rows - rows + 1..=self.size.rows).zip(&lines) {
             let is_title = row == self.size.rows - rows + 1;
             let width = usize::from(self.size.columns) - 1;
             let text = if is_title { format!("\x1b[7m{line:<width$}\x1b[m") } else { line.clone() };

@@ -86,7 +86,8 @@ impl Relay {
 
     /// From now on questions can be asked on this terminal. To be called before the first output.
     pub(crate) fn answer_here(&mut self) -> Result<(), Errno> {
-        if self.outer.is_input() && !self.outer.is_shared() {
+        let can_draw = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
+        if self.outer.is_input() && !self.outer.is_shared() && can_draw {
             self.prompt = Some(Prompt::new(self.outer.size()?));
         }
         Ok(())

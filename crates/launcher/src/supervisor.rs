@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
-use cofferdam_gate::{Gate, News};
+use cofferdam_gate::{Gate, News, Settled};
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
@@ -29,7 +29,7 @@ use crate::desk::{self, Desk};
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
-use crate::launch::{Options, Returns};
+use crate::launch::{Decider, Memory, Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
 use crate::paperwork::{Chore, Paperwork};
@@ -102,6 +102,10 @@ pub(crate) struct Running<'a> {
     /// Whether others find this session.
     pub(crate) is_listed: bool,
     pub(crate) paperwork: Paperwork,
+    pub(crate) decider: Option<Decider>,
+    pub(crate) memory: Option<Memory>,
+    /// What was granted for this session, to be kept on request.
+    pub(crate) granted: Vec<Settled>,
     /// Names that must not appear while somebody inside could make them.
     holds: Holds,
     /// Seconds since 1970.
@@ -186,6 +190,9 @@ impl<'a> Running<'a> {
             directory,
             is_listed: true,
             paperwork: Paperwork::at_start(),
+            decider: options.decider.clone(),
+            memory: options.memory.clone(),
+            granted: Vec::new(),
             reports: Vec::new(),
             set_up: false,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
@@ -203,6 +210,10 @@ impl<'a> Running<'a> {
             // A session that cannot be supervised does not go on: the caller may live long after this.
             best_effort(self.kill(), "it may be gone already");
         }
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
+        self.pass_news()?;
         if let Some(relay) = &mut self.relay {
             relay.leave_raw_mode()?;
         }
@@ -379,6 +390,9 @@ impl<'a> Running<'a> {
 
     /// Nobody is left inside who could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
         self.pass_news()?;
         if let Some(gate) = self.gate.take() {
             gate.let_go();

@@ -25,10 +25,15 @@ pub struct GatePlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Vec<String>>,
     pub home: PathBuf,
+    /// Whether programs that were granted may be executed; not where the policy lists those that may.
+    pub exec: bool,
+    /// Everything unknown is let through and told, and nothing is mounted for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub learns: bool,
 }
 
 impl GatePlan {
-    pub(crate) fn of(policy: &Policy, facts: &HostFacts) -> Option<GatePlan> {
+    pub(crate) fn of(policy: &Policy, facts: &HostFacts, learns: bool, exec: bool) -> Option<GatePlan> {
         if policy.mode.value != Mode::Dynamic || policy.isolation.value == Isolation::None {
             return None;
         }
@@ -41,6 +46,8 @@ impl GatePlan {
             per_minute: unknown.per_minute.value,
             hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
             home: facts.home.clone(),
+            exec,
+            learns,
         })
     }
 

@@ -14,8 +14,8 @@ use crate::limits::{self, LimitsPlan};
 use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
-use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step};
-use crate::{PlanError, environment, mounts};
+use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
+use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
 const LANDLOCK_SCOPES: u32 = 6;
@@ -29,6 +29,8 @@ const HOSTNAME: &str = "sandbox";
 pub struct Request {
     pub argv: Vec<String>,
     pub environment: Vec<(String, String)>,
+    /// Nothing is written for real: what would be goes to overlays, and with it what is unknown.
+    pub learns: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,13 +72,16 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     let full = isolation == Isolation::Full;
     let exec = exec_rules(policy, facts, request)?;
+    let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
     let decisions = decisions(policy, facts)?;
-    let gate = GatePlan::of(policy, facts);
+    let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
     let trigger = gate.as_ref().map(|gate| gate.trigger);
     let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
     // In static mode they lie on the root itself, before everything else.
     let (first, with_places) = if trigger.is_some() { (Vec::new(), programs) } else { (programs, Vec::new()) };
-    let files = mounts::files(&decisions, exec.is_none(), trigger, with_places)?;
+    let mut files = mounts::files(&decisions, exec.is_none(), trigger, with_places)?;
+    let overlay = (request.learns && trigger == Some(Trigger::Fuse)).then_some(files.overlays);
+    files.overlays += usize::from(overlay.is_some());
     if files.overlays > 0 && facts.session_dir.is_none() {
         return Err(PlanError::NoSessionDirectory);
     }
@@ -98,7 +103,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         steps.push(Step::CreateNetwork);
     }
     steps.push(match trigger {
-        Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid },
+        Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid, overlay },
         None => Step::CloneRoot { exec: exec.is_none() },
     });
     steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));

@@ -75,6 +75,15 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     Ok(kept)
 }
 
+/// The same with nothing that reaches the host: an overlay where something would be written, and a file as it is.
+pub(crate) fn without_writes(mut decisions: Vec<Decision>) -> Vec<Decision> {
+    for decision in decisions.iter_mut().filter(|decision| decision.access == Access::Write) {
+        let is_directory = matches!(decision.fact, PathFact::Present { kind: Kind::Directory, .. });
+        decision.access = if is_directory { Access::Overlay } else { Access::Read };
+    }
+    decisions
+}
+
 /// Whether the rule is in vain without its path.
 fn demands_its_path(rule: &FileRule) -> bool {
     !rule.optional && !matches!(rule.access, Access::Deny | Access::Protect) && !rule.path.is_glob()

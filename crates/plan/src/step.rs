@@ -140,6 +140,9 @@ pub enum Step {
         trigger: Trigger,
         uid: u32,
         gid: u32,
+        /// Slot of an overlay on it that takes what is written: the session learns.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        overlay: Option<usize>,
     },
     /// The supervisor makes the stand-ins for held names meanwhile; what follows mounts over them.
     AwaitHolds,

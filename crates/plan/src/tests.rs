@@ -24,6 +24,7 @@ fn request() -> Request {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec(),
+        learns: false,
     }
 }
 
@@ -341,4 +342,23 @@ fn every_git_directory_of_a_submodule_is_protected() {
         mount_at(&plan, "/home/dev/app/.git/modules/lib/config"),
         Some(MountKind::Bind { write: false, .. })
     ));
+}
+
+#[test]
+fn a_session_that_learns_writes_nothing_for_real() {
+    let laptop = Laptop::with(&["/home/dev/app/.git/", "/home/dev/data/", "/home/dev/notes"]);
+    let mut policy = Policy::built_in();
+    policy.files.extend(["/home/dev/data", "/home/dev/notes"].map(|path| rule(path, Access::Write)));
+    let mut facts = laptop.facts(&policy);
+    facts.has_fuse = true;
+    let learning = Request { learns: true, ..request() };
+    let plan = plan(&policy, &facts, &learning).expect("the plan is made");
+    let is_real =
+        |step: &&Step| matches!(step, Step::Mount(mount) if matches!(mount.kind, MountKind::Bind { write: true, .. }));
+    assert_eq!(plan.steps.iter().find(is_real), None);
+    assert!(matches!(mount_at(&plan, "/home/dev/app"), Some(MountKind::Overlay { .. })));
+    assert!(matches!(mount_at(&plan, "/home/dev/data"), Some(MountKind::Overlay { .. })));
+    let slot = plan.overlays - 1;
+    assert!(plan.steps.iter().any(|step| matches!(step, Step::GateRoot { overlay: Some(own), .. } if *own == slot)));
+    assert!(plan.holds.is_empty());
 }

@@ -103,7 +103,7 @@ impl Session {
             Ok(around) => around,
             Err(error) => return Report::failed(&error, 125),
         };
-        let request = Request { argv: self.argv, environment };
+        let request = Request { argv: self.argv, environment, ..Request::default() };
         let mut facts = cofferdam_launcher::survey(&self.policy, &around, &request);
         facts.has_fuse &= !self.without_fuse;
         let mut plan = match cofferdam_plan::plan(&self.policy, &facts, &request) {

@@ -7,10 +7,12 @@ pub mod edit;
 mod helper;
 mod launch;
 pub mod leaks;
+pub mod person;
 mod place;
 mod programs;
 
 pub use helper::{Helper, Launched, run_helper, start_helper};
 pub use launch::{Report, Session, Used};
+pub use person::Person;
 pub use place::{Place, Scene};
 pub use programs::{program, sibling};

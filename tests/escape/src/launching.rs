@@ -39,6 +39,7 @@ fn prepare(row: &Row, place: &Place, walls: Walls) -> Result<(), String> {
 
 fn run(row: &Row, place: &Place, walls: Walls, check: &str) -> Report {
     let mut session = Session::of((row.argv)(place, check));
+    (row.session)(&mut session, place);
     (row.policy)(&mut session.policy, place);
     match (walls, row.off) {
         (Walls::Standing, _) => session.run(|plan| (row.arrange)(plan), || (row.swap)(place)),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_plan::LaunchPlan;
 use cofferdam_policy::Policy;
-use cofferdam_testkit::{Helper, Launched, Place, Scene, leaks, program, run_helper, start_helper};
+use cofferdam_testkit::{Helper, Launched, Place, Scene, Session, leaks, program, run_helper, start_helper};
 
 /// Whether the row's control is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Row {
     pub run: fn(&Trial) -> Finding,
     /// Changes the policy before the survey.
     pub policy: fn(&mut Policy, &Place),
+    /// Makes it a session that asks: mode, trigger, who answers.
+    pub session: fn(&mut Session, &Place),
     /// Prepares the launching process.
     pub before: fn(&Place, Walls) -> Result<(), String>,
     /// Arranges the plan for the trial, in both trials; switches nothing off.
@@ -70,6 +72,7 @@ pub(crate) const ROW: Row = Row {
     control: "",
     run: Trial::probe,
     policy: |_, _| {},
+    session: |_, _| {},
     before: |_, _| Ok(()),
     arrange: |_| {},
     swap: |_| {},
@@ -177,9 +180,13 @@ impl Trial {
     }
 
     pub(crate) fn start(&self, check: &str, stdin: Stdio) -> Helper {
-        let environment = self.row.environment;
+        self.start_with(check, &[], stdin)
+    }
+
+    pub(crate) fn start_with(&self, check: &str, more: &[(&str, &str)], stdin: Stdio) -> Helper {
+        let environment = [self.row.environment, more].concat();
         let started =
-            start_helper(&self.runner, &self.arguments(check), &self.scene, &self.project(), environment, stdin);
+            start_helper(&self.runner, &self.arguments(check), &self.scene, &self.project(), &environment, stdin);
         started.unwrap_or_else(|error| panic!("cannot start the launching process: {error}"))
     }
 

@@ -3,7 +3,8 @@
 
 use crate::row::Row;
 use crate::rows::{
-    calls, ipc, kernel_files, launch, leftovers, names, processes, refusals, resources, sockets, workspace,
+    answers, calls, gate, ipc, kernel_files, launch, leftovers, names, processes, records, refusals, resources,
+    sockets, workspace,
 };
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
@@ -32,6 +33,7 @@ macro_rules! every_row {
             fn escape_b05_kernel_descriptions_are_masked() => kernel_files::B05;
             fn escape_b06_init_is_no_deputy() => processes::B06;
             fn escape_b07_supervisor_cannot_be_seen() => processes::B07;
+            fn escape_b07_gate_is_out_of_reach() => gate::B07_GATE;
             fn escape_b08_nothing_relies_on_yama() => processes::B08;
             fn escape_b09_user_namespaces_cannot_be_nested() => calls::B09;
             fn escape_b10_setns_is_refused() => calls::B10;
@@ -50,6 +52,7 @@ macro_rules! every_row {
             fn escape_c02_i386_calls_are_killed() => calls::C02;
             fn escape_c03_x32_calls_are_killed() => calls::C03;
             fn escape_c04_unknown_calls_are_absent() => calls::C04;
+            fn escape_c05_flipped_path_reads_nothing_unapproved() => gate::C05;
             fn escape_c06_stale_notifications_do_not_hang() => calls::C06;
             fn escape_c07_mount_calls_are_refused() => calls::C07;
             fn escape_c08_open_by_handle_is_refused() => calls::C08;
@@ -81,6 +84,7 @@ macro_rules! every_row {
             fn escape_d08_deep_and_wide_trees_are_removed_within_a_budget() => leftovers::D08;
             fn escape_d09_odd_files_do_not_hang_the_next_launch() => leftovers::D09;
             fn escape_d10_flood_of_refused_calls_ends_the_session() => resources::D10;
+            fn escape_d10_flood_of_questions_is_denied() => gate::D10_QUESTIONS;
             fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
             fn escape_e06_working_directory_grants_nothing_new() => names::E06;
             fn escape_e12_git_hooks_and_config_are_read_only() => workspace::E12;
@@ -89,6 +93,22 @@ macro_rules! every_row {
             fn escape_e16_agent_configuration_is_read_only() => workspace::E16;
             fn escape_e18_shell_files_and_path_directories_are_read_only() => names::E18;
             fn escape_e19_other_spellings_have_the_same_verdict() => workspace::E19;
+            fn escape_f01_what_was_shown_is_what_is_given() => answers::F01;
+            fn escape_f02_escapes_in_names_are_printable() => records::F02;
+            fn escape_f03_turned_and_invisible_text_is_shown() => records::F03;
+            fn escape_f04_padding_hides_no_end() => records::F04;
+            fn escape_f05_arguments_of_an_approved_program_approve_nothing() => answers::F05;
+            fn escape_f06_chained_programs_are_asked_each() => answers::F06;
+            fn escape_f07_environment_is_not_carried_over() => answers::F07;
+            fn escape_f08_planted_program_is_not_the_approved_one() => answers::F08;
+            fn escape_f09_extra_fields_of_an_answer_are_refused() => answers::F09;
+            fn escape_f10_edited_project_policy_is_asked_again() => records::F10;
+            fn escape_f11_nobody_inside_answers() => answers::F11;
+            fn escape_f12_only_a_verdict_is_a_verdict() => answers::F12;
+            fn escape_f13_late_and_replayed_answers_are_dropped() => answers::F13;
+            fn escape_f14_flood_is_denied_with_one_summary() => gate::F14;
+            fn escape_f15_newline_in_a_path_is_one_record() => records::F15;
+            fn escape_f16_edited_log_is_found() => records::F16;
         }
     };
 }

@@ -61,6 +61,8 @@ pub(crate) struct Measured {
     open_microseconds: f64,
     bytes: u64,
     verify_seconds: f64,
+    /// Of all threads together: what a machine with other things to do would take without them.
+    verify_cpu_seconds: f64,
     is_whole: bool,
 }
 
@@ -75,6 +77,9 @@ impl Measured {
         report.judge("verify_seconds", &format!("verify {records} records, s"), seconds, Limit::AtMost(MOST_SECONDS));
         let label = "append one record, us (mean)";
         report.judge("append_microseconds", label, self.append_microseconds, Limit::AtMost(MOST_MICROSECONDS));
+        report.figure("verify_cpu_seconds", self.verify_cpu_seconds);
+        report.row("CPU time of the verification, s", &format!("{:>9.3}", self.verify_cpu_seconds));
+        report.row("bytes of a record", &format!("{:>9.0}", self.bytes as f64 / records as f64));
         report.figure("appends_per_second", 1e6 / self.append_microseconds);
         report.figure("open_and_first_append_microseconds", self.open_microseconds);
         report.figure("bytes_per_record", self.bytes as f64 / records as f64);
@@ -96,9 +101,9 @@ pub(crate) fn measure(at: &Path, records: u64) -> Result<Measured, Problems> {
         journal.append(&record(number)).map_err(|e| failed("append", &e))?;
     }
     let appended = began.elapsed();
-    let began = Instant::now();
+    let (began, cpu) = (Instant::now(), cpu_seconds());
     let report = verify(&state).map_err(|e| failed("verify", &e))?;
-    let verified = began.elapsed();
+    let (verified, cpu) = (began.elapsed(), cpu_seconds() - cpu);
     let files = cofferdam_audit::directory(&state).read_dir().into_iter().flatten().flatten();
     let bytes = files.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
     std::fs::remove_dir_all(&state).map_err(|e| failed("remove", &e))?;
@@ -107,8 +112,15 @@ pub(crate) fn measure(at: &Path, records: u64) -> Result<Measured, Problems> {
         open_microseconds: opened.as_secs_f64() * 1e6,
         bytes,
         verify_seconds: verified.as_secs_f64(),
+        verify_cpu_seconds: cpu,
         is_whole: report.is_whole() && report.records >= records,
     })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 fn record(number: u64) -> Record<'static> {

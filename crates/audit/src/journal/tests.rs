@@ -211,6 +211,33 @@ fn the_key_is_the_users_alone_and_made_once() {
 }
 
 #[test]
+fn a_writer_that_was_killed_before_it_wrote_the_head_is_followed() {
+    // The last record before the kill is an ordinary one, or a checkpoint.
+    for last in [3, 5] {
+        let scratch = Scratch::new("behind");
+        let settings = Settings { checkpoint_every: 4, ..Settings::default() };
+        let mut journal = Journal::open_with(&scratch.0, settings).expect("the directory can be made");
+        let mut before = Vec::new();
+        while crate::entries(&scratch.0).expect("readable").count() < last {
+            before = std::fs::read(scratch.file("head")).expect("made");
+            journal.append(&record(0)).expect("there is room");
+        }
+        drop(journal);
+        if last == 5 {
+            let entry = crate::entries(&scratch.0).expect("readable").nth(3).expect("four records");
+            let hash = hex::decode(entry.line[entry.line.len() - 66..entry.line.len() - 2].as_ref()).expect("a hash");
+            before = Head { sequence: 4, hash, checkpoint: 0 }.text().into_bytes();
+        }
+        std::fs::write(scratch.file("head"), before).expect("writable");
+        let report = verify(&scratch.0).expect("readable");
+        assert!(report.is_whole(), "{last}: {report:?}");
+        write(&scratch, 2);
+        let report = verify(&scratch.0).expect("readable");
+        assert!(report.is_whole(), "{last}: {report:?}");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_no_half_record() {
     // Every write to this device fails as on a full disk; a link to it would not be followed, so the file is ours.
     let scratch = Scratch::new("full");

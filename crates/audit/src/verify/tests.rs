@@ -129,6 +129,24 @@ fn every_byte_of_every_witness_counts() {
     assert!(problems(&scratch).is_empty());
 }
 
+#[test]
+fn a_chain_that_several_threads_check_is_judged_as_a_short_one() {
+    let scratch = Scratch::new("long");
+    let mut journal = Journal::open(&scratch.0).expect("the directory can be made");
+    for number in 0..9000 {
+        journal.append(&record(number)).expect("there is room");
+    }
+    assert!(problems(&scratch).is_empty());
+    let name = "00000001.ndjson";
+    let mut lines = lines(&scratch, name);
+    lines[8000] = lines[8000].replacen("SYSCALL_BLOCKED", "SYSCALL_ALLOWED", 1);
+    lines.remove(5000);
+    put(&scratch, name, &lines);
+    let found = problems(&scratch);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(is_located(&found, name, 5000) && is_located(&found, name, 7999), "{found:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 

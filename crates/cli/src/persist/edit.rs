@@ -38,26 +38,56 @@ pub(super) fn edit(text: &str, entries: &[Entry], places: &Places) -> Result<Str
     Ok(document.to_string())
 }
 
-/// `text` with the settings of a draft that are no paths and that the file does not have yet.
-pub(super) fn add_settings(text: &str, draft: &Draft) -> Result<String, String> {
+/// `text` with the settings of a draft that are no paths. What the file says otherwise stays; the second part names it.
+pub(super) fn add_settings(text: &str, draft: &Draft) -> Result<(String, Vec<String>), String> {
     let mut document: DocumentMut = text.parse().map_err(|_| "the file".to_owned())?;
-    let new: DocumentMut = draft.to_toml().parse().map_err(|_| "the draft".to_owned())?;
-    for (key, item) in new.iter().filter(|(key, _)| *key != "files") {
-        match (item.as_table(), document.get_mut(key)) {
-            (_, None) => {
-                document.insert(key, item.clone());
+    let mut new: DocumentMut = draft.to_toml().parse().map_err(|_| "the draft".to_owned())?;
+    new.remove("files");
+    let mut kept = Vec::new();
+    join(document.as_table_mut(), new.as_table(), "", &mut kept);
+    Ok((document.to_string(), kept))
+}
+
+fn join(known: &mut dyn TableLike, new: &dyn TableLike, above: &str, kept: &mut Vec<String>) {
+    for (name, item) in new.iter() {
+        let key = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+        match known.get_mut(name) {
+            None => {
+                known.insert(name, plain(item));
             }
-            (Some(table), Some(known)) => {
-                let known = known.as_table_like_mut().ok_or_else(|| key.to_owned())?;
-                for (name, value) in table.iter().filter(|(name, _)| !table.is_dotted() || !name.is_empty()) {
-                    known.entry(name).or_insert_with(|| value.clone());
-                }
-            }
-            // What the user has said stays.
-            (None, Some(_)) => {}
+            Some(own) => match (own.as_table_like_mut(), item.as_table_like()) {
+                (Some(own), Some(more)) => join(own, more, &key, kept),
+                _ => join_value(own, item, &key, kept),
+            },
         }
     }
-    Ok(document.to_string())
+}
+
+/// Lists add up, other values stay.
+fn join_value(own: &mut Item, new: &Item, key: &str, kept: &mut Vec<String>) {
+    let text = |item: &Item| item.to_string().trim().to_owned();
+    let (before, asked) = (text(own), text(new));
+    let (Some(own), Some(more)) = (own.as_array_mut(), new.as_array()) else {
+        if before != asked {
+            kept.push(format!("{key} = {asked}: stays {before}"));
+        }
+        return;
+    };
+    let written: Vec<String> = own.iter().map(|value| value.to_string().trim().to_owned()).collect();
+    for value in more.iter().filter(|value| !written.contains(&value.to_string().trim().to_owned())) {
+        let mut value = value.clone();
+        value.decor_mut().clear();
+        own.push(value);
+    }
+}
+
+/// Without the comments of the draft, which are told on the screen.
+fn plain(item: &Item) -> Item {
+    let mut item = item.clone();
+    if let Some(table) = item.as_table_mut() {
+        table.decor_mut().clear();
+    }
+    item
 }
 
 fn files_table(document: &mut DocumentMut) -> Result<&mut dyn TableLike, String> {

@@ -235,6 +235,59 @@ fn what_would_not_count_is_refused() {
 }
 
 #[test]
+fn the_home_directory_is_never_opened_by_an_answer() {
+    let home = Home::new();
+    for path in [home.around.home.as_path(), home.around.home.parent().expect("it has one"), Path::new("/")] {
+        for op in [Op::List, Op::Read, Op::Write] {
+            let error = home.save(Keep::User, &[change(true, op, path)]).expect_err("too wide");
+            assert!(matches!(error, Failure::Persist(PersistError::TooWide { .. })), "{error}");
+        }
+    }
+    assert!(!home.path(USER).exists());
+}
+
+fn settled(verdict: Verdict, path: PathBuf, is_dir: bool, granted: Vec<PathBuf>) -> Settled {
+    let question = cofferdam_gate::Question {
+        id: 1,
+        op: if is_dir { Op::List } else { Op::Read },
+        path,
+        is_dir,
+        size: 0,
+        flags: 0,
+        asker: cofferdam_gate::Asker::default(),
+        toolchain: None,
+        also: Vec::new(),
+        waiting: 1,
+        asked: 0.0,
+        until: None,
+    };
+    Settled { question, verdict, cause: cofferdam_gate::Cause::Person, granted, waited: std::time::Duration::ZERO }
+}
+
+#[test]
+fn an_answer_is_kept_with_the_reach_it_was_given() {
+    let home = Home::new();
+    let keep = Keep::Project;
+    let file = home.path("data/a");
+    let allow = |reach| Verdict::Allow { reach, keep };
+    let save = |settled: &Settled| save_answer(&home.around, &[], settled);
+    save(&settled(allow(Reach::File), file.clone(), false, vec![file.clone()])).expect("kept");
+    assert_eq!(home.access(&file), Some((Access::Read, Layer::ProjectLocal)));
+    assert_eq!(home.access(&home.path("data/b")), None);
+    let deny = Verdict::Deny { reach: Reach::Dir, keep };
+    save(&settled(deny, home.path("clients/x"), false, Vec::new())).expect("kept");
+    assert_eq!(home.access(&home.path("clients/y")), Some((Access::Deny, Layer::ProjectLocal)));
+    save(&settled(allow(Reach::Dir), home.path("set"), true, vec![home.path("set")])).expect("kept");
+    assert_eq!(home.access(&home.path("set/x")), Some((Access::Read, Layer::ProjectLocal)));
+    // The names of a directory are less than any rule gives.
+    let error =
+        save(&settled(allow(Reach::File), home.path("names"), true, vec![home.path("names")])).expect_err("more");
+    assert!(matches!(error, Failure::Persist(PersistError::OnlyNames { .. })), "{error}");
+    let session = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+    assert!(save(&settled(session, file, false, Vec::new())).is_err());
+}
+
+#[test]
 fn the_organisations_file_is_written_where_it_can_be() {
     let home = Home::new();
     let target = Target::org(&home.path("etc/policy.toml"));

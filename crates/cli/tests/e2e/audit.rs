@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::support::{Place, wait_for};
 
+/// Nobody is asked, so that a session has the same records every time.
+const STATIC: &[&str] = &["--mode", "static"];
+
 const CHAIN: &str = "home:.local/state/cofferdam/audit/00000001.ndjson";
 
 fn records(place: &Place) -> Vec<Value> {
@@ -19,7 +22,7 @@ fn names(records: &[Value]) -> Vec<&str> {
 #[test]
 fn a_session_is_recorded_from_its_creation_to_its_end() {
     let place = Place::new();
-    place.run(&[], &["sh", "-c", "exit 3", "--token=verysecret"]).code(3);
+    place.run(STATIC, &["sh", "-c", "exit 3", "--token=verysecret"]).code(3);
     let records = records(&place);
     let expected = ["SANDBOX_CREATED", "SANDBOX_ENTERED", "COMMAND_STARTED", "SANDBOX_EXITED", "SANDBOX_DESTROYED"];
     assert_eq!(names(&records), expected);
@@ -66,6 +69,73 @@ fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
 }
 
 #[test]
+fn a_call_that_only_an_escape_needs_is_recorded_as_an_attempt() {
+    let Some(place) = Place::with(&["nsenter"]) else { return };
+    place.inside("nsenter --uts=/proc/self/ns/uts true; true").ok();
+    let records = records(&place);
+    let attempt = records.iter().find(|record| record["event"] == "ESCAPE_ATTEMPT").expect("recorded");
+    assert_eq!((&attempt["severity"], &attempt["decision"]), (&Value::from("CRITICAL"), &Value::from("deny")));
+    assert_eq!(
+        (&attempt["details"]["syscall"], &attempt["details"]["indicator"]),
+        (&"setns".into(), &"PROCESS".into())
+    );
+}
+
+#[test]
+fn the_signal_that_ended_a_session_is_recorded() {
+    let place = Place::new();
+    place.inside("kill -USR1 $$").code(138);
+    let records = records(&place);
+    let exited = records.iter().find(|record| record["event"] == "SANDBOX_EXITED").expect("recorded");
+    assert_eq!(
+        (&exited["details"]["end"]["signalled"]["signal"], &exited["details"]["exitCode"]),
+        (&10.into(), &138.into())
+    );
+}
+
+#[test]
+fn a_path_that_nobody_approved_is_recorded_with_who_asked_and_who_decided() {
+    let place = Place::new();
+    place.write("home:notes/file", "x");
+    let path = place.path("home:notes/file").display().to_string();
+    let ran = place.run(&["--mode", "dynamic"], &["cat", &path]);
+    if ran.code == 125 {
+        println!("skipped: no dynamic mode here: {}", ran.err);
+        return;
+    }
+    assert_ne!(ran.code, 0);
+    let records = records(&place);
+    let is_it = |record: &&Value| record["event"] == "FILE_DECIDED" && record["details"]["path"] == path.as_str();
+    let decided = records.iter().find(is_it).expect("recorded");
+    assert_eq!((&decided["decision"], &decided["details"]["op"]), (&"deny".into(), &"read".into()));
+    assert!(decided["latency"].is_u64() && decided["details"]["pid"].is_u64(), "{decided}");
+    assert!(decided["details"]["program"].as_str().is_some_and(|program| program.ends_with("/cat")), "{decided}");
+    place.sandbox(&["audit", "verify"]).ok();
+}
+
+#[test]
+fn trust_in_a_project_policy_is_recorded_as_a_persons_doing() {
+    let place = Place::new();
+    place.write(".cofferdam/policy.toml", "[limits]\ntimeout = \"5m\"\n");
+    place.sandbox(&["trust", "--dry-run"]).ok();
+    assert!(records(&place).is_empty());
+    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--revoke"]).ok();
+    let records = records(&place);
+    let actions: Vec<_> = records.iter().map(|record| record["details"]["action"].as_str()).collect();
+    assert_eq!((actions, names(&records)), (vec![Some("trusted"), Some("trust-revoked")], vec!["POLICY_CHANGED"; 2]));
+    assert_eq!(records[0]["actor"], "person");
+    assert_eq!(records[0]["details"]["sha256"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn signatures_of_another_key_are_not_taken() {
+    let place = Place::new();
+    place.run(STATIC, &["true"]).ok();
+    place.sandbox(&["audit", "verify", "--key", &"0".repeat(64)]).code(1);
+}
+
+#[test]
 fn the_first_session_of_a_user_sees_nothing_of_its_own_state() {
     let place = Place::new();
     let out = place.inside("ls -A ~/.local/state/cofferdam 2>&1; cat ~/.local/state/cofferdam/*/* 2>&1; true").ok();
@@ -86,7 +156,7 @@ fn nobody_inside_reads_or_changes_the_log() {
 #[test]
 fn sessions_at_the_same_time_make_one_chain_that_verifies() {
     let place = Place::new();
-    let running: Vec<_> = (0..8).map(|_| place.start(&[], "echo ready; read line; true")).collect();
+    let running: Vec<_> = (0..8).map(|_| place.start(STATIC, "echo ready; read line; true")).collect();
     for session in running {
         session.end();
     }
@@ -99,7 +169,7 @@ fn sessions_at_the_same_time_make_one_chain_that_verifies() {
 #[test]
 fn a_changed_a_missing_and_a_cut_record_are_found_where_they_are() {
     let place = Place::new();
-    place.inside("true").ok();
+    place.run(STATIC, &["true"]).ok();
     let log = place.read(CHAIN).expect("a log");
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
     let cases = [
@@ -121,11 +191,11 @@ fn a_changed_a_missing_and_a_cut_record_are_found_where_they_are() {
 #[test]
 fn what_a_crash_tore_is_closed_off_by_the_next_session() {
     let place = Place::new();
-    place.inside("true").ok();
+    place.run(STATIC, &["true"]).ok();
     let log = place.read(CHAIN).expect("a log");
     place.write(CHAIN, &(log + "{\"version\":1,\"sequence\":6,\"prev"));
     place.sandbox(&["audit", "verify"]).code(1);
-    place.inside("true").ok();
+    place.run(STATIC, &["true"]).ok();
     let out = place.sandbox(&["audit", "verify"]).ok();
     assert!(out.contains("torn by a crash, and closed off: 00000001.ndjson:6"), "{out}");
 }
@@ -133,8 +203,8 @@ fn what_a_crash_tore_is_closed_off_by_the_next_session() {
 #[test]
 fn records_are_printed_escaped_by_session_event_time_and_format() {
     let place = Place::new();
-    place.run(&[], &["true", "\u{1b}[31mred\nline"]).ok();
-    place.inside("exit 4").code(4);
+    place.run(STATIC, &["true", "\u{1b}[31mred\nline"]).ok();
+    place.run(STATIC, &["bash", "-c", "exit 4"]).code(4);
     let text = place.sandbox(&["audit"]).ok();
     assert!(!text.contains('\u{1b}') && text.lines().count() == 10, "{text}");
     let text = place.sandbox(&["logs", "last"]).ok();

@@ -3,6 +3,7 @@
 //! tests print `skipped: reason`.
 
 mod answers;
+mod approvals;
 mod audit;
 mod command_line;
 mod debugging;
@@ -13,6 +14,7 @@ mod git;
 mod guest;
 mod isolation;
 mod job_control;
+mod learn;
 mod leftovers;
 mod limits;
 mod limits_policy;

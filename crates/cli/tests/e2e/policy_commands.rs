@@ -1,6 +1,6 @@
 //! `sandbox policy` and `sandbox why`: what they say is what a run then does.
 
-use crate::support::{Place, is_root};
+use crate::support::{Place, is_root, wait_for};
 
 const USER: &str = "home:.config/cofferdam/config.toml";
 const LOCAL: &str = ".cofferdam/policy.local.toml";
@@ -46,9 +46,10 @@ fn policy_diff_says_what_is_newly_allowed_and_denied() {
     place.write("new.toml", "debug = false\n[files]\nwrite = [\"~/data\"]\ndeny = [\"~/clients\"]\n");
     let told = place.sandbox(&["policy", "diff", "effective", "new.toml"]).ok();
     let (allowed, denied) = told.split_once("newly denied").expect("both are there");
-    assert!(allowed.contains("newly allowed\n  ~/data: read -> write  [user: new.toml:3]"), "{told}");
-    assert!(denied.contains("~/clients: read -> deny") && denied.contains("debug: true -> false"), "{told}");
-    assert_eq!(place.sandbox(&["policy", "diff", "default", "effective"]).ok(), "no difference\n");
+    assert!(allowed.contains("newly allowed\n  ~/data: ask -> write  [user: new.toml:3]"), "{told}");
+    assert!(denied.contains("~/clients: ask -> deny") && denied.contains("debug: true -> false"), "{told}");
+    assert_eq!(place.sandbox(&["policy", "diff", "effective", "effective"]).ok(), "no difference\n");
+    assert!(place.sandbox(&["policy", "diff", "default", "new.toml"]).ok().contains("~/data: ask -> write"));
     place.write(USER, "[files]\nread = [\"~/.ssh\"]\n");
     // In the place of the user's file, what that file gives is gone.
     let told = place.sandbox(&["policy", "diff", "effective", "new.toml", "--as", "user"]).ok();
@@ -97,10 +98,11 @@ fn an_imported_policy_is_enforced_and_nothing_of_it_is_dropped_in_silence() {
 #[test]
 fn an_import_adds_to_what_a_file_says_already() {
     let place = Place::new();
-    place.write(USER, "# mine\n[limits]\ntimeout = \"5m\"\n");
+    place.write(USER, "# mine\nisolation = \"process\"\n[limits]\ntimeout = \"5m\"\n");
     place.write("home:sandbox.json", "{ \"type\": \"workspace_readonly\", \"additionalReadwritePaths\": [\"~/out\"] }");
     let path = place.path("home:sandbox.json").display().to_string();
-    place.sandbox(&["policy", "import", &path, "--save", "user"]).ok();
+    let ran = place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0);
+    ran.says(&["isolation = \"full\": stays \"process\""]);
     let text = place.read(USER).expect("it is there");
     for part in ["# mine", "timeout = \"5m\"", "project = \"read\"", "~/out"] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
@@ -126,6 +128,39 @@ fn a_rule_that_was_added_by_hand_counts_in_the_next_run() {
     place.write(LOCAL, "[files]\nwrite = [\"~/data\"]\n");
     place.sandbox(&["policy", "allow", &path]).code(125).says(&["not approved", "sandbox trust"]);
     place.sandbox(&["policy", "allow", &path, "--keep", "session"]).code(125).says(&["project, user, org"]);
+}
+
+#[test]
+fn what_is_allowed_for_good_is_not_asked_about_again() {
+    let place = Place::new();
+    place.write("home:data/file", "known by now\n");
+    let flags = ["--mode", "dynamic", "--on-unknown", "deny"];
+    let read = || place.run(&flags, &["cat", &place.path("home:data/file").display().to_string()]);
+    assert_ne!(read().code, 0);
+    let told = place.sandbox(&["policy", "allow", &place.path("home:data").display().to_string()]).ok();
+    assert!(told.contains("~/data"), "{told}");
+    assert_eq!(read().ok(), "known by now\n");
+}
+
+#[test]
+fn an_answer_that_is_kept_is_a_rule_in_the_next_session() {
+    let place = Place::new();
+    place.write("home:data/file", "known by now\n");
+    let path = place.path("home:data/file").display().to_string();
+    let asking = ["--mode", "dynamic", "--on-unknown", "ask"];
+    let session = place.start(&asking, "echo ready; cat ~/data/file");
+    let number = wait_for("the question", || {
+        let open = place.sandbox(&["questions"]).out;
+        open.lines()
+            .find(|line| line.contains(&path))
+            .and_then(|line| line.split_whitespace().next().map(str::to_owned))
+    });
+    place.sandbox(&["approve", &number, "--keep", "project"]).code(0);
+    assert_eq!(session.end(), (0, "known by now\n".to_owned()));
+    let text = place.read(LOCAL).expect("it was made");
+    assert!(text.contains("path = \"~/data/file\", optional = true, reason = \"approved "), "{text}");
+    let silent = ["--mode", "dynamic", "--on-unknown", "deny"];
+    assert_eq!(place.run(&silent, &["cat", &path]).ok(), "known by now\n");
 }
 
 #[test]
@@ -167,7 +202,7 @@ fn why_names_the_rule_and_the_smallest_change() {
     let place = Place::new();
     place.write("home:.ssh/id", "key");
     place.write("home:data/file", "x");
-    let why = |arguments: &[&str]| place.sandbox(&[&["why"], arguments].concat()).ok();
+    let why = |arguments: &[&str]| place.sandbox(&[&["why", "--mode", "static"], arguments].concat()).ok();
     let home = place.home.display().to_string();
     let key = format!("{home}/.ssh/id");
     let told = why(&[&key]);
@@ -227,9 +262,12 @@ fn recorded_sessions_are_replayed_against_a_changed_policy() {
     let place = Place::new();
     let home = place.home.display().to_string();
     let record = |session: &str, op: &str, path: &str, decision: &str| {
-        format!(
-            "{{\"event\":\"FILE_DECIDED\",\"session\":\"{session}\",\"op\":\"{op}\",\"path\":\"{home}/{path}\",\"decision\":\"{decision}\"}}\n"
-        )
+        let record = serde_json::json!({
+            "sequence": 1, "eventId": "e", "sandboxId": session, "time": "t", "event": "FILE_DECIDED", "actor": "person",
+            "severity": "INFO", "decision": decision,
+            "details": { "op": op, "path": format!("{home}/{path}"), "cause": "person" },
+        });
+        format!("{record}\n")
     };
     let log = [
         record("s1", "read", "data/a", "allow"),
@@ -252,9 +290,9 @@ fn recorded_sessions_are_replayed_against_a_changed_policy() {
     place.sandbox(&["policy", "test", "new.toml", "--against", "nobody"]).code(125).says(&["nobody"]);
 
     let told = place.sandbox(&["why", &format!("{home}/data"), "--session", "s1"]).ok();
-    assert_eq!(told, format!("allowed read {home}/data/a\n"));
+    assert_eq!(told, format!("allowed read {home}/data/a [person]\n"));
     let told = place.sandbox(&["why", &format!("{home}/data/a"), "--session", "s1", "--write"]).ok();
-    assert_eq!(told, format!("denied write {home}/data/a\n"));
+    assert_eq!(told, format!("denied write {home}/data/a [person]\n"));
     let told = place.sandbox(&["why", "/srv", "--session", "s1"]).ok();
     assert!(told.contains("never asked about /srv"), "{told}");
 }

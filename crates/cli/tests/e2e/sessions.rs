@@ -16,7 +16,7 @@ fn listed(place: &Place) -> Vec<Value> {
 fn a_session_is_listed_while_it_lives() {
     let place = Place::new();
     assert_eq!(place.sandbox(&["ps"]).ok(), "no session runs\n");
-    let mut running = place.start(&[], "echo ready; read line; exit 5");
+    let mut running = place.start(&["--mode", "static"], "echo ready; read line; exit 5");
     let sessions = listed(&place);
     assert_eq!(sessions.len(), 1);
     let session = &sessions[0];

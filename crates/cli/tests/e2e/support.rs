@@ -136,6 +136,20 @@ impl Place {
         // rustup's stand-ins for cargo and rustc look for the toolchain in the home of whoever installed them.
         let real = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         let rustup = std::env::var_os("RUSTUP_HOME").map_or_else(|| real.join(".rustup"), PathBuf::from);
+        // Software of whoever runs the tests lies in a home that is not the sandbox's.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let installed = std::env::split_paths(&path).filter(|place| place.starts_with(&real));
+        let prefixes = installed.filter_map(|place| place.parent().map(PathBuf::from)).filter(|place| *place != real);
+        let mut software: Vec<String> = prefixes
+            .chain([rustup.clone()])
+            .filter(|place| place.is_dir())
+            .map(|place| place.display().to_string())
+            .collect();
+        software.sort();
+        software.dedup();
+        if !software.is_empty() {
+            environment.push(("COFFERDAM_RO".to_owned(), software.join(":")));
+        }
         if rustup.is_dir() {
             environment.push(("RUSTUP_HOME".to_owned(), rustup.display().to_string()));
         }

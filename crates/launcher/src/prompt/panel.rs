@@ -9,7 +9,7 @@ use cofferdam_gate::{
 };
 
 /// Where the second column begins.
-const INDENT: usize = 8;
+const INDENT: usize = 9;
 
 /// Choices that were made about the question on the panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,7 +273,7 @@ fn shown_line(text: &str, most: usize) -> String {
 }
 
 fn entry(label: &str, text: &str) -> String {
-    format!("  {label:<6}{text}")
+    format!("  {label:<7}{text}")
 }
 
 fn labelled(label: &str, lines: &[String]) -> Vec<String> {

@@ -76,7 +76,7 @@ proptest! {
         let paths: Vec<String> = existing.iter().map(|(p, dir)| format!("{}{}", expand(p), if *dir { "/" } else { "" })).collect();
         let laptop = Laptop::with(&paths.iter().map(String::as_str).collect::<Vec<_>>());
         let facts = laptop.facts(&policy);
-        let Ok(plan) = plan(&policy, &facts, &Request { argv: vec!["make".into()], environment: Vec::new() }) else { return Ok(()) };
+        let Ok(plan) = plan(&policy, &facts, &Request { argv: vec!["make".into()], environment: Vec::new(), ..Request::default() }) else { return Ok(()) };
 
         // One definition of precedence: what the plan decided about a path is what the policy says about it.
         let places = facts.places();

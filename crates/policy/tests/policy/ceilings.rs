@@ -122,12 +122,14 @@ fn requirements_refuse_what_they_do_not_know() {
 
 #[test]
 fn a_required_mode_and_the_most_at_unknown_paths_are_followed() {
-    let policy = under("mode = \"dynamic\"\nunknown = \"deny\"", "").unwrap();
-    assert_eq!(policy.mode.value, Mode::Dynamic);
+    let known = |policy: &Policy| policy.files.iter().any(|rule| rule.path.as_str() == "/usr");
+    let policy = under("mode = \"static\"\nunknown = \"deny\"", "").unwrap();
+    assert_eq!(policy.mode.value, Mode::Static);
     assert_eq!(policy.mode.origin.layer, Layer::Requirements);
     assert_eq!(policy.unknown.verdict.value, OnUnknown::Deny);
-    assert!(policy.files.iter().any(|rule| rule.path.as_str() == "/usr"), "known places are not asked about");
-    let asked = under("unknown = \"ask\"", "unknown.verdict = \"deny\"").unwrap();
+    assert!(!known(&policy), "static mode needs no known places");
+    let asked = under("mode = \"dynamic\"\nunknown = \"ask\"", "unknown.verdict = \"deny\"").unwrap();
     assert_eq!(asked.unknown.verdict.origin.layer, Layer::User);
+    assert!(known(&asked), "known places are not asked about");
     assert!(under("mode = \"dynamic\"", "mode = \"dynamic\"").is_ok());
 }

@@ -5,7 +5,10 @@ use cofferdam_policy::{Direction, Layer, Policy, differences};
 use crate::{layer, places, resolved};
 
 fn lines(before: &str, after: &str) -> Vec<(Direction, String)> {
-    let policy = |text: &str| -> Policy { resolved(&[layer(Layer::User, text)]).unwrap() };
+    let policy = |text: &str| -> Policy {
+        let mode = if text.contains("mode = \"dynamic\"") { "" } else { "mode = \"static\"\n" };
+        resolved(&[layer(Layer::User, &format!("{mode}{text}"))]).unwrap()
+    };
     let found = differences(&policy(before), &policy(after), &places());
     found.into_iter().map(|difference| (difference.direction, difference.to_string())).collect()
 }

@@ -1,35 +1,65 @@
-//! `gated-launch fuse|calls ANSWERS COMMAND...`: one launch in dynamic mode whose questions are answered by a file, a line
-//! `PREFIX allow|deny file|dir|toolchain once|session` each; the first line whose prefix begins the path counts, and what no
-//! line is about is denied. Questions go to stderr. Ends with the code that `sandbox run` would end with.
+//! `gated-launch fuse|calls[,timeout=SECONDS][,per-minute=N][,deny=PATTERN] ANSWERS COMMAND...`: one launch in dynamic mode.
+//! Its questions are answered by a file, a line `PREFIX allow|deny file|dir|toolchain once|session` each; the first line
+//! whose prefix begins the path counts, and what no line is about is denied. Questions go to stderr. With `-` for a file the
+//! session's own socket answers. Ends with the code that `sandbox run` would end with.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 use cofferdam_gate::{Keep, Question, Reach, Verdict};
 use cofferdam_launcher::Decider;
 use cofferdam_policy::layers::{Inputs, resolve};
-use cofferdam_policy::{Mode, OnUnknown, Overrides};
+use cofferdam_policy::{Access, FileRule, Hold, Mode, OnUnknown, Origin, Overrides, PathExpr, Policy, Stand};
 use cofferdam_testkit::Session;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [trigger, answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
-    let Ok(answers) = std::fs::read_to_string(answers) else { return ExitCode::from(2) };
+    let [settings, answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
     let mut session = Session::of(argv.to_vec());
     let overrides = Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Ask), ..Overrides::default() };
     let Ok(policy) = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }) else {
         return ExitCode::from(2);
     };
     session.policy = policy;
-    session.without_fuse = trigger == "calls";
     session.policy.unknown.per_minute.value = 100_000;
-    session.decider = Some(Decider(Rc::new(move |question| Some(answer(&answers, question)))));
+    let mut settings = settings.split(',');
+    session.without_fuse = settings.next() == Some("calls");
+    for setting in settings {
+        if change(&mut session.policy, setting).is_none() {
+            return ExitCode::from(2);
+        }
+    }
+    if answers != "-" {
+        let Ok(answers) = std::fs::read_to_string(answers) else { return ExitCode::from(2) };
+        session.decider = Some(Decider(Rc::new(move |question| Some(answer(&answers, question)))));
+    }
     let report = session.run(|_| {}, || {});
     if let Some(error) = report.error {
         eprintln!("gated-launch: {error}");
     }
     ExitCode::from(u8::try_from(report.code & 0xff).unwrap_or(u8::MAX))
+}
+
+fn change(policy: &mut Policy, setting: &str) -> Option<()> {
+    match setting.split_once('=')? {
+        ("timeout", seconds) => policy.unknown.timeout.value = Duration::from_secs(seconds.parse().ok()?),
+        ("per-minute", number) => policy.unknown.per_minute.value = number.parse().ok()?,
+        ("deny", pattern) => policy.files.push(FileRule {
+            path: PathExpr::parse(pattern).ok()?,
+            access: Access::Deny,
+            stand: Stand::Refuse,
+            hold: Hold::Nothing,
+            only_missing: false,
+            optional: true,
+            is_final: false,
+            reason: "hidden by the test".into(),
+            origin: Origin::flag("--test"),
+        }),
+        _ => return None,
+    }
+    Some(())
 }
 
 fn answer(answers: &str, question: &Question) -> Verdict {

@@ -4,6 +4,7 @@
 mod calls;
 mod cpu;
 mod files;
+mod gate;
 mod ipc;
 mod kernel_files;
 mod latency;
@@ -58,6 +59,9 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "c02" => calls::c02_i386(),
         "c03" => calls::c03_x32(),
         "c04" => calls::c04_unknown(),
+        "b07-gate" => gate::b07_out_of_reach(place),
+        "c05" => gate::c05_behind_mounts(place),
+        "c05-open" => gate::c05_before_the_call(place),
         "c06" => calls::c06_notifications(place),
         "c07" => calls::c07_mounts(),
         "c08" => calls::c08_handles(),
@@ -100,6 +104,14 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "d08" => resources::d08_tree(place),
         "d08-wait" => wait(HOLD),
         "d10" => resources::d10_refused_calls(),
+        "d10-questions" => gate::d10_many_questions(place),
+        "read" => gate::read_unknown(place),
+        "read-later" => gate::read_later(place),
+        "read-two" => gate::read_two(place),
+        "f05" => gate::f05_arguments(place),
+        "f06" => gate::f06_chain(place),
+        "f08" => gate::f08_planted(place),
+        "f11" => gate::f11_own_answer(place),
         "e05" => files::e05_prefix(place),
         "e06" => files::e06_working_directory(place),
         "e12" | "e15" | "e16" | "e18" => files::protected(place),

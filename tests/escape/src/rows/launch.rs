@@ -56,7 +56,7 @@ pub(crate) static A11: Row = Row {
     ..ROW
 };
 
-fn inherit_everything(plan: &mut LaunchPlan, _: &Place) {
+pub(super) fn inherit_everything(plan: &mut LaunchPlan, _: &Place) {
     plan.command.environment.extend(std::env::vars());
 }
 

@@ -1,13 +1,16 @@
 //! The rows, one file per boundary: what a row sets up on the host, how its control is switched off, what it asserts
 //! outside. What happens inside is `probe`'s.
 
+pub(crate) mod answers;
 pub(crate) mod calls;
+pub(crate) mod gate;
 pub(crate) mod ipc;
 pub(crate) mod kernel_files;
 pub(crate) mod launch;
 pub(crate) mod leftovers;
 pub(crate) mod names;
 pub(crate) mod processes;
+pub(crate) mod records;
 pub(crate) mod refusals;
 pub(crate) mod resources;
 pub(crate) mod sockets;

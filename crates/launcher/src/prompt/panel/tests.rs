@@ -113,6 +113,15 @@ fn a_small_terminal_still_shows_the_path_and_the_keys() {
 }
 
 #[test]
+fn on_the_smallest_terminal_every_key_is_named() {
+    let mut question = question("/home/you/\u{6771}".repeat(200).as_bytes());
+    question.toolchain = Some("a toolchain with a very long name indeed".to_owned());
+    (question.also, question.waiting) = (vec![PathBuf::from("/x"); 20], 21);
+    let lines = Choices::default().lines(&question, View { columns: 59, rows: 8, ..VIEW });
+    assert!(lines.len() <= 11 && lines.concat().contains("[?] more"), "{}", lines.join("\n"));
+}
+
+#[test]
 fn each_key_means_what_it_says_and_no_other_means_anything() {
     let mut asked = question(b"/data/x");
     let allow = |reach, keep| Action::Answer(Verdict::Allow { reach, keep });

@@ -1,0 +1,181 @@
+//! `sandbox learn`: runs a command with nothing written for real and says the smallest policy that it needs. Owns what counts
+//! as touched and how the result is told; grouping is `policy`'s, letting things through and noticing them `gate`'s.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use cofferdam_gate::Op;
+use cofferdam_launcher::{Options, Outcome, Returns};
+use cofferdam_plan::{LaunchPlan, MountKind, Step};
+use cofferdam_policy::{Accessed, Draft, Learned, OnUnknown, Places, Touch, learn as smallest};
+use serde_json::json;
+
+use crate::args::{LearnArgs, PolicyArgs};
+use crate::output::{escaped, print, say};
+use crate::policy_command::{scope_to_save, tell_saved};
+use crate::policy_files::environment;
+use crate::policy_files::real_rules;
+use crate::render::Failure;
+use crate::run::{Prepared, code_of, prepare_to, tell_of_session};
+use crate::{denials, persist};
+
+/// Told one by one up to here.
+const MOST_TOLD: usize = 20;
+
+pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
+    let keep = args.save.as_deref().map(scope_to_save).transpose()?;
+    let prepared = prepare_to(&learning(&args.policy)?, &args.argv, true)?;
+    refuse_where_nothing_is_noticed(&prepared.plan)?;
+    let options = Options {
+        state: Some(prepared.around.state.clone()),
+        timing: false,
+        returns: Returns::WhenTakenApart,
+        known: Some(Rc::clone(&prepared.known)),
+        decider: None,
+        memory: None,
+    };
+    let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
+    let code = code_of(&outcome);
+    tell_of_session(&prepared, &outcome);
+    tell_of_changes(&prepared.plan, &outcome);
+    if code != 0 {
+        for line in denials::lines(&prepared, &outcome) {
+            say!("sandbox: {}", escaped(&line));
+        }
+        say!("sandbox: the command ended with {code}: what it would have needed after that is not known");
+    }
+    let learned = what_it_needs(&prepared, &outcome, keep == Some(cofferdam_gate::Keep::Project));
+    let draft = draft(&args.argv, &learned, &prepared.around.home);
+    if args.json {
+        say!("{}", report(&outcome, code, &learned, &draft));
+    }
+    let told = match keep {
+        Some(keep) => tell_saved(&persist::save_draft(&prepared.around, &environment(), keep, &draft)?),
+        None if args.json => ExitCode::SUCCESS,
+        None => print(&draft.to_toml()),
+    };
+    Ok(if code == 0 { told } else { ExitCode::from(code) })
+}
+
+/// The flags with what learning means by them.
+fn learning(args: &PolicyArgs) -> Result<PolicyArgs, Failure> {
+    for (flag, value, only) in [("--mode", &args.mode, "dynamic"), ("--on-unknown", &args.on_unknown, "allow-and-log")]
+    {
+        if let Some(value) = value.as_ref().filter(|value| *value != only) {
+            let hint = format!("`sandbox learn` runs with `{only}`");
+            return Err(Failure::Flag { flag, value: value.clone(), hint });
+        }
+    }
+    let (mode, on_unknown) = (Some("dynamic".to_owned()), Some("allow-and-log".to_owned()));
+    Ok(PolicyArgs { mode, on_unknown, ..args.clone() })
+}
+
+fn refuse_where_nothing_is_noticed(plan: &LaunchPlan) -> Result<(), Failure> {
+    match &plan.gate {
+        None => Err(Failure::CannotLearn { why: "isolation `none` lets everything through unseen" }),
+        Some(gate) if gate.verdict != OnUnknown::AllowAndLog => {
+            Err(Failure::CannotLearn { why: "the organisation's requirements do not let unknown paths through" })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether what is written to unknown places lands in the session, or is refused.
+fn takes_writes(plan: &LaunchPlan) -> bool {
+    plan.steps.iter().any(|step| matches!(step, Step::GateRoot { overlay: Some(_), .. }))
+}
+
+fn tell_of_changes(plan: &LaunchPlan, outcome: &Outcome) {
+    let overlays = plan.steps.iter().filter_map(|step| match step {
+        Step::Mount(mount) => matches!(mount.kind, MountKind::Overlay { .. }).then_some(mount.target.as_path()),
+        _ => None,
+    });
+    let places: Vec<String> = overlays.map(|place| place.display().to_string()).collect();
+    say!("sandbox: nothing was written: changes in {} were thrown away", escaped(&places.join(", ")));
+    for changed in outcome.changed.iter().take(MOST_TOLD) {
+        let what = if changed.is_new { "made" } else { "changed" };
+        say!("sandbox: {what} in the session only: {}", escaped(&changed.path.display().to_string()));
+    }
+    if let Some(more) = outcome.changed.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
+        say!("sandbox: and {more} more");
+    }
+    if !takes_writes(plan) {
+        say!("sandbox: without /dev/fuse what is written to unknown places is refused, and recorded");
+    }
+}
+
+/// What the run touched, from what was noticed and from what it left in the session.
+fn touched(outcome: &Outcome, home: &Path) -> Vec<Accessed> {
+    let is_read_below = |directory: &Path| {
+        outcome.allowed.iter().any(|other| other.op != Op::List && other.path.starts_with(directory))
+    };
+    let allowed = outcome.allowed.iter().filter_map(|allowed| {
+        let touch = match allowed.op {
+            // Only listed: nothing in it was needed. And nobody is given the home directory.
+            Op::List if !is_read_below(&allowed.path) || home.starts_with(&allowed.path) => return None,
+            Op::List => Touch::List,
+            Op::Read => Touch::Read,
+            Op::Exec => Touch::Exec,
+            Op::Write => Touch::Write,
+            Op::Create => Touch::Create,
+        };
+        Some(Accessed { path: allowed.path.clone(), touch })
+    });
+    let changed = outcome.changed.iter().map(|changed| Accessed {
+        path: changed.path.clone(),
+        touch: if changed.is_new { Touch::Create } else { Touch::Write },
+    });
+    let refused = outcome.denied.iter().map(|denied| Accessed {
+        path: PathBuf::from(&denied.path),
+        touch: match denied.op.as_str() {
+            "find" | "read" | "list" | "exec" => Touch::Read,
+            "write" => Touch::Write,
+            _ => Touch::Create,
+        },
+    });
+    allowed.chain(changed).chain(refused).collect()
+}
+
+fn what_it_needs(prepared: &Prepared, outcome: &Outcome, for_project: bool) -> Learned {
+    let places = prepared.known.facts.places();
+    let rules = real_rules(&prepared.known.policy, &places);
+    // Only the project's own policy says `./`: elsewhere that would be every project.
+    let project = places.project.clone().filter(|_| for_project);
+    smallest(&touched(outcome, &prepared.around.home), &rules, &Places { project, ..places })
+}
+
+fn draft(argv: &[String], learned: &Learned, home: &Path) -> Draft {
+    let mut title = vec![format!("Learned from: {}", escaped(&argv.join(" ")))];
+    if learned.settings.is_empty() {
+        title.push("It needs nothing that is not given already.".to_owned());
+    }
+    let path = |path: &Path| match path.strip_prefix(home) {
+        Ok(below) => format!("~/{}", escaped(&below.display().to_string())),
+        Err(_) => escaped(&path.display().to_string()),
+    };
+    let mut remarks: Vec<String> = Vec::new();
+    for (touched, origin) in &learned.refused {
+        remarks.push(format!("touched and not granted: {} ({origin})", path(touched)));
+    }
+    for left in &learned.left {
+        remarks.push(format!("left to you: {}: make it first and learn again, its directory is too wide", path(left)));
+    }
+    Draft { title, settings: learned.settings.clone(), remarks }
+}
+
+fn report(outcome: &Outcome, code: u8, learned: &Learned, draft: &Draft) -> serde_json::Value {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    json!({
+        "version": 1,
+        "session": outcome.session,
+        "end": outcome.end,
+        "exit_code": code,
+        "policy": draft.to_toml(),
+        "grants": learned.settings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "refused": learned.refused.iter().map(|(path, origin)| json!({ "path": text(path), "rule": origin.to_string() }))
+            .collect::<Vec<_>>(),
+        "left": learned.left.iter().map(|path| text(path)).collect::<Vec<_>>(),
+        "thrown_away": outcome.changed.iter().map(|changed| text(&changed.path)).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,59 @@
+//! The gate, from a program's side: the same table of promises for both triggers, `fuse` and `calls`. Owns the table; the
+//! promises are in the modules, one per kind. Run as root and as an ordinary user.
+#![forbid(unsafe_code)]
+
+mod changes;
+mod ends;
+mod grants;
+mod opens;
+mod stage;
+mod waits;
+
+macro_rules! for_both_triggers {
+    ($($kind:ident::$name:ident;)+) => {
+        mod fuse {
+            $(#[test]
+            fn $name() {
+                crate::stage::play("fuse", super::$kind::$name);
+            })+
+        }
+        mod calls {
+            $(#[test]
+            fn $name() {
+                crate::stage::play("calls", super::$kind::$name);
+            })+
+        }
+    };
+}
+
+for_both_triggers! {
+    opens::an_approved_open_goes_on_with_a_native_descriptor;
+    opens::a_denied_open_fails_with_eacces;
+    opens::an_approved_program_starts;
+    opens::a_denied_program_does_not_start;
+    opens::a_script_and_its_unknown_interpreter_start_when_both_are_approved;
+    opens::a_script_does_not_start_without_its_interpreter;
+    opens::an_approved_listing_shows_names_and_opens_none_of_them;
+    opens::an_approved_library_is_mapped_and_a_denied_one_is_not;
+    opens::approved_once_is_asked_again;
+    opens::a_denial_that_is_kept_is_not_asked_again;
+    opens::a_program_in_an_unknown_directory_is_found_by_its_name;
+    opens::a_link_is_asked_by_what_it_leads_to;
+    grants::a_directory_that_is_approved_needs_no_further_question;
+    grants::secrets_in_an_approved_directory_stay_hidden;
+    grants::the_home_is_never_given_as_a_whole;
+    grants::what_was_writable_below_an_approved_directory_stays_so;
+    grants::a_file_that_is_replaced_on_the_host_is_seen_anew_without_a_question;
+    grants::who_stood_in_a_directory_before_it_was_given_goes_on_there;
+    grants::what_was_asked_about_is_what_is_given;
+    changes::a_write_asks_for_writing;
+    changes::a_new_file_is_asked_for_and_made_on_the_host;
+    changes::other_changes_are_refused_at_once;
+    waits::fifty_questions_wait_and_another_thread_works;
+    waits::a_killed_process_is_reaped_at_once_and_its_question_goes;
+    waits::a_signal_with_a_handler_does_not_end_the_wait;
+    waits::a_question_that_nobody_answers_is_denied;
+    waits::a_flood_of_questions_is_denied_and_others_are_served;
+    ends::a_killed_supervisor_takes_everybody_along;
+    ends::without_a_broker_nothing_is_given;
+}
