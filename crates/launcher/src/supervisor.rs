@@ -402,6 +402,9 @@ impl<'a> Running<'a> {
 
     /// Nobody is left inside who could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
         self.pass_news()?;
         if let Some(gate) = self.gate.take() {
             gate.let_go();
