@@ -31,7 +31,7 @@ impl Running<'_> {
 
     /// Everybody is told of a question, new or changed, unless this process has an answer itself.
     pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
-        if let Some(verdict) = self.decider.as_ref().and_then(|decider| (decider.0)(question)) {
+        if let Some(verdict) = self.options.decider.as_ref().and_then(|decider| (decider.0)(question)) {
             return self.answered(question.id, verdict, Cause::Person);
         }
         if let Some(desk) = &mut self.desk {
