@@ -75,6 +75,8 @@ enum Expected {
         id: QuestionId,
         grant: Grant,
     },
+    /// A mount is off.
+    Removed,
     /// Part of a series whose last order tells.
     Step(QuestionId),
     Nothing,
@@ -533,6 +535,11 @@ impl Gate {
             Expected::Nothing => Ok(()),
             Expected::Object(id) => self.held(id, outcome),
             Expected::Step(id) => self.done(id, outcome, None),
+            Expected::Removed => match outcome {
+                // What is not there needs no removing. What stays although it must not ends the session.
+                Outcome::Failed(errno) if !matches!(errno, Errno::INVAL | Errno::NOENT) => Err(errno),
+                _ => Ok(()),
+            },
             Expected::Mounted { id, grant } => self.done(id, outcome, Some(grant)),
         }
     }
@@ -546,6 +553,10 @@ impl Gate {
             let errno = if let Outcome::Failed(errno) = outcome { errno } else { Errno::ACCESS };
             return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), errno);
         };
+        if case.calls.is_empty() {
+            // Who wanted it was killed meanwhile: nobody is to be asked.
+            return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
+        }
         case.identity = Some((device, inode));
         if case.question.op != Op::Create {
             case.question.size = size;
@@ -592,7 +603,10 @@ impl Gate {
         match reach {
             Reach::Toolchain if question.toolchain.is_some() && !write => {
                 let places = self.judge.places_of(question.toolchain.as_deref().unwrap_or_default());
-                for place in places.into_iter().filter(|place| host::stat(place).is_ok()) {
+                // A variable may lead a place anywhere.
+                let is_fit = |place: &PathBuf| !self.is_too_wide(place) && host::stat(place).is_ok();
+                let places: Vec<PathBuf> = places.into_iter().filter(is_fit).collect();
+                for place in places {
                     self.next_hold += 1;
                     let hold = self.next_hold;
                     self.order(&Order::Hold { id: hold, path: place.clone() }, Expected::Nothing);
@@ -656,6 +670,12 @@ impl Gate {
         }
     }
 
+    fn fail(&mut self, id: QuestionId) {
+        if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
+            progress.failed = true;
+        }
+    }
+
     fn mount(&mut self, id: QuestionId, held: u64, target: PathBuf, gives: Gives) {
         let is_covered = self.ledger.granted(&target, Op::List).is_some_and(|grant| grant.gives == gives);
         if is_covered && self.ledger.is_mounted(&target) {
@@ -664,8 +684,10 @@ impl Gate {
         let write = matches!(gives, Gives::File { write: true } | Gives::Tree { write: true });
         let (covers, children) = match gives {
             Gives::Tree { .. } => (self.covers_in(&target, write), self.ledger.children(&target)),
-            _ => (Vec::new(), Vec::new()),
+            _ => (Ok(Vec::new()), Vec::new()),
         };
+        // Where it cannot be known what to hide, nothing is given.
+        let Ok(covers) = covers else { return self.fail(id) };
         let exec = self.plan.exec;
         let order = Order::Mount { id: held, target: target.clone(), write, exec, covers, children };
         self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
@@ -673,14 +695,14 @@ impl Gate {
     }
 
     /// What must not show in a tree that is given as a whole. What is mounted in it has its own covers.
-    fn covers_in(&self, tree: &Path, write: bool) -> Vec<Cover> {
+    fn covers_in(&self, tree: &Path, write: bool) -> Result<Vec<Cover>, Errno> {
         let mut covers = Vec::new();
         for rule in self.judge.covers_below(tree) {
             let seals = rule.access == RuleAccess::Protect;
             if seals && !write || self.ledger.children(tree).iter().any(|child| rule.path.starts_with(child)) {
                 continue;
             }
-            let paths = if rule.is_glob { matching(&rule.path) } else { vec![rule.path.clone()] };
+            let paths = if rule.is_glob { matching(&rule.path)? } else { vec![rule.path.clone()] };
             for path in paths.into_iter().filter_map(|path| behind_links(path, tree)) {
                 // A longer rule may lift it again.
                 let ruling = self.judge.ruling(&path);
@@ -699,7 +721,7 @@ impl Gate {
                 kept.push(cover);
             }
         }
-        kept
+        Ok(kept)
     }
 
     /// The root, the home directory and what lies above it are never given as a whole by an answer.
@@ -842,7 +864,7 @@ impl Gate {
         self.passing = left;
         for (_, target) in over {
             self.ledger.unmount(&target);
-            self.order(&Order::Remove { target }, Expected::Nothing);
+            self.order(&Order::Remove { target }, Expected::Removed);
         }
         self.lose_broken()
     }
@@ -852,7 +874,7 @@ impl Gate {
         for path in self.stale.read()? {
             if self.ledger.is_mounted(&path) && self.has_broker() {
                 self.ledger.unmount(&path);
-                self.order(&Order::Remove { target: path }, Expected::Nothing);
+                self.order(&Order::Remove { target: path }, Expected::Removed);
             }
         }
         self.lose_broken()
@@ -883,11 +905,14 @@ fn behind_links(path: PathBuf, tree: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Paths that a pattern stands for now.
-fn matching(pattern: &Path) -> Vec<PathBuf> {
-    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+/// Paths that a pattern stands for now. A directory that cannot be listed may hold any of them.
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>, Errno> {
+    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Ok(Vec::new()) };
     let last = last.to_string_lossy();
-    let names = host::names(parent).unwrap_or_default();
+    let names = match host::names(parent) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+        other => other?,
+    };
     let names = names.iter().map(|(name, _, _)| OsStr::from_bytes(name));
-    names.filter(|name| name_matches(&last, &name.to_string_lossy())).map(|name| parent.join(name)).collect()
+    Ok(names.filter(|name| name_matches(&last, &name.to_string_lossy())).map(|name| parent.join(name)).collect())
 }

@@ -55,18 +55,7 @@ pub(crate) fn apply(
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Applied, (usize, StepError)> {
-    let mut builder = Builder {
-        plan,
-        parent,
-        overlay_dir,
-        proc: None,
-        root: None,
-        scratch: None,
-        listener: None,
-        network: None,
-        has_network: false,
-        own: Vec::new(),
-    };
+    let mut builder = Builder::new(plan, parent, overlay_dir);
     for (index, step) in plan.steps.iter().enumerate() {
         if *step == Step::Seccomp && plan.namespaces.pid {
             // Under a filter that reports opening, this would wait for a listener that nobody has yet.
@@ -102,18 +91,7 @@ pub(crate) fn apply_to_joined(plan: &LaunchPlan, parent: BorrowedFd<'_>) -> Resu
                 | Step::Seccomp
         )
     };
-    let mut builder = Builder {
-        plan,
-        parent,
-        overlay_dir: None,
-        proc: None,
-        root: None,
-        scratch: None,
-        listener: None,
-        network: None,
-        has_network: false,
-        own: Vec::new(),
-    };
+    let mut builder = Builder::new(plan, parent, None);
     plan.steps.iter().filter(is_own).try_for_each(|step| builder.apply(step))?;
     Ok(Applied { listener: builder.listener })
 }
@@ -127,6 +105,23 @@ pub(crate) fn end_first() -> Result<(), StepError> {
         return Ok(());
     }
     proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
+}
+
+impl<'a> Builder<'a> {
+    fn new(plan: &'a LaunchPlan, parent: BorrowedFd<'a>, overlay_dir: Option<&'a Path>) -> Self {
+        Builder {
+            plan,
+            parent,
+            overlay_dir,
+            proc: None,
+            root: None,
+            scratch: None,
+            listener: None,
+            network: None,
+            has_network: false,
+            own: Vec::new(),
+        }
+    }
 }
 
 impl Builder<'_> {
