@@ -37,6 +37,25 @@ pub(crate) fn secrets_in_an_approved_directory_stay_hidden(stage: &Stage) {
     done.was_asked(&[format!("Read {home}/.config/app"), format!("Read {directory}/main")]);
 }
 
+pub(crate) fn a_directory_that_cannot_be_searched_for_secrets_is_not_given(stage: &Stage) {
+    if rustix::process::getuid().is_root() {
+        println!("skipped: root can list every directory");
+        return;
+    }
+    let plain = stage.unknown("app/main", "program\n");
+    stage.unknown("app/.env", "secret\n");
+    let directory = plain.parent().expect("it has one");
+    let modes = |mode| std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    modes(0o300).expect("it is ours");
+    let shown = directory.display();
+    let answers = format!("{shown} allow dir session");
+    let script = format!("cat {shown}/main; cat {shown}/.env");
+    let done = stage.run_with(&format!(",deny={shown}/.env*"), &answers, &stage.scene.project(), &script);
+    modes(0o700).expect("it is ours");
+    assert!(done.out.is_empty(), "{done:?}");
+    done.complains("Permission denied");
+}
+
 pub(crate) fn the_home_is_never_given_as_a_whole(stage: &Stage) {
     let file = stage.scene.write("home/notes", "mine\n");
     let other = stage.scene.write("home/other", "not asked\n");

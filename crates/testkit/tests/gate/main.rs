@@ -41,6 +41,7 @@ for_both_triggers! {
     opens::a_link_is_asked_by_what_it_leads_to;
     grants::a_directory_that_is_approved_needs_no_further_question;
     grants::secrets_in_an_approved_directory_stay_hidden;
+    grants::a_directory_that_cannot_be_searched_for_secrets_is_not_given;
     grants::the_home_is_never_given_as_a_whole;
     grants::what_was_writable_below_an_approved_directory_stays_so;
     grants::a_file_that_is_replaced_on_the_host_is_seen_anew_without_a_question;
