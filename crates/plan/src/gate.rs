@@ -12,7 +12,7 @@ use cofferdam_policy::{Access, Isolation, Metadata, Mode, OnUnknown, Origin, Pat
 use serde::Serialize;
 
 use crate::facts::{HostFacts, PathFact};
-use crate::rules::Decision;
+use crate::rules::{Decision, gives_the_home};
 use crate::step::Trigger;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -107,7 +107,8 @@ fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home
     for rule in policy.files.iter().filter(|rule| !rule.only_missing && is_in_home(&rule.path, &places) == in_home) {
         for path in rule.path.expand(&places) {
             // What exists was decided above, by its real path; of two rules the one that was kept.
-            if !rule.path.is_glob() && decided.contains(path.as_os_str()) {
+            let is_decided = !rule.path.is_glob() && decided.contains(path.as_os_str());
+            if is_decided || gives_the_home(rule, &path, facts) {
                 continue;
             }
             rules.push(GateRule {

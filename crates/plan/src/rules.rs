@@ -41,7 +41,7 @@ pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision
 pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decision>, PlanError> {
     let mut found = Vec::new();
     for (index, fact) in &facts.answers {
-        if let Some(rule) = policy.files.get(*index) {
+        if let Some(rule) = policy.files.get(*index).filter(|rule| !gives_the_home(rule, fact.canonical(), facts)) {
             consider(rule, fact, &mut found)?;
         }
     }
@@ -82,6 +82,11 @@ pub(crate) fn without_writes(mut decisions: Vec<Decision>) -> Vec<Decision> {
         decision.access = if is_directory { Access::Overlay } else { Access::Read };
     }
     decisions
+}
+
+/// A shipped list knows places of software; a variable that leads one of them to the home, or above it, opens nothing.
+pub(crate) fn gives_the_home(rule: &FileRule, path: &Path, facts: &HostFacts) -> bool {
+    rule.origin.layer == Layer::BuiltIn && rule.access == Access::Read && facts.home.starts_with(path)
 }
 
 /// Whether the rule is in vain without its path.

@@ -1,6 +1,6 @@
 //! Which files can be read and written, by default and with each flag.
 
-use crate::support::{Place, is_root};
+use crate::support::{Place, binary, finish, is_root};
 
 #[test]
 fn only_the_project_is_writable() {
@@ -229,4 +229,16 @@ fn in_the_home_directory_itself_nothing_is_writable_and_that_is_said() {
     place.project = place.home.clone();
     place.inside("echo x > new").code(1).says(&["nothing here is writable", "--rw"]);
     assert!(!place.exists("new"));
+}
+
+#[test]
+fn a_variable_that_leads_a_known_place_to_the_home_opens_nothing() {
+    let place = Place::new();
+    place.write("home:notes", "private");
+    let home = place.home.display().to_string();
+    for value in [home.as_str(), "/"] {
+        let ran =
+            finish(place.command(binary()).env("GOROOT", value).args(["run", "--", "bash", "-c", "cat ~/notes"]), b"");
+        assert_eq!((ran.out.as_str(), ran.code), ("", 1), "{value}: {}", ran.err);
+    }
 }
