@@ -11,6 +11,8 @@ mod at;
 mod check;
 #[path = "src/cpu_set.rs"]
 mod cpu_set;
+#[path = "src/endpoint.rs"]
+mod endpoint;
 #[path = "src/error.rs"]
 mod error;
 #[path = "src/file.rs"]
@@ -19,8 +21,12 @@ mod file;
 mod file_limits;
 #[path = "src/file_values.rs"]
 mod file_values;
+#[path = "src/host.rs"]
+mod host;
 #[path = "src/limit.rs"]
 mod limit;
+#[path = "src/network.rs"]
+mod network;
 #[path = "src/origin.rs"]
 mod origin;
 #[path = "src/path.rs"]
@@ -35,6 +41,21 @@ mod setting;
 mod types;
 #[path = "src/unbuilt.rs"]
 mod unbuilt;
+
+/// Its tables take long to compile, and shipped names are plain; a test holds them to the public suffixes.
+mod name_data {
+    pub(crate) fn to_ascii(_: &str) -> Option<String> {
+        None
+    }
+
+    pub(crate) fn is_well_formed(_: &str) -> bool {
+        true
+    }
+
+    pub(crate) fn is_public_suffix(_: &str) -> bool {
+        false
+    }
+}
 
 use std::error::Error;
 use std::fmt::Write as _;

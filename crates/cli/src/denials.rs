@@ -162,7 +162,7 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
 
 /// From the kernel's counters of the sandbox's network namespace.
 fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
-    let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.origin);
+    let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.mode.origin);
     if unrouted.no_route > 0 {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
         return Some(format!("tried {times} to reach a network; {why}"));

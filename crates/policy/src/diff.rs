@@ -162,7 +162,7 @@ fn scalars(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     scalar(found, "isolation", &before.isolation, &after.isolation, Reverse);
     scalar(found, "mode", &before.mode, &after.mode, |mode| mode == Mode::Static);
     scalar(found, "debug", &before.debug, &after.debug, |on| on);
-    scalar(found, "network.mode", &before.network, &after.network, |mode| mode);
+    scalar(found, "network.mode", &before.network.mode, &after.network.mode, |mode| mode);
     let (old, new) = (&before.unknown, &after.unknown);
     scalar(found, "unknown.verdict", &old.verdict, &new.verdict, |verdict| verdict);
     scalar(found, "unknown.metadata", &old.metadata, &new.metadata, |metadata| metadata);

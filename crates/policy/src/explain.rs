@@ -34,7 +34,7 @@ fn modes(policy: &Policy, lines: &mut Vec<String>) {
     lines.push("modes".to_owned());
     lines.push(value("isolation", &policy.isolation));
     lines.push(value("mode", &policy.mode));
-    lines.push(value("network", &policy.network));
+    lines.push(value("network", &policy.network.mode));
     lines.push(value("debug", &policy.debug));
     lines.push(value("project", &policy.project));
     if policy.mode.value == Mode::Dynamic {

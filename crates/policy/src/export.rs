@@ -49,7 +49,7 @@ fn modes(policy: &Policy, draft: &mut Draft) {
     add(draft, &policy.isolation, Setting::Isolation);
     add(draft, &policy.mode, Setting::Mode);
     add(draft, &policy.debug, Setting::Debug);
-    add(draft, &policy.network, Setting::Network);
+    add(draft, &policy.network.mode, Setting::Network);
     add(draft, &policy.unknown.verdict, Setting::UnknownVerdict);
     add(draft, &policy.unknown.metadata, Setting::UnknownMetadata);
     add(draft, &policy.unknown.timeout, Setting::UnknownTimeout);

@@ -58,7 +58,7 @@ impl Policy {
             Setting::Executables(names) => {
                 self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
             }
-            Setting::Network(mode) => self.network = Ruled::new(mode, origin),
+            Setting::Network(mode) => self.network.mode = Ruled::new(mode, origin),
             Setting::Limit(limit) => self.limits.set(limit, origin),
             Setting::SyscallMode(mode) => self.syscalls.mode = Ruled::new(mode, origin),
             Setting::SyscallAllow(call) => self.syscalls.allow.push(Ruled::new(call, origin)),

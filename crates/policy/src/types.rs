@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::network::{AgentUse, Network};
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
 
@@ -105,6 +106,7 @@ display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(Mode { Static => "static", Dynamic => "dynamic" });
 display_as!(Access { Deny => "deny", Protect => "protect", Read => "read", Overlay => "overlay", Write => "write" });
 display_as!(NetworkMode { None => "none", Egress => "egress", Host => "host" });
+display_as!(AgentUse { Off => "off", Ask => "ask", Allow => "allow" });
 display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
 display_as!(EnvMode { Explicit => "explicit", Clean => "clean", Inherit => "inherit" });
 
@@ -286,7 +288,7 @@ pub struct Policy {
     pub files: Vec<FileRule>,
     pub unknown: Unknown,
     pub process: Process,
-    pub network: Ruled<NetworkMode>,
+    pub network: Network,
     pub limits: Limits,
     pub syscalls: Syscalls,
     pub env: Env,
@@ -322,7 +324,7 @@ impl Default for Policy {
                 allow_exec: Ruled::default_of(false),
                 executables: Vec::new(),
             },
-            network: Ruled::default_of(NetworkMode::None),
+            network: Network::default(),
             limits: Limits::default(),
             syscalls: Syscalls {
                 mode: Ruled::default_of(SyscallMode::AllowList),

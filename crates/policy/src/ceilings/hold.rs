@@ -29,9 +29,9 @@ impl Ceilings {
             let request = Setting::Isolation(policy.isolation.value);
             return beyond(&request, &policy.isolation.origin, format!("at least `{}`", least.value), &least.origin);
         }
-        if let Some(most) = self.network.as_ref().filter(|most| policy.network.value > most.value) {
-            let request = Setting::Network(policy.network.value);
-            return beyond(&request, &policy.network.origin, format!("at most `{}`", most.value), &most.origin);
+        if let Some(most) = self.network.as_ref().filter(|most| policy.network.mode.value > most.value) {
+            let request = Setting::Network(policy.network.mode.value);
+            return beyond(&request, &policy.network.mode.origin, format!("at most `{}`", most.value), &most.origin);
         }
         if let Some(ceiling) = self.debug.as_ref().filter(|ceiling| policy.debug.value && !ceiling.value) {
             if policy.debug.origin.layer != Layer::BuiltIn {

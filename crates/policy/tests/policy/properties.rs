@@ -130,7 +130,7 @@ fn no_more<T: PartialOrd>(with: Option<&Ruled<T>>, without: Option<&Ruled<T>>) -
 fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(with.isolation.value >= without.isolation.value);
     assert!(with.project.value <= without.project.value);
-    assert!(with.network.value <= without.network.value);
+    assert!(with.network.mode.value <= without.network.mode.value);
     assert!(with.debug.value <= without.debug.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);
