@@ -6,5 +6,6 @@
 pub mod address;
 pub mod decide;
 mod request_path;
+pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};

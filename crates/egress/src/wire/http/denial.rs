@@ -1,0 +1,62 @@
+//! The answer to a request that is not carried: which rule decided, and what would change it.
+//! Owns the form of that answer, safe to show on a terminal; rule and remedy are the decision's words. Called by the
+//! relay.
+
+/// The longest rule, reason or remedy that is shown.
+const TEXT_MAX: usize = 600;
+
+/// A whole response. `rule` names the rule and its layer, `why` says what it met, `remedy` is the smallest change that
+/// would allow the request. Each becomes one line without control characters, whatever the request had put into it.
+///
+/// A client that sent HEAD expects no body: give it `close`, so that the body is not taken for the next response.
+pub fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> Vec<u8> {
+    let mut body = format!("sandbox: denied by {}\n", shown(rule));
+    for (label, text) in [("why", why), ("to allow", remedy)] {
+        if !text.is_empty() {
+            body.extend(["  ", label, ": ", &shown(text), "\n"]);
+        }
+    }
+    let connection = if close { "connection: close\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 {status} {}\r\nx-cofferdam-denied: {}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+         content-length: {}\r\ncache-control: no-store\r\n{connection}\r\n{body}",
+        reason(status),
+        in_header(rule),
+        body.len(),
+    )
+    .into_bytes()
+}
+
+/// One line for people: control and formatting characters become question marks.
+fn shown(text: &str) -> String {
+    let unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars().take(TEXT_MAX).map(|c| if unseen(c) { '?' } else { c }).collect()
+}
+
+/// A header value: printable ASCII only.
+fn in_header(text: &str) -> String {
+    let shown: String =
+        text.chars().take(TEXT_MAX).map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).collect();
+    shown.trim().to_owned()
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        403 => "Forbidden",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Denied",
+    }
+}
