@@ -2,4 +2,5 @@
 //! Owns the decision, the protocols it reads off the wire and the relay; the session's namespace is `kernel::network`'s,
 //! questions and records are the supervisor's. Used by `launcher`, and by `cli` for the decision alone.
 
+pub mod names;
 pub mod wire;
