@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod decide;
+pub mod names;
 mod request_path;
 pub mod wire;
 

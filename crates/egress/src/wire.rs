@@ -3,6 +3,7 @@
 //! read so far and does what the values say.
 
 pub mod http;
+pub mod socks;
 
 #[cfg(test)]
 mod mutate;
@@ -25,3 +26,14 @@ pub enum Progress<T> {
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
+
+/// `name` without one trailing dot, in lower case; `None` when it is empty, too long or has an empty label.
+fn lower_name(name: &[u8]) -> Option<String> {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let plain = name.len() <= NAME_MAX && name.iter().copied().all(is_name_byte);
+    let labels = name.split(|&byte| byte == b'.').all(|label| (1..=63).contains(&label.len()));
+    (plain && labels).then(|| name.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect())
+}
+
+/// The longest name that DNS can carry, written with dots.
+const NAME_MAX: usize = 253;
