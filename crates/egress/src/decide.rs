@@ -178,6 +178,11 @@ impl Rules {
         self.deny.push(NetworkRule::whole(endpoint, origin));
     }
 
+    /// The addresses of this host changed.
+    pub fn set_own(&mut self, own: Vec<IpAddr>) {
+        self.own = own;
+    }
+
     /// Why what is [`Verdict::Unknown`] is refused, where nobody is asked.
     pub fn unlisted(&self, host: &Host, port: u16) -> Denial {
         let asked = with_port(host, port);

@@ -4,9 +4,21 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod carry;
 pub mod decide;
+mod exchange;
+mod limits;
+mod link;
+pub mod message;
 pub mod names;
+mod own;
+mod proxy;
+mod queries;
 mod request_path;
+mod resolve;
+mod service;
+mod transparent;
 pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
+pub use service::{PROXY, Start, serve};

@@ -30,6 +30,13 @@ pub fn abi() -> u32 {
     raw::landlock_abi()
 }
 
+/// Takes every file away from this thread: only what is open can be used. Says whether the kernel can do that.
+pub fn forbid_files() -> Result<bool, LandlockError> {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let status = ruleset.handle_access(AccessFs::from_all(ABI::V5))?.create()?.restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
 /// Restricts this thread and everything it starts.
 pub fn restrict(scopes: bool, executables: &[PathBuf]) -> Result<(), LandlockError> {
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

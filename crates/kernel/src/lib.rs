@@ -5,6 +5,7 @@
 mod raw;
 
 pub mod cgroup;
+pub mod datagram;
 pub mod exec;
 pub mod file;
 pub mod fuse;
@@ -12,6 +13,7 @@ pub mod landlock;
 pub mod memory;
 pub mod mount;
 pub mod namespace;
+mod netlink;
 pub mod network;
 pub mod privilege;
 pub mod proc;

@@ -1,7 +1,7 @@
 //! Making and ending processes: clone3 into namespaces, fork, pidfds, parent-death signal, dumpability.
 //! Owns no policy about which namespaces. Called by `launcher`.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
@@ -79,6 +79,21 @@ pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {
     raw::exit_now(code)
 }
 
+/// In a child that goes on without its parent's things: closes every descriptor but the standard ones and these. Whatever
+/// else the child's copy of memory owns must never be dropped: end it with [`exit_now`].
+pub fn keep_only(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd().cast_unsigned()).filter(|fd| *fd > 2).collect();
+    numbers.sort_unstable();
+    let mut first = 3;
+    for number in numbers {
+        if number > first {
+            raw::close_between(first, number - 1)?;
+        }
+        first = number + 1;
+    }
+    raw::close_between(first, u32::MAX)
+}
+
 /// Whether this program was started with more rights than its caller has (set-user-ID, file capabilities).
 pub fn has_raised_privilege() -> bool {
     raw::is_secure_exec()
@@ -88,4 +103,12 @@ pub fn has_raised_privilege() -> bool {
 /// theirs to end.
 pub fn kill_everybody_else() -> Result<(), Errno> {
     if rustix::process::getpid().is_init() { raw::kill_all() } else { Err(Errno::PERM) }
+}
+
+/// As many open files as the system lets this process have; returns how many.
+pub fn raise_open_files() -> Result<u64, Errno> {
+    let now = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: now.maximum, maximum: now.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised)?;
+    Ok(now.maximum.unwrap_or(u64::MAX))
 }

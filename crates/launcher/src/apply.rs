@@ -31,6 +31,8 @@ pub(crate) struct Applied {
 struct Builder<'a> {
     plan: &'a LaunchPlan,
     parent: BorrowedFd<'a>,
+    /// Who gets the sockets that hear connections to the outside.
+    catcher: Option<BorrowedFd<'a>>,
     overlay_dir: Option<&'a Path>,
     proc: Option<Proc>,
     root: Option<OwnedFd>,
@@ -52,10 +54,12 @@ struct Scratch {
 pub(crate) fn apply(
     plan: &LaunchPlan,
     parent: BorrowedFd<'_>,
+    catcher: Option<BorrowedFd<'_>>,
     overlay_dir: Option<&Path>,
     marks: Marks,
 ) -> Result<Applied, (usize, StepError)> {
     let mut builder = Builder::new(plan, parent, overlay_dir);
+    builder.catcher = catcher;
     for (index, step) in plan.steps.iter().enumerate() {
         if *step == Step::Seccomp && plan.namespaces.pid {
             // Under a filter that reports opening, this would wait for a listener that nobody has yet.
@@ -116,6 +120,7 @@ impl<'a> Builder<'a> {
             proc: None,
             root: None,
             scratch: None,
+            catcher: None,
             listener: None,
             network: None,
             has_network: false,
@@ -153,7 +158,13 @@ impl Builder<'_> {
                 rustix::system::sethostname(name.as_bytes()).about(|| "the host name".to_owned())
             }
             Step::CreateNetwork => {
-                self.network = Some(network::create_beside().about(|| "the network namespace".to_owned())?);
+                let catch = self.plan.egress.as_ref().zip(self.catcher).map(|(egress, to)| network::Catch {
+                    to,
+                    ports: &egress.ports,
+                    also: &egress.caught,
+                    without_filter: !egress.by_filter,
+                });
+                self.network = Some(network::create_beside(catch).about(|| "the network namespace".to_owned())?);
                 Ok(())
             }
             Step::JoinNetwork => {

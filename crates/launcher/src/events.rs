@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_audit::{Actor, Decision, Event, Journal, Record as Entry, Severity, to_hex};
+use cofferdam_egress::message::{Outcome, Tallied};
 use cofferdam_gate::{Cause, News, Op, Question, Settled, Verdict};
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::LaunchPlan;
@@ -228,6 +229,40 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// Connections to one host that were treated alike, as one record.
+    pub(crate) fn connections(&mut self, tallied: &Tallied) {
+        let (severity, decision) = match tallied.verdict {
+            Outcome::Denied => (Severity::Warning, Some(Decision::Deny)),
+            Outcome::Allowed | Outcome::Failed => (Severity::Info, Some(Decision::Allow)),
+        };
+        let details = json!({
+            "host": tallied.host, "port": tallied.port, "address": tallied.address, "outcome": tallied.verdict,
+            "rule": tallied.rule, "connections": tallied.connections, "up": tallied.up, "down": tallied.down,
+        });
+        let origin = Some(tallied.origin.as_str()).filter(|origin| !origin.is_empty());
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity,
+            decision,
+            origin,
+            ..Entry::new(Event::ConnectionAttempt, "", details)
+        });
+    }
+
+    /// Queries for one name that were treated alike.
+    pub(crate) fn queries(&mut self, name: &str, kind: &str, verdict: Outcome, count: u64) {
+        let denied = verdict == Outcome::Denied;
+        let severity = if denied { Severity::Warning } else { Severity::Info };
+        let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
+        let details = json!({ "query": name, "kind": kind, "outcome": verdict, "count": count });
+        self.add(Entry { actor: Actor::Workload, severity, decision, ..Entry::new(Event::ConnectionAttempt, "", details) });
+    }
+
+    /// Something is weaker than it should be.
+    pub(crate) fn warned(&mut self, text: &str) {
+        self.tell(Event::PolicyViolation, Severity::Warning, json!({ "warning": text }));
+    }
+
     fn violation(&mut self, details: Value, origin: Option<&str>) {
         self.add(Entry {
             actor: Actor::Workload,
@@ -339,8 +374,29 @@ pub struct Allowed {
     pub path: PathBuf,
 }
 
+/// A host that was to be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reached {
+    pub host: String,
+    pub port: u16,
+    pub verdict: Outcome,
+    /// The rule that decided, or why it failed.
+    pub why: String,
+    pub origin: String,
+    /// The smallest change that would allow what was denied.
+    pub remedy: String,
+    pub connections: u64,
+    pub up: u64,
+    pub down: u64,
+}
+
+/// Hosts that one session's summary tells apart.
+const MOST_HOSTS: usize = 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    pub(crate) hosts: Vec<Reached>,
+    pub(crate) warnings: Vec<String>,
     pub(crate) allowed: Vec<Allowed>,
     pub(crate) denied: Vec<Denied>,
     pub(crate) answers: Vec<String>,
@@ -349,6 +405,20 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    pub(crate) fn reached(&mut self, tallied: Tallied) {
+        let Tallied { host, port, verdict, rule: why, origin, remedy, connections, up, down, .. } = tallied;
+        let same = |known: &&mut Reached| {
+            known.host == host && known.port == port && known.verdict == verdict && known.why == why
+        };
+        if let Some(known) = self.hosts.iter_mut().find(same) {
+            known.connections += connections;
+            known.up += up;
+            known.down += down;
+        } else if self.hosts.len() < MOST_HOSTS {
+            self.hosts.push(Reached { host, port, verdict, why, origin, remedy, connections, up, down });
+        }
+    }
+
     pub(crate) fn news(&mut self, news: &News) {
         let denied = match news {
             News::Settled(settled) if !settled.verdict.is_allow() => {

@@ -31,6 +31,8 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) told: SharedEnd,
     pub(crate) outer: Option<Outer>,
     pub(crate) overlay_dir: Option<&'a Path>,
+    /// Who gets the sockets that hear connections to the outside.
+    pub(crate) catcher: Option<OwnedFd>,
     pub(crate) marks: Marks,
 }
 
@@ -65,7 +67,9 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     // Modes in the private file systems are exact; the command gets the user's mask back.
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
-    let applied = apply(inheritance.plan, inheritance.parent.as_fd(), inheritance.overlay_dir, inheritance.marks)?;
+    let catcher = inheritance.catcher.as_ref().map(AsFd::as_fd);
+    let applied =
+        apply(inheritance.plan, inheritance.parent.as_fd(), catcher, inheritance.overlay_dir, inheritance.marks)?;
     rustix::process::umask(umask);
     process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     let parent = inheritance.parent.as_fd();

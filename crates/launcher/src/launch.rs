@@ -22,7 +22,8 @@ use thiserror::Error;
 
 use crate::cgroup::{self, SessionCgroup};
 use crate::changes::{self, Changed};
-use crate::events::{Allowed, Blocked, Denied};
+use crate::egress;
+use crate::events::{Reached, Allowed, Blocked, Denied};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
@@ -169,6 +170,10 @@ pub struct Outcome {
     pub answers: Vec<String>,
     /// Paths that were unknown and were given, by whomever.
     pub allowed: Vec<Allowed>,
+    /// Hosts that were to be reached, allowed or not.
+    pub hosts: Vec<Reached>,
+    /// What is weaker than it should be.
+    pub warnings: Vec<String>,
     /// What a session that learns wrote where no rule lets it.
     pub changed: Vec<Changed>,
     pub violations: u32,
@@ -197,8 +202,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let cgroup = make_cgroup(plan, &session)?;
-    let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), marks)?;
+    let mut way_out = plan.egress.as_ref().map(|_| egress::Ends::new()).transpose().map_err(LaunchError::Supervise)?;
+    let catcher = way_out.as_mut().and_then(egress::Ends::catcher);
+    let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), catcher, marks)?;
     marks.mark(MARK_CLONED);
+    let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan));
+    let egress = egress.transpose().map_err(LaunchError::Supervise)?;
     let holds = take_holds(plan, &ends, options)?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
@@ -209,6 +218,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     }
     let gate = make_gate(plan, options)?;
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
+    running.egress = egress;
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
@@ -217,6 +227,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let unrouted = counters.map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let usage = running.usage(began.elapsed());
+    running.end_egress();
     running.log();
     let (directory, is_listed) = (running.directory.take(), running.is_listed);
     let mut log = std::mem::take(&mut running.log);
@@ -250,6 +261,8 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         denied: record.denied,
         answers: record.answers,
         allowed: record.allowed,
+        hosts: record.hosts,
+        warnings: record.warnings,
         changed,
         kept,
         left_behind,
@@ -332,6 +345,7 @@ fn start(
     outer: Option<Outer>,
     cgroup: Option<SessionCgroup>,
     overlay_dir: Option<&Path>,
+    catcher: Option<OwnedFd>,
     marks: Marks,
 ) -> Result<Ends, LaunchError> {
     let supervise = LaunchError::Supervise;
@@ -360,6 +374,7 @@ fn start(
                 told,
                 outer,
                 overlay_dir,
+                catcher,
                 marks,
             })
         }
@@ -367,6 +382,7 @@ fn start(
             drop(theirs);
             drop(stops_writer);
             drop(writers);
+            drop(catcher);
             let signals = SignalFd::new().map_err(supervise)?;
             Ok(Ends { pid, pidfd, socket: ours, stops, told, cgroup, signals, outer, output })
         }

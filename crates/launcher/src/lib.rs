@@ -10,6 +10,7 @@ mod cgroup;
 mod changes;
 mod claim;
 mod desk;
+mod egress;
 mod events;
 mod faces;
 mod gauge;
@@ -44,7 +45,8 @@ mod workload;
 
 pub use cgroup::cgroup_home;
 pub use changes::Changed;
-pub use events::{Allowed, Blocked, Denied};
+pub use cofferdam_egress::message::Outcome as NetworkOutcome;
+pub use events::{Allowed, Blocked, Denied, Reached};
 pub use launch::{Decide, Decider, KeepAnswer, Known, LaunchError, Memory, Options, Outcome, Returns, TimingLine, run};
 pub use roster::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
 pub use session::state_dir;

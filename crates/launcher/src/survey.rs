@@ -116,6 +116,9 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
     }
+    if policy.network.mode.value == cofferdam_policy::NetworkMode::Egress {
+        facts.resolvers = resolvers();
+    }
     if limits_io(policy) {
         facts.disks = disks(policy, &facts);
     }
@@ -124,6 +127,17 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         look_at_programs(policy, request, &mut facts);
     }
     facts
+}
+
+/// As programs read them; without any they ask this machine itself.
+fn resolvers() -> Vec<std::net::IpAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let mut found: Vec<std::net::IpAddr> = named.filter_map(|address| address.trim().parse().ok()).collect();
+    if found.is_empty() {
+        found.push(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    found
 }
 
 /// Before Linux 6.14 root inside would change the number for the whole machine.

@@ -12,14 +12,20 @@ fn own(uid: u32) -> Vec<(String, String)> {
     ]
 }
 
-pub(crate) fn build(env: &Env, host: &[(String, String)], uid: u32) -> Vec<(String, String)> {
+/// `more` is what this session's network adds.
+pub(crate) fn build(
+    env: &Env,
+    host: &[(String, String)],
+    uid: u32,
+    more: Vec<(String, String)>,
+) -> Vec<(String, String)> {
     let mut result: Vec<(String, String)> = Vec::new();
     for (name, value) in host {
         if name_is_plain(name) && env.lets_through(name) {
             set(&mut result, name, value);
         }
     }
-    for (name, value) in own(uid) {
+    for (name, value) in own(uid).into_iter().chain(more) {
         set(&mut result, &name, &value);
     }
     for rule in &env.set {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use cofferdam_policy::Origin;
+use cofferdam_policy::{NetworkMode, Origin};
 use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -28,6 +28,8 @@ pub enum PlanError {
     NoSessionDirectory,
     #[error("questions at first access cannot be asked here: {why}")]
     NoGate { why: String, origin: Origin },
+    #[error("network `{mode}` needs `isolation = \"full\"`")]
+    NetworkNeedsFull { mode: NetworkMode, origin: Origin },
     #[error("`{name}` is not a system call of x86_64")]
     UnknownSyscall { name: String },
     #[error("system call `{name}` is always denied")]

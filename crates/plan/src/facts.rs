@@ -171,6 +171,8 @@ pub struct HostFacts {
     pub disks: Vec<String>,
     /// Whether overlays can have a project quota; looked at only where the policy limits storage.
     pub has_quota: bool,
+    /// The host's name servers; looked at only where names are asked.
+    pub resolvers: Vec<core::net::IpAddr>,
     /// Where per-session files can be made (overlay uppers).
     pub session_dir: Option<PathBuf>,
 }

@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Isolation, Origin, Policy};
+use cofferdam_policy::{Isolation, NetworkMode, Origin, Policy};
 use serde::Serialize;
 
+use crate::egress::EgressPlan;
 use crate::facts::{HostFacts, PathFact, Terminal};
 use crate::gate::GatePlan;
 use crate::limits::{self, LimitsPlan};
@@ -58,6 +59,9 @@ pub struct LaunchPlan {
     /// Where unknown paths ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GatePlan>,
+    /// Where connections to named hosts are carried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressPlan>,
     pub posture: Posture,
 }
 
@@ -71,6 +75,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
     let full = isolation == Isolation::Full;
+    let egress = EgressPlan::of(policy, facts)?;
+    let own_network = full && policy.network.mode.value != NetworkMode::Host;
     let exec = exec_rules(policy, facts, request)?;
     let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
     let decisions = decisions(policy, facts)?;
@@ -99,7 +105,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     if full && own_cgroup {
         steps.push(Step::OwnCgroupView);
     }
-    if full {
+    if own_network {
         steps.push(Step::CreateNetwork);
     }
     steps.push(match trigger {
@@ -115,6 +121,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     steps.push(Step::PivotRoot);
     if full {
         steps.push(Step::SetHostname(HOSTNAME.to_owned()));
+    }
+    if own_network {
         steps.push(Step::JoinNetwork);
     }
     steps.extend(limits.steps.iter().cloned());
@@ -133,14 +141,19 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
     let cgroup = full && !own_cgroup;
-    let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: full, uts: full, cgroup };
+    let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: own_network, uts: full, cgroup };
     Ok(LaunchPlan {
         isolation,
         namespaces,
         posture: posture(policy, facts, &filter, &landlock, &limits, gate.as_ref()),
         command: CommandSpec {
             argv: request.argv.clone(),
-            environment: environment::build(&policy.env, &request.environment, facts.uid),
+            environment: environment::build(
+                &policy.env,
+                &request.environment,
+                facts.uid,
+                egress.as_ref().map(EgressPlan::variables).unwrap_or_default(),
+            ),
             cwd: facts.cwd.clone(),
         },
         holds: if on { files.holds } else { Vec::new() },
@@ -153,6 +166,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         overlays: files.overlays,
         decisions,
         gate,
+        egress,
     })
 }
 
@@ -251,7 +265,14 @@ fn posture(
     }
     posture.enforced("processes", "own pid namespace; pid 1 is ours and cannot be traced");
     if full {
-        posture.enforced("network", "own network namespace with loopback only");
+        match policy.network.mode.value {
+            NetworkMode::None => posture.enforced("network", "own network namespace with loopback only"),
+            NetworkMode::Egress => posture.enforced(
+                "network",
+                "own network namespace; connections are carried outside to the hosts that policy names",
+            ),
+            NetworkMode::Host => posture.missing("network", format!("the host's own [{}]", policy.network.mode.origin)),
+        }
         posture.enforced("ipc, hostname, cgroup view", "own namespaces");
     } else {
         posture.reduced("network", "no own namespace: internet socket families refused by seccomp");
@@ -277,7 +298,7 @@ fn posture(
             "signals and abstract sockets",
             format!("Landlock ABI {} scopes, beside the namespaces", facts.landlock_abi),
         );
-    } else if full {
+    } else if full && policy.network.mode.value != NetworkMode::Host {
         posture.reduced(
             "signals and abstract sockets",
             format!("namespaces only; Landlock ABI {} has no scopes", facts.landlock_abi),

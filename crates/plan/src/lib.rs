@@ -3,6 +3,7 @@
 //! `launcher::survey` gathers the facts, `launcher` executes the steps. Called by `cli`.
 #![forbid(unsafe_code)]
 
+mod egress;
 mod environment;
 mod error;
 mod facts;
@@ -17,6 +18,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use egress::EgressPlan;
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use gate::{GatePlan, GateRule, gate_rules, gate_rules_in_home};

@@ -1,0 +1,206 @@
+//! The way to the supervisor: questions and their answers, and records of what was carried. Owns the socket and the tally;
+//! never drops a record, so a supervisor that does not read holds back new connections. Used by everything that decides.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use cofferdam_kernel::socket;
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use crate::message::{Outcome, Said, Tallied, Told};
+
+/// An answer as the asker gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) allowed: bool,
+    pub(crate) origin: String,
+}
+
+/// Connections that differ in nothing that is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Case {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) verdict: Outcome,
+    pub(crate) rule: String,
+    pub(crate) origin: String,
+    pub(crate) remedy: String,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    connections: u64,
+    up: u64,
+    down: u64,
+    is_said: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: AsyncFd<OwnedFd>,
+    next: Cell<u64>,
+    waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
+    tally: RefCell<BTreeMap<Case, Count>>,
+    queries: RefCell<BTreeMap<(String, String, Outcome), u64>>,
+}
+
+/// Kinds of connections that are counted apart; past it they are written down at once.
+const MOST_CASES: usize = 4096;
+
+impl Link {
+    pub(crate) fn new(socket: OwnedFd) -> std::io::Result<Rc<Link>> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Rc::new(Link {
+            socket: AsyncFd::new(socket)?,
+            next: Cell::new(1),
+            waiting: RefCell::default(),
+            tally: RefCell::default(),
+            queries: RefCell::default(),
+        }))
+    }
+
+    async fn say(&self, said: &Said) {
+        // What cannot be written as JSON does not exist: text and numbers.
+        let Ok(bytes) = serde_json::to_vec(said) else { return };
+        let sent = self.socket.async_io(Interest::WRITABLE, |socket| Ok(socket::send(socket.as_fd(), &bytes, None)?));
+        if sent.await.is_err() {
+            // Without a supervisor nothing is allowed any more, and nobody is there to be told.
+            std::process::exit(1);
+        }
+    }
+
+    /// Waits for somebody to decide. A supervisor that is gone decides nothing.
+    pub(crate) async fn ask(&self, host: &str, port: u16, client: Option<SocketAddr>) -> Option<Answer> {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        let (answered, answer) = oneshot::channel();
+        self.waiting.borrow_mut().insert(id, answered);
+        let _withdrawn = Withdrawn { link: self, id };
+        self.say(&Said::Ask { id, host: host.to_owned(), port, client }).await;
+        answer.await.ok()
+    }
+
+    pub(crate) async fn warn(&self, text: String) {
+        self.say(&Said::Warn { text }).await;
+    }
+
+    /// The first of a kind is written down before anything else happens.
+    pub(crate) async fn open(&self, case: &Case) {
+        let is_new = {
+            let mut tally = self.tally.borrow_mut();
+            let count = tally.entry(case.clone()).or_default();
+            count.connections += 1;
+            !count.is_said
+        };
+        if is_new {
+            self.flush_case(case).await;
+        }
+    }
+
+    pub(crate) fn close(&self, case: &Case, up: u64, down: u64) {
+        let mut tally = self.tally.borrow_mut();
+        let count = tally.entry(case.clone()).or_default();
+        count.up += up;
+        count.down += down;
+    }
+
+    pub(crate) fn queried(&self, name: &str, kind: &str, verdict: Outcome) {
+        let mut queries = self.queries.borrow_mut();
+        *queries.entry((name.to_owned(), kind.to_owned(), verdict)).or_default() += 1;
+    }
+
+    async fn flush_case(&self, case: &Case) {
+        let said = {
+            let mut tally = self.tally.borrow_mut();
+            let Some(count) = tally.get_mut(case) else { return };
+            if count.connections == 0 && count.up == 0 && count.down == 0 {
+                return;
+            }
+            let counted = std::mem::replace(count, Count { is_said: true, ..Count::default() });
+            Said::Connections(Tallied {
+                host: case.host.clone(),
+                port: case.port,
+                address: case.address,
+                verdict: case.verdict,
+                rule: case.rule.clone(),
+                origin: case.origin.clone(),
+                remedy: case.remedy.clone(),
+                connections: counted.connections,
+                up: counted.up,
+                down: counted.down,
+            })
+        };
+        self.say(&said).await;
+    }
+
+    /// Everything that was counted since the last time.
+    pub(crate) async fn flush(&self) {
+        let cases: Vec<Case> = {
+            let mut tally = self.tally.borrow_mut();
+            if tally.len() > MOST_CASES {
+                // Quiet ones start anew.
+                tally.retain(|_, count| count.connections + count.up + count.down > 0);
+            }
+            let used = tally.iter().filter(|(_, count)| count.connections + count.up + count.down > 0);
+            used.map(|(case, _)| case.clone()).collect()
+        };
+        for case in cases {
+            self.flush_case(&case).await;
+        }
+        let queries = std::mem::take(&mut *self.queries.borrow_mut());
+        for ((name, kind, verdict), count) in queries {
+            self.say(&Said::Queries { name, kind, verdict, count }).await;
+        }
+    }
+
+    /// The next word of the supervisor; None when it is gone.
+    pub(crate) async fn hear(&self) -> Option<Told> {
+        loop {
+            let received = self.socket.async_io(Interest::READABLE, |socket| Ok(socket::receive_now(socket)?)).await;
+            let (bytes, _) = received.ok().filter(|(bytes, _)| !bytes.is_empty())?;
+            if let Ok(told) = serde_json::from_slice(&bytes) {
+                return Some(told);
+            }
+        }
+    }
+
+    /// Whoever waits for this answer goes on.
+    pub(crate) fn answer(&self, id: u64, answer: Answer) {
+        if let Some(waiting) = self.waiting.borrow_mut().remove(&id) {
+            // Whoever asked may be gone.
+            drop(waiting.send(answer));
+        }
+    }
+
+    /// From a place that cannot wait.
+    fn withdraw(&self, id: u64) {
+        if self.waiting.borrow_mut().remove(&id).is_none() {
+            return;
+        }
+        let Ok(bytes) = serde_json::to_vec(&Said::Withdraw { id }) else { return };
+        match socket::send(self.socket.get_ref().as_fd(), &bytes, None) {
+            // An answer to a question that nobody waits for is dropped when it comes.
+            Ok(()) | Err(Errno::AGAIN) => {}
+            Err(_) => std::process::exit(1),
+        }
+    }
+}
+
+/// Takes a question back when its asker goes away.
+struct Withdrawn<'a> {
+    link: &'a Link,
+    id: u64,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.link.withdraw(self.id);
+    }
+}

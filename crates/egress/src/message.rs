@@ -1,0 +1,54 @@
+//! What the egress process and its supervisor say to each other, one JSON object per message on a socket pair.
+//! Owns the words; `link` carries them here, the supervisor's side is `launcher`'s.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// From the egress process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub enum Said {
+    /// No rule is about this place; whoever asked for it waits.
+    Ask { id: u64, host: String, port: u16, client: Option<SocketAddr> },
+    /// Whoever asked is gone.
+    Withdraw { id: u64 },
+    Connections(Tallied),
+    Queries { name: String, kind: String, verdict: Outcome, count: u64 },
+    /// Something is weaker than it should be, in words for a person.
+    Warn { text: String },
+}
+
+/// Connections to one place that were treated alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tallied {
+    pub host: String,
+    pub port: u16,
+    pub address: Option<IpAddr>,
+    pub verdict: Outcome,
+    /// The rule that decided and where it stands, or why it failed.
+    pub rule: String,
+    pub origin: String,
+    /// The smallest change that would allow what was denied.
+    pub remedy: String,
+    pub connections: u64,
+    pub up: u64,
+    pub down: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Allowed,
+    Denied,
+    /// Allowed, and nobody there.
+    Failed,
+}
+
+/// To the egress process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "tell", rename_all = "kebab-case")]
+pub enum Told {
+    /// The answer to a question. `keep` is the place that it stays valid for, as policy writes one.
+    Answer { id: u64, allowed: bool, keep: Option<String>, origin: String },
+}

@@ -1,0 +1,291 @@
+//! A connection that a program made as if there were nothing in between. Owns what is looked at before its first byte
+//! leaves: TLS must name the host that was asked for, plain HTTP too, and a host with rules about requests takes nothing else.
+//! Called by `service` for every connection that is not to the proxy.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+
+use cofferdam_policy::Host;
+use rustix::net::Shutdown;
+use tokio::net::TcpStream;
+
+use crate::carry::{Way, write_all};
+use crate::decide::{Decided, Denial};
+use crate::limits::Place;
+use crate::link::Case;
+use crate::proxy;
+use crate::service::{self, Service, Unreached, reset};
+use crate::wire::{Progress, hello};
+
+/// What a program sends first, as far as it is looked at.
+const LOOKED_AT: usize = 16 << 10;
+
+/// Ports on which nothing but their protocol is carried.
+const TLS_PORT: u16 = 443;
+const HTTP_PORT: u16 = 80;
+
+pub(crate) async fn serve(
+    service: &Service,
+    client: TcpStream,
+    from: SocketAddr,
+    (host, port): (&Host, u16),
+    place: &Place,
+) {
+    match service.judge(host, port, Some(from)).await {
+        Ok(decided) if port == HTTP_PORT => {
+            let bytes = Vec::new();
+            proxy::serve_origin(service, client, bytes, None, (host, port), &decided, place).await;
+        }
+        Ok(decided) => tunnel(service, client, Vec::new(), None, (host, port), &decided, place).await,
+        Err(denial) => {
+            service.link.open(&service::denied(host, port, &denial)).await;
+            reset(&client);
+        }
+    }
+}
+
+/// Carries a connection that was allowed, once what it begins with (`read` is what came already) fits the name; to `server`
+/// where somebody has connected it.
+pub(crate) async fn tunnel<'a>(
+    service: &'a Service,
+    client: TcpStream,
+    read: Vec<u8>,
+    server: Option<(TcpStream, Recorded<'a>)>,
+    (host, port): (&Host, u16),
+    decided: &Decided,
+    place: &Place,
+) {
+    let inspects = service.rules.borrow().inspects(host, port);
+    if port != TLS_PORT && !inspects {
+        return tunnel_anything(service, client, read, server, (host, port), decided, place).await;
+    }
+    let looked = tokio::time::timeout(service.header_timeout, Beginning::read(&client, read, host)).await;
+    let beginning = match looked {
+        Ok(Ok(Beginning { kind: Kind::Tls, bytes })) if !inspects => Ok(bytes),
+        Ok(Ok(Beginning { kind: Kind::Tls, .. })) => Err("its rules are about requests, which nobody can see in TLS"),
+        Ok(Ok(Beginning { kind: Kind::Http, bytes })) if inspects && port != TLS_PORT => {
+            return proxy::serve_origin(service, client, bytes, server, (host, port), decided, place).await;
+        }
+        Ok(Ok(_)) if inspects => Err("its rules are about requests, and this is neither HTTP nor TLS"),
+        Ok(Ok(_)) => Err("only TLS is carried to port 443"),
+        Ok(Err(why)) => Err(why),
+        Err(_) => Err("nothing that names the host came in time"),
+    };
+    let bytes = match beginning {
+        Ok(bytes) => bytes,
+        Err(why) => return refuse(service, &client, (host, port), why).await,
+    };
+    let Some((server, recorded)) = connected(service, server, &client, (host, port), decided).await else { return };
+    carry(service, (&client, bytes), &server, &recorded, place).await;
+}
+
+/// A server may speak first, so it is connected before anything was said.
+async fn tunnel_anything<'a>(
+    service: &'a Service,
+    client: TcpStream,
+    read: Vec<u8>,
+    server: Option<(TcpStream, Recorded<'a>)>,
+    (host, port): (&Host, u16),
+    decided: &Decided,
+    place: &Place,
+) {
+    let Some((server, recorded)) = connected(service, server, &client, (host, port), decided).await else { return };
+    let looked = tokio::select! {
+        biased;
+        looked = Beginning::read(&client, read, host) => Some(looked),
+        _ = server.readable() => None,
+    };
+    match looked {
+        Some(Ok(Beginning { kind: Kind::Http, bytes })) => {
+            proxy::serve_origin(service, client, bytes, Some((server, recorded)), (host, port), decided, place).await;
+        }
+        Some(Ok(Beginning { bytes, .. })) => carry(service, (&client, bytes), &server, &recorded, place).await,
+        Some(Err(why)) => refuse(service, &client, (host, port), why).await,
+        None => {
+            let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
+            let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
+            let sent = async {
+                let beginning = Beginning::read(&client, Vec::new(), host).await?;
+                if beginning.kind == Kind::Http {
+                    return Err("a request to a server that spoke first");
+                }
+                Ok(send_and_carry(service, beginning.bytes, &there).await)
+            };
+            let back = service.carrier.one(&back);
+            let sent = async {
+                let sent = sent.await;
+                if let Err(why) = sent {
+                    refuse(service, &client, (host, port), why).await;
+                    shut(&server);
+                    shut(&client);
+                }
+            };
+            let ((), _how) = tokio::join!(sent, back);
+        }
+    }
+}
+
+async fn carry(
+    service: &Service,
+    (client, bytes): (&TcpStream, Vec<u8>),
+    server: &TcpStream,
+    recorded: &Recorded<'_>,
+    place: &Place,
+) {
+    let there = Way { from: client, to: server, carried: &recorded.up, traffic: &place.traffic };
+    let back = Way { from: server, to: client, carried: &recorded.down, traffic: &place.traffic };
+    // How it ended is the programs' business.
+    let (_sent, _received) = tokio::join!(send_and_carry(service, bytes, &there), service.carrier.one(&back));
+}
+
+async fn send_and_carry(service: &Service, bytes: Vec<u8>, way: &Way<'_>) -> io::Result<()> {
+    if !bytes.is_empty() {
+        way.count(bytes.len())?;
+        write_all(way.to, &bytes).await?;
+        drop(bytes);
+    }
+    service.carrier.one(way).await
+}
+
+/// To one chosen port of the host's loopback.
+pub(crate) async fn to_host(service: &Service, client: TcpStream, to: SocketAddr, decided: &Decided, place: &Place) {
+    let host = Host::Address(to.ip());
+    let server = match TcpStream::connect(to).await {
+        Ok(server) => server,
+        Err(error) => {
+            service.link.open(&Unreached::Refused(error).case(&host, to.port())).await;
+            return reset(&client);
+        }
+    };
+    let case = service::allowed(&host, to.port(), to.ip(), decided);
+    service.link.open(&case).await;
+    let recorded = Recorded::new(service, case);
+    carry(service, (&client, Vec::new()), &server, &recorded, place).await;
+}
+
+async fn connected<'a>(
+    service: &'a Service,
+    server: Option<(TcpStream, Recorded<'a>)>,
+    client: &TcpStream,
+    (host, port): (&Host, u16),
+    decided: &Decided,
+) -> Option<(TcpStream, Recorded<'a>)> {
+    if server.is_some() {
+        return server;
+    }
+    match service.reach(host, port).await {
+        Ok((server, address)) => {
+            let case = service::allowed(host, port, address, decided);
+            service.link.open(&case).await;
+            Some((server, Recorded::new(service, case)))
+        }
+        Err(unreached) => {
+            service.link.open(&unreached.case(host, port)).await;
+            reset(client);
+            None
+        }
+    }
+}
+
+async fn refuse(service: &Service, client: &TcpStream, (host, port): (&Host, u16), why: &'static str) {
+    let denial = Denial {
+        rule: "what is carried must fit the host".to_owned(),
+        origin: None,
+        why: why.to_owned(),
+        remedy: String::new(),
+    };
+    service.link.open(&service::denied(host, port, &denial)).await;
+    reset(client);
+}
+
+fn shut(stream: &TcpStream) {
+    // It may be shut already, which is what is wanted.
+    let _shut = rustix::net::shutdown(stream, Shutdown::Both);
+}
+
+/// What one connection carried goes to the record when it ends, however it ends.
+pub(crate) struct Recorded<'a> {
+    service: &'a Service,
+    case: Case,
+    pub(crate) up: Cell<u64>,
+    pub(crate) down: Cell<u64>,
+}
+
+impl<'a> Recorded<'a> {
+    pub(crate) fn new(service: &'a Service, case: Case) -> Self {
+        Recorded { service, case, up: Cell::new(0), down: Cell::new(0) }
+    }
+}
+
+impl Drop for Recorded<'_> {
+    fn drop(&mut self) {
+        self.service.link.close(&self.case, self.up.get(), self.down.get());
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Names the host.
+    Tls,
+    /// Looks like a request, about which `proxy` decides.
+    Http,
+    Other,
+}
+
+/// The first bytes of a program, and what they are.
+struct Beginning {
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+impl Beginning {
+    /// Reads as much as it takes to know. Bytes are taken off the connection: who only looks would be woken again and again.
+    async fn read(client: &TcpStream, mut bytes: Vec<u8>, host: &Host) -> Result<Beginning, &'static str> {
+        loop {
+            if let Some(kind) = kind_of(&bytes, host)? {
+                return Ok(Beginning { kind, bytes });
+            }
+            let mut chunk = [0; 2048];
+            let read = loop {
+                client.readable().await.map_err(|_| "the connection failed")?;
+                match client.try_read(&mut chunk) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => break other.map_err(|_| "the connection failed")?,
+                }
+            };
+            if read == 0 {
+                return Ok(Beginning { kind: Kind::Other, bytes });
+            }
+            bytes.extend_from_slice(&chunk[..read]);
+        }
+    }
+}
+
+/// None while it cannot be known.
+fn kind_of(bytes: &[u8], host: &Host) -> Result<Option<Kind>, &'static str> {
+    const HANDSHAKE: u8 = 0x16;
+    const METHODS: &[&[u8]] =
+        &[b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ", b"PRI "];
+    match bytes {
+        [] => Ok(None),
+        [HANDSHAKE, 3, ..] => match hello::server_name(bytes) {
+            Progress::Partial if bytes.len() > LOOKED_AT => Err("a TLS greeting that does not end"),
+            Progress::Partial => Ok(None),
+            Progress::Bad(why, _) => Err(why),
+            Progress::Done(hello, _) => match (host, hello.sni) {
+                (Host::Name(name), Some(asked)) if asked.trim_end_matches('.').eq_ignore_ascii_case(name) => {
+                    Ok(Some(Kind::Tls))
+                }
+                (Host::Name(_), Some(_)) => Err("TLS names another host than the one that was asked for"),
+                (Host::Name(_), None) => Err("TLS does not name the host"),
+                // An address that policy lists needs no name.
+                (Host::Address(_), _) => Ok(Some(Kind::Tls)),
+            },
+        },
+        [HANDSHAKE] => Ok(None),
+        _ if METHODS.iter().any(|method| bytes.starts_with(method)) => Ok(Some(Kind::Http)),
+        _ if METHODS.iter().any(|method| method.starts_with(bytes)) => Ok(None),
+        _ => Ok(Some(Kind::Other)),
+    }
+}

@@ -1,0 +1,144 @@
+//! The egress process of a session, as the supervisor sees it: started beside the set-up, heard and told over a socket, ended
+//! with the session. Owns that process and the way to it; what it decides is its own business, what it asks goes where all
+//! questions go. Called by `launch` and `supervisor`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_egress::message::{Said, Told};
+use cofferdam_egress::{Start, serve};
+use cofferdam_kernel::{process, socket};
+use cofferdam_plan::EgressPlan;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::message::best_effort;
+use crate::patience::time_until;
+
+/// How long the last records may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The ends of the sockets, before anybody was started.
+pub(crate) struct Ends {
+    /// For the child, which makes what hears connections.
+    catcher: Option<OwnedFd>,
+    sockets: OwnedFd,
+    link: OwnedFd,
+    ours: OwnedFd,
+}
+
+impl Ends {
+    pub(crate) fn new() -> Result<Ends, Errno> {
+        let (catcher, sockets) = socket::pair()?;
+        let (ours, link) = socket::pair()?;
+        Ok(Ends { catcher: Some(catcher), sockets, link, ours })
+    }
+
+    pub(crate) fn catcher(&mut self) -> Option<OwnedFd> {
+        self.catcher.take()
+    }
+
+    /// Starts the process. It has nothing of this one but its three ends.
+    pub(crate) fn start(self, plan: &EgressPlan) -> Result<Egress, Errno> {
+        let Ends { catcher, sockets, link, ours } = self;
+        drop(catcher);
+        let Some(pid) = process::fork()? else {
+            drop(ours);
+            process::exit_now(i32::from(run(plan, sockets, link).is_err()));
+        };
+        let process = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
+        Ok(Egress { link: Some(ours), process: Some(process) })
+    }
+}
+
+/// The life of the egress process.
+fn run(plan: &EgressPlan, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
+    leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
+    serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link })
+}
+
+/// Keeps these, and nothing else that was open.
+fn leave_everything(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    process::keep_only(kept)
+}
+
+/// The running process.
+pub(crate) struct Egress {
+    link: Option<OwnedFd>,
+    process: Option<Pid>,
+}
+
+impl Egress {
+    pub(crate) fn wanted(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The next word of it, if there is one now. It is gone when nothing more can come.
+    pub(crate) fn hear(&mut self) -> Heard {
+        let Some(link) = &self.link else { return Heard::Gone };
+        match socket::receive_now(link) {
+            Ok((bytes, _)) if bytes.is_empty() => {
+                self.link = None;
+                Heard::Gone
+            }
+            Ok((bytes, _)) => serde_json::from_slice(&bytes).map_or(Heard::Nothing, Heard::Said),
+            Err(Errno::AGAIN) => Heard::Nothing,
+            Err(_) => {
+                self.link = None;
+                Heard::Gone
+            }
+        }
+    }
+
+    pub(crate) fn tell(&self, told: &Told) {
+        let (Some(link), Ok(bytes)) = (&self.link, serde_json::to_vec(told)) else { return };
+        best_effort(socket::send(link.as_fd(), &bytes, None), "its end is noticed elsewhere");
+    }
+
+    /// Asks for the last records and waits for them, each given to `take`.
+    pub(crate) fn end(&mut self, mut take: impl FnMut(Said)) {
+        let deadline = Instant::now() + LAST_WORDS;
+        if let Some(link) = &self.link {
+            best_effort(rustix::net::shutdown(link, Shutdown::Write), "it may be gone already");
+        }
+        while let Some(link) = &self.link {
+            let mut fds = [PollFd::new(link, PollFlags::IN)];
+            match poll(&mut fds, Some(&time_until(deadline))) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            if let Heard::Said(said) = self.hear() {
+                take(said);
+            }
+        }
+        self.link = None;
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        let Some(process) = self.process.take() else { return };
+        // It has nothing more to do; where it hangs, it does not keep the session.
+        best_effort(rustix::process::kill_process(process, Signal::KILL), "it may be gone already");
+        while matches!(rustix::process::waitpid(Some(process), WaitOptions::empty()), Err(Errno::INTR)) {}
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.reap();
+    }
+}
+
+/// What came from the egress process.
+pub(crate) enum Heard {
+    Said(Said),
+    Nothing,
+    Gone,
+}
