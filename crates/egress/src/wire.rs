@@ -2,6 +2,9 @@
 //! Owns framing and its limits; opens no socket, knows no policy and keeps no clock. The relay calls it with what it has
 //! read so far and does what the values say.
 
+pub mod agent;
+pub mod dns;
+pub mod hello;
 pub mod http;
 pub mod socks;
 
