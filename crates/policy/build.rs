@@ -19,6 +19,8 @@ mod error;
 mod file;
 #[path = "src/file_limits.rs"]
 mod file_limits;
+#[path = "src/file_network.rs"]
+mod file_network;
 #[path = "src/file_values.rs"]
 mod file_values;
 #[path = "src/host.rs"]
@@ -27,6 +29,8 @@ mod host;
 mod limit;
 #[path = "src/network.rs"]
 mod network;
+#[path = "src/network_part.rs"]
+mod network_part;
 #[path = "src/origin.rs"]
 mod origin;
 #[path = "src/path.rs"]
@@ -39,8 +43,6 @@ mod quantity;
 mod setting;
 #[path = "src/types.rs"]
 mod types;
-#[path = "src/unbuilt.rs"]
-mod unbuilt;
 
 /// Its tables take long to compile, and shipped names are plain; a test holds them to the public suffixes.
 mod name_data {
@@ -63,12 +65,14 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use at::At;
+use endpoint::{Ports, Target};
 use limit::Limit;
+use network_part::{HostRule, NetworkPart};
 use origin::{Layer, Ruled};
 use path::{Base, PathExpr};
 use setting::Setting;
 
-const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "tool"];
+const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");
@@ -236,6 +240,8 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
         Setting::Limit(limit) => format!("StaticSetting::Limit({})", static_limit(limit)?),
         Setting::SyscallMode(mode) => format!("StaticSetting::SyscallMode(SyscallMode::{mode:?})"),
         Setting::MaxViolations(count) => format!("StaticSetting::MaxViolations({count})"),
+        Setting::Network(mode) => format!("StaticSetting::Network(NetworkMode::{mode:?})"),
+        Setting::NetworkPart(NetworkPart::Allow(rule)) => static_host(rule)?,
         Setting::EnvMode(mode) => format!("StaticSetting::EnvMode(EnvMode::{mode:?})"),
         Setting::File { access, path, optional, reason } => {
             if reason.trim().is_empty() {
@@ -249,6 +255,23 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
         }
         other => return Err(format!("`{other}` is not for presets yet")),
     })
+}
+
+fn static_host(rule: &HostRule) -> Result<String, String> {
+    let HostRule { endpoint, methods, paths, reason } = rule;
+    if reason.trim().is_empty() {
+        return Err(format!("`{endpoint}` has no reason"));
+    }
+    let target = match &endpoint.target {
+        _ if !methods.is_empty() || !paths.is_empty() || endpoint.ports != Ports::Web => {
+            return Err(format!("`{endpoint}`: rules of presets are about hosts and the ports of the web"));
+        }
+        Target::Host(name) => format!("StaticTarget::Host({name:?})"),
+        Target::Below(name) => format!("StaticTarget::Below({name:?})"),
+        Target::AtAndBelow(name) => format!("StaticTarget::AtAndBelow({name:?})"),
+        Target::Net(_) => return Err(format!("`{endpoint}`: presets do not know the network")),
+    };
+    Ok(format!("StaticSetting::Allow {{ target: {target}, reason: {reason:?} }}"))
 }
 
 fn static_limit(limit: &Limit) -> Result<String, String> {

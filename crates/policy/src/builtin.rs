@@ -4,11 +4,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::endpoint::{Endpoint, Ports, Target};
 use crate::limit::Limit;
+use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, StaticBase, StaticPath};
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, FileRule, Hold, Isolation, Metadata, Mode, OnUnknown, Policy, Stand, SyscallMode};
+use crate::types::{
+    Access, EnvMode, FileRule, Hold, Isolation, Metadata, Mode, NetworkMode, OnUnknown, Policy, Stand, SyscallMode,
+};
 
 /// A named set of settings that a user can ask for.
 #[derive(Debug)]
@@ -56,8 +60,18 @@ enum StaticSetting {
     Limit(Limit),
     SyscallMode(SyscallMode),
     MaxViolations(u32),
+    Network(NetworkMode),
+    /// On the ports of the web.
+    Allow { target: StaticTarget, reason: &'static str },
     EnvMode(EnvMode),
     File { access: Access, path: StaticPath, optional: bool, reason: &'static str },
+}
+
+#[derive(Debug)]
+enum StaticTarget {
+    Host(&'static str),
+    Below(&'static str),
+    AtAndBelow(&'static str),
 }
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
@@ -87,6 +101,12 @@ impl Preset {
                 StaticSetting::Limit(limit) => Setting::Limit(limit.clone()),
                 StaticSetting::SyscallMode(mode) => Setting::SyscallMode(*mode),
                 StaticSetting::MaxViolations(count) => Setting::MaxViolations(*count),
+                StaticSetting::Network(mode) => Setting::Network(*mode),
+                StaticSetting::Allow { target, reason } => {
+                    let endpoint = Endpoint { target: target.target(), ports: Ports::Web };
+                    let rule = HostRule { reason: Cow::Borrowed(reason), ..HostRule::whole(endpoint) };
+                    Setting::NetworkPart(NetworkPart::Allow(rule))
+                }
                 StaticSetting::EnvMode(mode) => Setting::EnvMode(*mode),
                 StaticSetting::File { access, path, optional, reason } => Setting::File {
                     access: *access,
@@ -127,6 +147,16 @@ impl Preset {
 
     fn gave_this(&self, rule: &FileRule) -> bool {
         rule.origin.layer == Layer::BuiltIn && rule.origin.source == self.source
+    }
+}
+
+impl StaticTarget {
+    fn target(&self) -> Target {
+        match self {
+            StaticTarget::Host(name) => Target::Host((*name).to_owned()),
+            StaticTarget::Below(name) => Target::Below((*name).to_owned()),
+            StaticTarget::AtAndBelow(name) => Target::AtAndBelow((*name).to_owned()),
+        }
     }
 }
 

@@ -16,8 +16,11 @@ use crate::builtin::{DEFAULT_PRESET, Preset};
 use crate::check::check;
 use crate::error::PolicyError;
 use crate::file::from_toml;
+use crate::endpoint::Endpoint;
 use crate::file_limits::LimitsTable;
+use crate::file_network::HostEntry;
 use crate::file_values::PathEntry;
+use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
 use crate::setting::Setting;
@@ -34,6 +37,10 @@ pub struct Ceilings {
     pub unknown: Option<Ruled<OnUnknown>>,
     /// At most this.
     pub network: Option<Ruled<NetworkMode>>,
+    /// Hosts that are denied for good.
+    pub deny_hosts: Vec<Ruled<HostRule>>,
+    /// Where not empty: what is allowed of the network lies within these.
+    pub hosts_within: Vec<Ruled<Endpoint>>,
     /// Whether debugging inside may be on.
     pub debug: Option<Ruled<bool>>,
     /// The presets that may be named; `default` always may.
@@ -57,6 +64,7 @@ struct RequirementsFile {
     mode: Option<At<Mode>>,
     unknown: Option<At<OnUnknown>>,
     network: Option<At<NetworkMode>>,
+    network_hosts: HostsTable,
     debug: Option<At<bool>>,
     presets: Option<At<Vec<String>>>,
     files: FilesTable,
@@ -71,6 +79,13 @@ struct RequirementsFile {
 struct FilesTable {
     deny: Vec<At<PathEntry>>,
     write_within: Vec<At<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct HostsTable {
+    deny: Vec<At<HostEntry>>,
+    within: Vec<At<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -114,6 +129,7 @@ impl Ceilings {
             }
             write_within.push(Ruled::new(path, place.origin(offset)));
         }
+        let (deny_hosts, hosts_within) = place.hosts(file.network_hosts)?;
         let max_processes = file.process.max.map(|at| place.ruled(at));
         if let Some(most) = &max_processes {
             check(&most.map(Setting::MaxProcesses))?;
@@ -128,6 +144,8 @@ impl Ceilings {
             mode: file.mode.map(|at| place.ruled(at)),
             unknown: file.unknown.map(|at| place.ruled(at)),
             network: file.network.map(|at| place.ruled(at)),
+            deny_hosts,
+            hosts_within,
             debug: file.debug.map(|at| place.ruled(at)),
             presets: file.presets.map(|at| place.ruled(at)),
             deny,
@@ -170,6 +188,24 @@ impl Place<'_> {
 
     fn ruled<T>(&self, at: At<T>) -> Ruled<T> {
         Ruled::new(at.value, self.origin(at.offset))
+    }
+
+    fn hosts(&self, hosts: HostsTable) -> Result<(Vec<Ruled<HostRule>>, Vec<Ruled<Endpoint>>), PolicyError> {
+        let mut deny = Vec::new();
+        for At { value, offset } in hosts.deny {
+            let rule = Ruled::new(value.deny("network_hosts.deny", || self.origin(offset))?, self.origin(offset));
+            check(&rule.map(|rule| Setting::NetworkPart(NetworkPart::Deny(rule))))?;
+            deny.push(rule);
+        }
+        let mut within = Vec::new();
+        for At { value, offset } in hosts.within {
+            let (setting, origin) = ("network_hosts.within", self.origin(offset));
+            match Endpoint::parse(&value) {
+                Ok(endpoint) => within.push(Ruled::new(endpoint, origin)),
+                Err(cause) => return Err(PolicyError::Host { setting, origin, cause }),
+            }
+        }
+        Ok((deny, within))
     }
 
     fn path(&self, setting: &'static str, text: &str, offset: usize) -> Result<PathExpr, PolicyError> {

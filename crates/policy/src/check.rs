@@ -6,10 +6,8 @@ use crate::error::PolicyError;
 use crate::origin::Ruled;
 use crate::setting::Setting;
 use crate::types::Access;
-use crate::unbuilt;
 
 pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
-    unbuilt::check(setting)?;
     let origin = || setting.origin.clone();
     let fails = |key: &str, value: &str, expected: &str| {
         Err(PolicyError::Value {
@@ -29,6 +27,10 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
         Setting::MaxProcesses(0) => fails("process.max", "0", "at least 1"),
         Setting::Limit(limit) => match limit.mistake() {
             Some(expected) => fails(&format!("limits.{}", limit.key()), &limit.amount(), expected),
+            None => Ok(()),
+        },
+        Setting::NetworkPart(part) => match part.mistake() {
+            Some(expected) => fails(&format!("network.{}", part.key()), &part.value(|text| text.to_owned()), expected),
             None => Ok(()),
         },
         // An empty list would read as "none" and mean "all".

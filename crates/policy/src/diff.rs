@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::decide::{ExpandedRule, covers, deciding_rule, rules_in_force};
 use crate::limit::Within;
+use crate::network_part::NetworkPart;
 use crate::origin::{Origin, Ruled};
 use crate::path::{PathExpr, Places};
+use crate::quantity::written_size;
 use crate::types::{Access, FileRule, Mode, OnUnknown, Policy, SyscallMode};
 
 /// Which way a difference goes.
@@ -215,6 +217,7 @@ fn most<T: Within + PartialEq>(
 fn lists(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     use Direction::{Narrower, Other, Wider};
     list("preset", &before.presets, &after.presets, (Other, Other), found);
+    network(before, after, found);
     list("syscalls.allow", &before.syscalls.allow, &after.syscalls.allow, (Wider, Narrower), found);
     list("syscalls.deny", &before.syscalls.deny, &after.syscalls.deny, (Narrower, Wider), found);
     list("env.pass", &before.env.pass, &after.env.pass, (Wider, Narrower), found);
@@ -233,6 +236,34 @@ fn lists(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
         (Some(first), None) => every_program(("the listed ones", "all"), Wider, first, found),
         _ => list("process.executables", old, new, (Wider, Narrower), found),
     }
+}
+
+/// Lists of the network, and its limits.
+fn network(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
+    use Direction::{Narrower, Other, Wider};
+    let (old, new) = (before.network.parts(), after.network.parts());
+    let entries = |parts: &[Ruled<NetworkPart>], key: &str| -> Vec<Ruled<String>> {
+        parts.iter().filter(|part| part.value.key() == key).map(|part| part.map(|part| part.value(str::to_owned))).collect()
+    };
+    let directions = [
+        ("allow", Wider, Narrower),
+        ("deny", Narrower, Wider),
+        ("resolvers", Other, Other),
+        ("publish", Wider, Narrower),
+        ("host_ports", Wider, Narrower),
+        ("credentials", Wider, Narrower),
+    ];
+    for (key, came, went) in directions {
+        list(&format!("network.{key}"), &entries(&old, key), &entries(&new, key), (came, went), found);
+    }
+    let (old, new) = (&before.network, &after.network);
+    scalar(found, "network.max_connections", &old.max_connections, &new.max_connections, |count| count);
+    scalar(found, "network.queries_per_second", &old.queries_per_second, &new.queries_per_second, |count| count);
+    let seconds = |time: &Ruled<std::time::Duration>| time.map(|time| time.as_secs());
+    scalar(found, "network.idle_timeout", &seconds(&old.idle_timeout), &seconds(&new.idle_timeout), |time| time);
+    scalar(found, "network.header_timeout", &seconds(&old.header_timeout), &seconds(&new.header_timeout), |time| time);
+    scalar(found, "network.ssh_agent", &old.ssh_agent, &new.ssh_agent, |agent| agent);
+    most("network.bytes", old.bytes.as_ref(), new.bytes.as_ref(), |bytes| written_size(*bytes), found);
 }
 
 fn every_program(

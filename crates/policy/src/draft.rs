@@ -74,7 +74,7 @@ fn comments(out: &mut String, lines: &[String]) {
 fn write_key(out: &mut String, key: &Key) {
     match &key.value {
         Value::One(value) => writeln!(out, "{} = {value}", key.name).unwrap_or_default(),
-        Value::Many(entries) if key.table == "files" => {
+        Value::Many(entries) if key.table == "files" || entries.iter().any(|entry| entry.starts_with('{')) => {
             writeln!(out, "{} = [", key.name).unwrap_or_default();
             for entry in entries {
                 writeln!(out, "  {entry},").unwrap_or_default();
@@ -129,6 +129,8 @@ fn key_of(setting: &Setting) -> Key {
         Setting::AllowExec(on) => one("process", "allow_exec", on.to_string()),
         Setting::Executables(names) => many("process", "executables", texts(names)),
         Setting::Network(mode) => one("network", "mode", quoted(&mode.to_string())),
+        Setting::NetworkPart(part) if part.is_listed() => many("network", part.key(), vec![part.value(quoted)]),
+        Setting::NetworkPart(part) => one("network", part.key(), part.value(quoted)),
         Setting::Limit(limit) => {
             let written = limit.to_string();
             let value = written.split_once(" = ").map_or("", |(_, value)| value);

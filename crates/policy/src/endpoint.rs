@@ -220,6 +220,12 @@ impl Endpoint {
         self.ports.deny(port) && self.target.covers(host)
     }
 
+    /// Whether denying this leaves nothing of allowing `other`.
+    pub fn denies_all(&self, other: &Endpoint) -> bool {
+        let ports = if self.ports == Ports::Web { Ports::Any } else { self.ports };
+        ports.allow_all(other.ports) && self.target.covers_all(&other.target)
+    }
+
     /// Whether allowing `other` allows nothing that allowing this does not.
     pub fn allows_all(&self, other: &Endpoint) -> bool {
         self.ports.allow_all(other.ports) && self.target.covers_all(&other.target)

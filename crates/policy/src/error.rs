@@ -3,6 +3,7 @@
 
 use thiserror::Error;
 
+use crate::endpoint::EndpointError;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathError;
 
@@ -20,6 +21,13 @@ pub enum PolicyError {
         #[source]
         cause: PathError,
     },
+    #[error("`{setting}` names no usable host ({origin})")]
+    Host {
+        setting: &'static str,
+        origin: Origin,
+        #[source]
+        cause: EndpointError,
+    },
     #[error("`{setting}` cannot be `{value}`: expected {expected} ({origin})")]
     Value { setting: String, value: String, expected: String, origin: Origin },
     #[error("`{setting}` is not enforced yet, so it is refused: {message} ({origin})")]
@@ -32,6 +40,8 @@ pub enum PolicyError {
     UnknownVariable { name: String, hint: Option<String> },
     #[error("`{setting}` counts in the org's policy only ({origin})")]
     OrgOnly { setting: String, origin: Origin },
+    #[error("`{setting}` does not count in a project's policy, approved or not ({origin})")]
+    NotForProjects { setting: String, origin: Origin },
     #[error("`{setting}` counts in shipped presets only ({origin})")]
     PresetOnly { setting: &'static str, origin: Origin },
     #[error("isolation `none` needs the approval of the org's policy ({origin})")]
@@ -60,7 +70,13 @@ impl PolicyError {
             }
             PolicyError::Unbuilt { .. } => Some("remove the setting".to_owned()),
             PolicyError::OrgOnly { .. } => Some("remove the setting here".to_owned()),
-            PolicyError::AlwaysDenied { .. } | PolicyError::Path { .. } | PolicyError::Value { .. } => None,
+            PolicyError::NotForProjects { .. } => {
+                Some("write it into your own policy: `~/.config/cofferdam/config.toml`".to_owned())
+            }
+            PolicyError::AlwaysDenied { .. }
+            | PolicyError::Path { .. }
+            | PolicyError::Host { .. }
+            | PolicyError::Value { .. } => None,
         }
     }
 
@@ -68,6 +84,8 @@ impl PolicyError {
         match self {
             PolicyError::Version { origin, .. }
             | PolicyError::Path { origin, .. }
+            | PolicyError::Host { origin, .. }
+            | PolicyError::NotForProjects { origin, .. }
             | PolicyError::Value { origin, .. }
             | PolicyError::Unbuilt { origin, .. }
             | PolicyError::AlwaysDenied { origin, .. }

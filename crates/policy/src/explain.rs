@@ -3,14 +3,16 @@
 
 use std::borrow::Cow;
 
+use crate::network_part::NetworkPart;
 use crate::origin::{Layer, Origin, Ruled};
-use crate::types::{Access, FileRule, Mode, Policy};
+use crate::types::{Access, FileRule, Mode, NetworkMode, Policy};
 
 /// Plain lines without colour. The shipped lists are summed up unless `verbose`.
 pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
     let mut lines = Vec::new();
     modes(policy, &mut lines);
     files(policy, verbose, &mut lines);
+    network(policy, verbose, &mut lines);
     processes(policy, &mut lines);
     limits(policy, &mut lines);
     syscalls(policy, &mut lines);
@@ -34,7 +36,10 @@ fn modes(policy: &Policy, lines: &mut Vec<String>) {
     lines.push("modes".to_owned());
     lines.push(value("isolation", &policy.isolation));
     lines.push(value("mode", &policy.mode));
-    lines.push(value("network", &policy.network.mode));
+    lines.push(match policy.network.mode.value {
+        NetworkMode::Host => line("network host (the host's own, unfiltered)", &policy.network.mode.origin),
+        NetworkMode::None | NetworkMode::Egress => value("network", &policy.network.mode),
+    });
     lines.push(value("debug", &policy.debug));
     lines.push(value("project", &policy.project));
     if policy.mode.value == Mode::Dynamic {
@@ -74,6 +79,46 @@ fn files(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
         }
     }
     lines.extend(policy.write_within.iter().map(|root| value("grants to write lie within", root)));
+}
+
+/// The mode stands among the modes; here is what it lets through.
+fn network(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
+    let is_default = |part: &Ruled<NetworkPart>| {
+        part.origin.layer == Layer::BuiltIn && !matches!(part.value, NetworkPart::Allow(_) | NetworkPart::Deny(_))
+    };
+    let parts: Vec<Ruled<NetworkPart>> = policy.network.parts();
+    let shown: Vec<&Ruled<NetworkPart>> = parts.iter().filter(|part| verbose || !is_default(part)).collect();
+    if policy.network.mode.value != NetworkMode::Egress && shown.iter().all(|part| is_default(part)) {
+        return;
+    }
+    lines.push("network".to_owned());
+    let summed_up = |part: &&Ruled<NetworkPart>| !verbose && part.origin.layer == Layer::BuiltIn;
+    lines.extend(shown.iter().filter(|part| !summed_up(part)).map(|part| network_line(part)));
+    let shipped = shown.iter().filter(|part| summed_up(part)).count();
+    if let Some(part) = shown.iter().find(|part| summed_up(part)) {
+        lines.push(format!("  {:<48}  built-in: {}", format!("allow {shipped} shipped hosts"), part.origin.source));
+    }
+    lines.extend(policy.network.within.iter().map(|within| value("allowed hosts lie within", within)));
+    if policy.network.mode.value == NetworkMode::Egress && policy.network.allow.is_empty() {
+        lines.push("  no host is allowed".to_owned());
+    }
+}
+
+fn network_line(part: &Ruled<NetworkPart>) -> String {
+    let finality = if part.origin.layer == Layer::Requirements { " (final)" } else { "" };
+    let what = match &part.value {
+        NetworkPart::Allow(rule) | NetworkPart::Deny(rule) => {
+            let (methods, paths) = (rule.methods.join(" "), rule.paths.join(" "));
+            let words = [part.value.key(), &rule.endpoint.to_string(), &methods, &paths].join(" ");
+            let reason = if rule.reason.is_empty() { String::new() } else { format!("  # {}", rule.reason) };
+            return format!("{}{reason}", line(&format!("{}{finality}", words.trim_end()), &part.origin));
+        }
+        NetworkPart::Credential(credential) => {
+            format!("credential {} for {}:{}", credential.variable, credential.host, credential.port)
+        }
+        other => format!("{} {}", other.key(), other.value(str::to_owned)),
+    };
+    line(&what, &part.origin)
 }
 
 fn file_line(rule: &FileRule) -> String {

@@ -23,6 +23,7 @@ pub fn export(policy: &Policy, places: &Places) -> Draft {
     modes(policy, &mut draft);
     files(policy, places, &mut draft);
     processes(policy, &mut draft);
+    network(policy, &mut draft);
     draft.settings.extend(policy.limits.each().filter(is_said).map(|limit| Setting::Limit(limit.value)));
     syscalls(policy, &mut draft);
     environment(policy, &mut draft);
@@ -56,6 +57,15 @@ fn modes(policy: &Policy, draft: &mut Draft) {
     add(draft, &policy.unknown.per_minute, Setting::QuestionsPerMinute);
     if let Some(hook) = &policy.unknown.hook {
         add(draft, hook, Setting::Hook);
+    }
+}
+
+fn network(policy: &Policy, draft: &mut Draft) {
+    let parts = policy.network.parts().into_iter().filter(is_said);
+    draft.settings.extend(parts.map(|part| Setting::NetworkPart(part.value)));
+    for within in &policy.network.within {
+        let (endpoint, origin) = (&within.value, &within.origin);
+        draft.remarks.push(format!("a ceiling lets allowed hosts lie within `{endpoint}` ({origin})"));
     }
 }
 

@@ -12,13 +12,13 @@ use crate::at::{At, Lines};
 use crate::check;
 use crate::error::{PolicyError, did_you_mean};
 use crate::file_limits::LimitsTable;
-use crate::file_values::{Anything, PathEntry, Texts};
+use crate::file_network::NetworkTable;
+use crate::file_values::{PathEntry, Texts};
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
 use crate::quantity::Time;
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
-use crate::unbuilt;
+use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, OnUnknown, SyscallMode};
 
 /// A policy file. Everything is optional: what is absent is left to the layers below.
 #[derive(Debug, Default, Deserialize)]
@@ -99,17 +99,6 @@ struct ProcessTable {
     executables: Option<At<Vec<String>>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-struct NetworkTable {
-    mode: Option<At<NetworkMode>>,
-    /// Not enforced yet, so refused.
-    allow: Option<At<Anything>>,
-    /// Not enforced yet, so refused.
-    deny: Option<At<Anything>>,
-}
-
 /// What no request may exceed once the preset was chosen.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -166,7 +155,7 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     reader.files(file.files)?;
     reader.unknown(&file.unknown);
     reader.process(&file.process);
-    reader.network(&file.network)?;
+    reader.network(file.network)?;
     reader.limits(file.limits);
     reader.syscalls(file.syscalls);
     reader.env(file.env);
@@ -218,10 +207,6 @@ impl Reader<'_> {
         if let Some(at) = value {
             self.add(at.offset, setting(&at.value));
         }
-    }
-
-    fn refused<T>(&self, name: &str, value: Option<&At<T>>) -> Result<(), PolicyError> {
-        value.map_or(Ok(()), |at| unbuilt::check_name(name, &self.origin(at.offset)))
     }
 
     fn top(&mut self, file: &PolicyFile) -> Result<(), PolicyError> {
@@ -282,10 +267,11 @@ impl Reader<'_> {
         self.add_each(process.executables.as_ref(), |names| Setting::Executables(names.clone()));
     }
 
-    fn network(&mut self, network: &NetworkTable) -> Result<(), PolicyError> {
-        self.add_each(network.mode.as_ref(), |mode| Setting::Network(*mode));
-        self.refused("network.allow", network.allow.as_ref())?;
-        self.refused("network.deny", network.deny.as_ref())
+    fn network(&mut self, network: NetworkTable) -> Result<(), PolicyError> {
+        for At { value, offset } in network.settings(self.layer, |offset| self.origin(offset))? {
+            self.add(offset, value);
+        }
+        Ok(())
     }
 
     fn limits(&mut self, limits: LimitsTable) {

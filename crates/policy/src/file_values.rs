@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// `"path"` or `{ path = "...", optional = true, reason = "..." }`.
@@ -30,10 +30,6 @@ struct PathTable {
 /// One text or a list of texts.
 #[derive(Debug, Default)]
 pub(crate) struct Texts(pub(crate) Vec<String>);
-
-/// A value that is refused whatever it holds.
-#[derive(Debug)]
-pub(crate) struct Anything;
 
 impl<'de> Deserialize<'de> for PathEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -84,12 +80,6 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-impl<'de> Deserialize<'de> for Anything {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|IgnoredAny| Anything)
-    }
-}
-
 #[cfg(feature = "schema")]
 mod schema {
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -113,16 +103,6 @@ mod schema {
 
         fn json_schema(_: &mut SchemaGenerator) -> Schema {
             json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
-        }
-    }
-
-    impl JsonSchema for super::Anything {
-        fn schema_name() -> Cow<'static, str> {
-            "Refused".into()
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!(true)
         }
     }
 }

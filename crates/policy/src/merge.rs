@@ -59,6 +59,7 @@ impl Policy {
                 self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
             }
             Setting::Network(mode) => self.network.mode = Ruled::new(mode, origin),
+            Setting::NetworkPart(part) => self.network.apply(part, origin),
             Setting::Limit(limit) => self.limits.set(limit, origin),
             Setting::SyscallMode(mode) => self.syscalls.mode = Ruled::new(mode, origin),
             Setting::SyscallAllow(call) => self.syscalls.allow.push(Ruled::new(call, origin)),

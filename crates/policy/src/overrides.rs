@@ -4,7 +4,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::endpoint::Endpoint;
 use crate::limit::Limit;
+use crate::network::{AgentUse, Publish};
+use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
 use crate::setting::Setting;
@@ -21,6 +24,12 @@ pub struct Overrides {
     pub debug: Option<bool>,
     pub project: Option<Access>,
     pub network: Option<NetworkMode>,
+    /// Implies no mode: the edge sets it.
+    pub allow_host: Vec<Endpoint>,
+    pub deny_host: Vec<Endpoint>,
+    pub publish: Vec<Publish>,
+    pub host_ports: Vec<u16>,
+    pub ssh_agent: Option<AgentUse>,
     pub rw: Vec<PathExpr>,
     pub ro: Vec<PathExpr>,
     pub overlay: Vec<PathExpr>,
@@ -67,6 +76,9 @@ impl Overrides {
         if let Some(mode) = self.network {
             add("--network", Setting::Network(mode));
         }
+        for (flag, part) in self.network_parts() {
+            add(flag, Setting::NetworkPart(part));
+        }
         let lists = [
             ("--rw", Access::Write, &self.rw),
             ("--ro", Access::Read, &self.ro),
@@ -105,6 +117,16 @@ impl Overrides {
             add("--env", Setting::EnvSet(name.clone(), value.clone()));
         }
         settings
+    }
+
+    fn network_parts(&self) -> impl Iterator<Item = (&'static str, NetworkPart)> {
+        let rule = |endpoint: &Endpoint| HostRule::whole(endpoint.clone());
+        let allow = self.allow_host.iter().map(move |host| ("--allow-host", NetworkPart::Allow(rule(host))));
+        let deny = self.deny_host.iter().map(move |host| ("--deny-host", NetworkPart::Deny(rule(host))));
+        let publish = self.publish.iter().map(|publish| ("--publish", NetworkPart::Publish(*publish)));
+        let ports = self.host_ports.iter().map(|port| ("--host-port", NetworkPart::HostPort(*port)));
+        let agent = self.ssh_agent.iter().map(|use_| ("--ssh-agent", NetworkPart::SshAgent(*use_)));
+        allow.chain(deny).chain(publish).chain(ports).chain(agent)
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::limit::Limit;
+use crate::network_part::NetworkPart;
 use crate::path::PathExpr;
 use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
 
@@ -29,6 +30,7 @@ pub enum Setting {
     AllowExec(bool),
     Executables(Vec<String>),
     Network(NetworkMode),
+    NetworkPart(NetworkPart),
     Limit(Limit),
     SyscallMode(SyscallMode),
     SyscallAllow(String),
@@ -61,6 +63,7 @@ impl fmt::Display for Setting {
             Setting::AllowExec(on) => write!(f, "process.allow_exec = {on}"),
             Setting::Executables(names) => write!(f, "process.executables = {names:?}"),
             Setting::Network(mode) => write!(f, "network.mode = \"{mode}\""),
+            Setting::NetworkPart(part) => write!(f, "{part}"),
             Setting::Limit(limit) => write!(f, "{limit}"),
             Setting::SyscallMode(mode) => write!(f, "syscalls.mode = \"{mode}\""),
             Setting::SyscallAllow(name) => write!(f, "syscalls.allow = {name:?}"),

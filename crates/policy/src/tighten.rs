@@ -25,6 +25,7 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         Setting::AllowFork(on) => no_wider(*on, policy.process.allow_fork.value),
         Setting::AllowExec(on) => no_wider(*on, policy.process.allow_exec.value),
         Setting::Network(mode) => *mode <= policy.network.mode.value,
+        Setting::NetworkPart(part) => policy.network.is_tightened_by(part),
         Setting::Limit(limit) => no_more(limit, policy.limits.same(limit).as_ref()),
         Setting::SyscallMode(mode) => *mode == SyscallMode::AllowList || *mode == policy.syscalls.mode.value,
         Setting::MaxViolations(count) => *count <= policy.syscalls.max_violations.value,

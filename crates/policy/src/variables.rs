@@ -2,7 +2,10 @@
 //! that a misspelt restriction is no silence; reads no environment itself. Called by `layers`.
 
 use crate::error::{PolicyError, did_you_mean};
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::limit::Limit;
+use crate::network::AgentUse;
+use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Origin, Ruled};
 use crate::overrides::file;
 use crate::path::PathExpr;
@@ -17,9 +20,11 @@ const PREFIX: &str = "COFFERDAM_";
 const MARKERS: &[&str] = &["COFFERDAM_SESSION"];
 
 const KNOWN: &[&str] = &[
+    "COFFERDAM_ALLOW_HOST",
     "COFFERDAM_BLACKLIST",
     "COFFERDAM_CPUS",
     "COFFERDAM_DEBUG",
+    "COFFERDAM_DENY_HOST",
     "COFFERDAM_ISOLATION",
     "COFFERDAM_MEMORY",
     "COFFERDAM_MODE",
@@ -31,6 +36,7 @@ const KNOWN: &[&str] = &[
     "COFFERDAM_PROCESSES",
     "COFFERDAM_RO",
     "COFFERDAM_RW",
+    "COFFERDAM_SSH_AGENT",
     "COFFERDAM_TIMEOUT",
 ];
 
@@ -71,6 +77,14 @@ fn of_variable(name: &str, value: &str, origin: &Origin) -> Result<Vec<Setting>,
         "COFFERDAM_NETWORK" => {
             one(Setting::Network(NetworkMode::from_name(value).ok_or_else(|| one_of(NetworkMode::NAMES))?))
         }
+        "COFFERDAM_ALLOW_HOST" => {
+            hosts("COFFERDAM_ALLOW_HOST", value, Endpoint::parse_allow, NetworkPart::Allow, origin)
+        }
+        "COFFERDAM_DENY_HOST" => hosts("COFFERDAM_DENY_HOST", value, Endpoint::parse, NetworkPart::Deny, origin),
+        "COFFERDAM_SSH_AGENT" => {
+            let agent = AgentUse::from_name(value).ok_or_else(|| one_of(AgentUse::NAMES))?;
+            one(Setting::NetworkPart(NetworkPart::SshAgent(agent)))
+        }
         "COFFERDAM_TIMEOUT" => limit(parse_time(value).map(Limit::Timeout), TIME),
         "COFFERDAM_MEMORY" => limit(parse_size(value).map(Limit::Memory), SIZE),
         "COFFERDAM_CPUS" => limit(parse_cpus(value).map(Limit::CpuMillis), CPUS),
@@ -101,6 +115,25 @@ fn paths(name: &'static str, access: Access, value: &str, origin: &Origin) -> Re
             let origin = origin.clone();
             let path = PathExpr::parse(text).map_err(|cause| PolicyError::Path { setting: name, origin, cause })?;
             Ok(file(access, path))
+        })
+        .collect()
+}
+
+/// Hosts stand between commas: a colon belongs to a port. They imply no mode.
+fn hosts(
+    name: &'static str,
+    value: &str,
+    parse: fn(&str) -> Result<Endpoint, EndpointError>,
+    part: fn(HostRule) -> NetworkPart,
+    origin: &Origin,
+) -> Result<Vec<Setting>, PolicyError> {
+    let texts = value.split(',').map(str::trim).filter(|text| !text.is_empty());
+    texts
+        .map(|text| {
+            let endpoint = parse(text);
+            let endpoint =
+                endpoint.map_err(|cause| PolicyError::Host { setting: name, origin: origin.clone(), cause })?;
+            Ok(Setting::NetworkPart(part(HostRule::whole(endpoint))))
         })
         .collect()
 }

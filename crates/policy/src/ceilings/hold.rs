@@ -8,6 +8,8 @@ use crate::builtin::{DEFAULT_PRESET, Preset};
 use crate::ceilings::Ceilings;
 use crate::error::PolicyError;
 use crate::limit::Within;
+use crate::network::NetworkRule;
+use crate::network_part::NetworkPart;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{Base, PathExpr, Places, is_at_or_below, name_matches_ignoring_case};
 use crate::setting::Setting;
@@ -17,6 +19,7 @@ impl Ceilings {
     /// Refuses what was asked for beyond a ceiling, and lets built-in values follow the ceilings.
     pub(crate) fn hold(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
         self.hold_modes(policy)?;
+        self.hold_hosts(policy)?;
         self.hold_questions(policy)?;
         self.hold_limits(policy)?;
         self.hold_environment(policy)?;
@@ -52,6 +55,33 @@ impl Ceilings {
             let allowed = format!("presets {}", ceiling.value.join(", "));
             return beyond(&request, &preset.origin, allowed, &ceiling.origin);
         }
+        Ok(())
+    }
+
+    fn hold_hosts(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        let asks = |rule: &NetworkRule| Setting::NetworkPart(NetworkPart::Allow(rule.into()));
+        if let Some(first) = self.hosts_within.first() {
+            let within = |rule: &&NetworkRule| {
+                self.hosts_within.iter().any(|ceiling| ceiling.value.allows_all(&rule.endpoint))
+            };
+            if let Some(rule) = policy.network.allow.iter().find(|rule| !within(rule)) {
+                let all: Vec<String> = self.hosts_within.iter().map(|ceiling| ceiling.value.to_string()).collect();
+                let ceiling = format!("hosts within {} only", all.join(", "));
+                return beyond(&asks(rule), &rule.origin, ceiling, &first.origin);
+            }
+        }
+        for Ruled { value: deny, origin } in self.deny_hosts.iter().filter(|deny| deny.value.is_whole()) {
+            let lifts = |rule: &&NetworkRule| {
+                rule.origin.layer != Layer::BuiltIn && deny.endpoint.denies_all(&rule.endpoint)
+            };
+            if let Some(rule) = policy.network.allow.iter().find(lifts) {
+                return beyond(&asks(rule), &rule.origin, format!("`{}` is denied", deny.endpoint), origin);
+            }
+        }
+        for deny in &self.deny_hosts {
+            policy.network.apply(NetworkPart::Deny(deny.value.clone()), deny.origin.clone());
+        }
+        policy.network.within.clone_from(&self.hosts_within);
         Ok(())
     }
 
