@@ -188,6 +188,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::CannotLimit { origin, .. } => {
             format!("`sandbox doctor` shows how to get cgroup v2 delegated; or drop the limit ({origin})")
         }
+        PlanError::NetworkNeedsFull { .. } => "run with --isolation full, or with --network none".to_owned(),
         PlanError::NoGate { .. } => "run with --mode static, which asks nothing".to_owned(),
         PlanError::NoSuchCpus { origin, .. } => format!("name CPUs of this machine ({origin})"),
         PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } => {

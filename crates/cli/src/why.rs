@@ -266,7 +266,10 @@ fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
 
 fn about_host(host: &str, policy: &Policy) -> Vec<String> {
     vec![
-        format!("{host} cannot be reached: there is no network inside but an own loopback [{}]", policy.network.mode.origin),
+        format!(
+            "{host} cannot be reached: there is no network inside but an own loopback [{}]",
+            policy.network.mode.origin
+        ),
         "nothing allows it yet: named hosts arrive with egress".to_owned(),
     ]
 }

@@ -60,12 +60,6 @@ impl Carrier {
         Rc::new(Carrier { chunk, pipes: RefCell::default() })
     }
 
-    /// Both directions, until both have ended.
-    pub(crate) async fn both(&self, up: Way<'_>, down: Way<'_>) -> io::Result<()> {
-        let (up, down) = tokio::join!(self.one(&up), self.one(&down));
-        up.and(down)
-    }
-
     /// Until the sender has nothing more to say; the receiver is told so.
     pub(crate) async fn one(&self, way: &Way<'_>) -> io::Result<()> {
         let carried = self.carry(way).await;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use cofferdam_kernel::socket;
 use rustix::io::Errno;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixDatagram;
 use tokio::sync::oneshot;
 
 use crate::message::{Outcome, Said, Tallied, Told};
@@ -44,7 +44,8 @@ struct Count {
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    socket: AsyncFd<OwnedFd>,
+    /// Of messages; only its readiness is tokio's business.
+    socket: UnixDatagram,
     next: Cell<u64>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     tally: RefCell<BTreeMap<Case, Count>>,
@@ -58,7 +59,7 @@ impl Link {
     pub(crate) fn new(socket: OwnedFd) -> std::io::Result<Rc<Link>> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Rc::new(Link {
-            socket: AsyncFd::new(socket)?,
+            socket: UnixDatagram::from_std(socket.into())?,
             next: Cell::new(1),
             waiting: RefCell::default(),
             tally: RefCell::default(),
@@ -69,7 +70,7 @@ impl Link {
     async fn say(&self, said: &Said) {
         // What cannot be written as JSON does not exist: text and numbers.
         let Ok(bytes) = serde_json::to_vec(said) else { return };
-        let sent = self.socket.async_io(Interest::WRITABLE, |socket| Ok(socket::send(socket.as_fd(), &bytes, None)?));
+        let sent = self.socket.async_io(Interest::WRITABLE, || Ok(socket::send(self.socket.as_fd(), &bytes, None)?));
         if sent.await.is_err() {
             // Without a supervisor nothing is allowed any more, and nobody is there to be told.
             std::process::exit(1);
@@ -163,7 +164,7 @@ impl Link {
     /// The next word of the supervisor; None when it is gone.
     pub(crate) async fn hear(&self) -> Option<Told> {
         loop {
-            let received = self.socket.async_io(Interest::READABLE, |socket| Ok(socket::receive_now(socket)?)).await;
+            let received = self.socket.async_io(Interest::READABLE, || Ok(socket::receive_now(&self.socket)?)).await;
             let (bytes, _) = received.ok().filter(|(bytes, _)| !bytes.is_empty())?;
             if let Ok(told) = serde_json::from_slice(&bytes) {
                 return Some(told);
@@ -185,7 +186,7 @@ impl Link {
             return;
         }
         let Ok(bytes) = serde_json::to_vec(&Said::Withdraw { id }) else { return };
-        match socket::send(self.socket.get_ref().as_fd(), &bytes, None) {
+        match socket::send(self.socket.as_fd(), &bytes, None) {
             // An answer to a question that nobody waits for is dropped when it comes.
             Ok(()) | Err(Errno::AGAIN) => {}
             Err(_) => std::process::exit(1),

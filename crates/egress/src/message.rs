@@ -10,13 +10,27 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub enum Said {
     /// No rule is about this place; whoever asked for it waits.
-    Ask { id: u64, host: String, port: u16, client: Option<SocketAddr> },
+    Ask {
+        id: u64,
+        host: String,
+        port: u16,
+        client: Option<SocketAddr>,
+    },
     /// Whoever asked is gone.
-    Withdraw { id: u64 },
+    Withdraw {
+        id: u64,
+    },
     Connections(Tallied),
-    Queries { name: String, kind: String, verdict: Outcome, count: u64 },
+    Queries {
+        name: String,
+        kind: String,
+        verdict: Outcome,
+        count: u64,
+    },
     /// Something is weaker than it should be, in words for a person.
-    Warn { text: String },
+    Warn {
+        text: String,
+    },
 }
 
 /// Connections to one place that were treated alike.
@@ -43,6 +57,8 @@ pub enum Outcome {
     Denied,
     /// Allowed, and nobody there.
     Failed,
+    /// Nothing left for it: somebody is asked once it is connected to.
+    Held,
 }
 
 /// To the egress process.

@@ -3,36 +3,37 @@
 //! asked about gets an address of ours and nothing leaves until somebody connects. Called by `service`.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::datagram::{self, Received};
 use cofferdam_policy::Host;
+use hickory_resolver::proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::io::unix::AsyncFd;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 use crate::decide::Verdict;
 use crate::message::Outcome;
 use crate::resolve::Failure;
 use crate::service::Service;
-use crate::wire::dns::{self, Kind, Query};
+use crate::wire::dns::{self, Extended, Kind, Query, Transport};
 
 /// Largest query that is looked at, and what all others are.
 const DATAGRAM: usize = 4096;
 /// How long programs keep an address of ours.
-const TTL: u32 = 60;
+pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// How long a stream for queries stays open without one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Datagrams, until the socket fails.
 pub(crate) async fn serve(service: Rc<Service>, socket: OwnedFd) {
-    let Ok(socket) = AsyncFd::new(socket) else { return };
+    let Ok(socket) = UdpSocket::from_std(socket.into()) else { return };
     let socket = Rc::new(socket);
     let mut buffer = vec![0; DATAGRAM];
     loop {
-        let received = socket.async_io(Interest::READABLE, |socket| Ok(datagram::receive(socket, &mut buffer)?)).await;
+        let received = socket.async_io(Interest::READABLE, || Ok(datagram::receive(&*socket, &mut buffer)?)).await;
         let Ok(received) = received else { return };
         // Past the rate, queries are lost, as they are with a slow server.
         if !service.queries.take(Instant::now()) {
@@ -41,16 +42,16 @@ pub(crate) async fn serve(service: Rc<Service>, socket: OwnedFd) {
         let query = buffer[..received.length].to_vec();
         let (service, socket) = (Rc::clone(&service), Rc::clone(&socket));
         tokio::task::spawn_local(async move {
-            if let Some(answer) = answer(&service, &query, true).await {
+            if let Some(answer) = answer(&service, &query, Transport::Udp).await {
                 send(&socket, &answer, &received);
             }
         });
     }
 }
 
-fn send(socket: &AsyncFd<OwnedFd>, answer: &[u8], to: &Received) {
+fn send(socket: &UdpSocket, answer: &[u8], to: &Received) {
     // A program that does not wait any more loses its answer.
-    let _sent = datagram::answer(socket.get_ref(), answer, to);
+    let _sent = datagram::answer(socket, answer, to);
 }
 
 /// The same on a stream, where each message stands behind its length.
@@ -70,9 +71,98 @@ async fn one_of_stream(service: &Service, client: &mut TcpStream) -> io::Result<
     }
     let mut query = vec![0; length];
     client.read_exact(&mut query).await?;
-    let answer = answer(service, &query, false).await.ok_or(io::ErrorKind::InvalidData)?;
+    let answer = answer(service, &query, Transport::Tcp).await.ok_or(io::ErrorKind::InvalidData)?;
     let length = u16::try_from(answer.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     let mut message = length.to_be_bytes().to_vec();
     message.extend_from_slice(&answer);
     client.write_all(&message).await
+}
+
+/// None where nothing can be said.
+async fn answer(service: &Service, bytes: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let query = match dns::parse(bytes, transport) {
+        Ok(query) => query,
+        Err(bad) => return bad.reply,
+    };
+    if query.name == "localhost" || query.name.ends_with(".localhost") {
+        let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        return Some(query.addresses(&own, seconds(TTL)));
+    }
+    let kind = format!("{:?}", query.kind);
+    let note = |outcome| service.link.queried(&query.name, &kind, outcome);
+    // What is asked about a service stands below the host that policy names.
+    let base = if query.name.starts_with('_') { after_underscores(&query.name) } else { query.name.as_str() };
+    let Ok(host @ Host::Name(_)) = Host::parse(base) else {
+        note(Outcome::Denied);
+        return Some(query.nxdomain(Some((Extended::Filtered, "not the name of a host"))));
+    };
+    let verdict = service.rules.borrow().name(&host);
+    match verdict {
+        Verdict::Denied(denial) => {
+            note(Outcome::Denied);
+            Some(query.nxdomain(Some((Extended::Filtered, &denial.why))))
+        }
+        Verdict::Unknown if !service.asks => {
+            note(Outcome::Denied);
+            Some(query.nxdomain(Some((Extended::Filtered, "no rule of the sandbox allows this host"))))
+        }
+        Verdict::Allowed(_) if dns::looks_tunnelled(&query.name) => {
+            note(Outcome::Denied);
+            Some(query.nxdomain(Some((Extended::Filtered, "the name looks like data"))))
+        }
+        Verdict::Unknown => {
+            note(Outcome::Held);
+            Some(synthetic(service, &query))
+        }
+        Verdict::Allowed(_) => {
+            note(Outcome::Allowed);
+            Some(resolved(service, &query).await)
+        }
+    }
+}
+
+fn after_underscores(name: &str) -> &str {
+    let mut rest = name;
+    while let Some((label, after)) = rest.split_once('.')
+        && label.starts_with('_')
+    {
+        rest = after;
+    }
+    rest
+}
+
+/// An address of ours, which leads to the name.
+fn synthetic(service: &Service, query: &Query) -> Vec<u8> {
+    match query.kind {
+        Kind::A => match service.names.borrow_mut().address_of(&query.name, Instant::now()) {
+            Some(address) => query.addresses(&[IpAddr::V4(address)], seconds(TTL)),
+            // More names at once than any program needs.
+            None => query.servfail(),
+        },
+        _ => query.nodata(),
+    }
+}
+
+/// Asked outside first, so that a name that does not exist does not exist inside either.
+async fn resolved(service: &Service, query: &Query) -> Vec<u8> {
+    let failed = |failure| match failure {
+        Failure::NoSuchName => query.nxdomain(None),
+        Failure::Nothing => query.nodata(),
+        Failure::Unanswered => query.servfail(),
+    };
+    match query.kind {
+        Kind::A => match service.resolve.addresses(&query.name).await {
+            Ok(_) => synthetic(service, query),
+            Err(failure) => failed(failure),
+        },
+        Kind::Srv => match service.resolve.records(&query.name, RecordType::SRV).await {
+            Ok(records) => query.forward(&records),
+            Err(failure) => failed(failure),
+        },
+        _ => query.nodata(),
+    }
+}
+
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

@@ -12,11 +12,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cofferdam_kernel::{network, process, socket};
+use cofferdam_kernel::{landlock, network, privilege, process, socket};
 use cofferdam_policy::{Endpoint, Host, Layer, Network, Origin, Ruled, with_port};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixDatagram};
 use tokio::task::LocalSet;
 
 use crate::carry::Carrier;
@@ -94,7 +93,11 @@ async fn run(start: Start) -> Result<(), String> {
         resolve: Resolve::new(&resolvers)?,
         link: Link::new(link).map_err(|error| format!("the supervisor: {error}"))?,
         carrier: Carrier::new(),
-        connections: Connections::new(most, network.idle_timeout.value, network.bytes.as_ref().map(|bytes| bytes.value)),
+        connections: Connections::new(
+            most,
+            network.idle_timeout.value,
+            network.bytes.as_ref().map(|bytes| bytes.value),
+        ),
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
         asks,
@@ -102,6 +105,12 @@ async fn run(start: Start) -> Result<(), String> {
         own,
         warned: Cell::new(false),
     });
+    // Everything that has to be read was read; from here on this process has no files.
+    let restricted =
+        process::forbid_tracing().is_ok() && privilege::no_new_privileges().is_ok() && landlock::forbid_files().is_ok();
+    if !restricted {
+        return Err("the egress process could not give up its files".to_owned());
+    }
     tokio::task::spawn_local(take_sockets(Rc::clone(&service), sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
@@ -124,10 +133,13 @@ async fn keep_time(service: Rc<Service>) {
 
 /// Until everybody who could send one is gone.
 async fn take_sockets(service: Rc<Service>, from: OwnedFd) {
-    let Ok(from) = AsyncFd::new(from) else { return };
+    if rustix::io::ioctl_fionbio(&from, true).is_err() {
+        return;
+    }
+    let Ok(from) = UnixDatagram::from_std(from.into()) else { return };
     let mut is_first = true;
     loop {
-        let received = from.async_io(Interest::READABLE, |from| Ok(socket::receive_now(from)?)).await;
+        let received = from.async_io(Interest::READABLE, || Ok(socket::receive_now(&from)?)).await;
         let Some((message, fds)) = received.ok().filter(|(message, _)| !message.is_empty()) else { return };
         let mut fds = fds.into_iter();
         if is_first && let Some(names) = fds.next() {
@@ -166,7 +178,9 @@ impl Service {
             reset(&client);
             if !self.warned.replace(true) {
                 let most = self.connections.most();
-                self.link.warn(format!("more than {most} connections at once are refused [network.max_connections]")).await;
+                self.link
+                    .warn(format!("more than {most} connections at once are refused [network.max_connections]"))
+                    .await;
             }
             return;
         };
@@ -185,7 +199,9 @@ impl Service {
             return queries::serve_stream(&self, client).await;
         }
         if to.ip().is_loopback() {
-            let Some(listed) = self.host_ports.iter().find(|port| port.value == to.port()) else { return reset(&client) };
+            let Some(listed) = self.host_ports.iter().find(|port| port.value == to.port()) else {
+                return reset(&client);
+            };
             let rule = format!("network.host_ports = [{}]", listed.value);
             let decided = Decided { rule, origin: listed.origin.clone() };
             return transparent::to_host(&self, client, to, &decided, &place).await;

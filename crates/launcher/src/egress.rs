@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::message::best_effort;
 use crate::patience::time_until;
+use crate::supervisor::Running;
 
 /// How long the last records may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -141,4 +142,52 @@ pub(crate) enum Heard {
     Said(Said),
     Nothing,
     Gone,
+}
+
+impl Running<'_> {
+    pub(crate) fn hear_egress(&mut self) {
+        // No more at once than leaves time for the rest.
+        for _ in 0..64 {
+            let Some(egress) = &mut self.egress else { return };
+            match egress.hear() {
+                Heard::Said(said) => self.take_word(said),
+                Heard::Nothing => return,
+                Heard::Gone => {
+                    let text = "the process that carries connections ended: nothing outside can be reached any more";
+                    self.record.warnings.push(text.to_owned());
+                    self.log().warned(text);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Its last records, once nobody is inside who could cause more.
+    pub(crate) fn end_egress(&mut self) {
+        let Some(mut egress) = self.egress.take() else { return };
+        let mut last = Vec::new();
+        egress.end(|said| last.push(said));
+        for said in last {
+            self.take_word(said);
+        }
+    }
+
+    fn take_word(&mut self, said: Said) {
+        match said {
+            Said::Ask { id, .. } => {
+                let told = Told::Answer { id, allowed: false, keep: None, origin: "nobody was asked".to_owned() };
+                self.egress.iter().for_each(|egress| egress.tell(&told));
+            }
+            Said::Withdraw { .. } => {}
+            Said::Connections(tallied) => {
+                self.log().connections(&tallied);
+                self.record.reached(tallied);
+            }
+            Said::Queries { name, kind, verdict, count } => self.log().queries(&name, &kind, verdict, count),
+            Said::Warn { text } => {
+                self.log().warned(&text);
+                self.record.warnings.push(text);
+            }
+        }
+    }
 }

@@ -233,7 +233,7 @@ impl<'a> Log<'a> {
     pub(crate) fn connections(&mut self, tallied: &Tallied) {
         let (severity, decision) = match tallied.verdict {
             Outcome::Denied => (Severity::Warning, Some(Decision::Deny)),
-            Outcome::Allowed | Outcome::Failed => (Severity::Info, Some(Decision::Allow)),
+            Outcome::Allowed | Outcome::Failed | Outcome::Held => (Severity::Info, Some(Decision::Allow)),
         };
         let details = json!({
             "host": tallied.host, "port": tallied.port, "address": tallied.address, "outcome": tallied.verdict,
@@ -255,7 +255,12 @@ impl<'a> Log<'a> {
         let severity = if denied { Severity::Warning } else { Severity::Info };
         let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
         let details = json!({ "query": name, "kind": kind, "outcome": verdict, "count": count });
-        self.add(Entry { actor: Actor::Workload, severity, decision, ..Entry::new(Event::ConnectionAttempt, "", details) });
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity,
+            decision,
+            ..Entry::new(Event::ConnectionAttempt, "", details)
+        });
     }
 
     /// Something is weaker than it should be.

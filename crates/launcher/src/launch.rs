@@ -23,7 +23,7 @@ use thiserror::Error;
 use crate::cgroup::{self, SessionCgroup};
 use crate::changes::{self, Changed};
 use crate::egress;
-use crate::events::{Reached, Allowed, Blocked, Denied};
+use crate::events::{Allowed, Blocked, Denied, Reached};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};

@@ -13,7 +13,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
-use cofferdam_egress::message::{Said, Told};
 use cofferdam_gate::{Gate, News, Settled};
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_kernel::shared::{SharedEnd, Told};
@@ -28,7 +27,7 @@ use serde::Serialize;
 use crate::attach::{self, Attached};
 use crate::cgroup::SessionCgroup;
 use crate::desk::{self, Desk};
-use crate::egress::{Egress, Heard};
+use crate::egress::Egress;
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
@@ -519,52 +518,6 @@ impl<'a> Running<'a> {
             (Some(message), _) => self.reports.push(message),
         }
         Ok(())
-    }
-
-    fn hear_egress(&mut self) {
-        // No more at once than leaves time for the rest.
-        for _ in 0..64 {
-            let Some(egress) = &mut self.egress else { return };
-            match egress.hear() {
-                Heard::Said(said) => self.take_word(said),
-                Heard::Nothing => return,
-                Heard::Gone => {
-                    let text = "the process that carries connections ended: nothing outside can be reached any more";
-                    self.record.warnings.push(text.to_owned());
-                    self.log().warned(text);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Its last records, once nobody is inside who could cause more.
-    pub(crate) fn end_egress(&mut self) {
-        let Some(mut egress) = self.egress.take() else { return };
-        let mut last = Vec::new();
-        egress.end(|said| last.push(said));
-        for said in last {
-            self.take_word(said);
-        }
-    }
-
-    fn take_word(&mut self, said: Said) {
-        match said {
-            Said::Ask { id, .. } => {
-                let told = Told::Answer { id, allowed: false, keep: None, origin: "nobody was asked".to_owned() };
-                self.egress.iter().for_each(|egress| egress.tell(&told));
-            }
-            Said::Withdraw { .. } => {}
-            Said::Connections(tallied) => {
-                self.log().connections(&tallied);
-                self.record.reached(tallied);
-            }
-            Said::Queries { name, kind, verdict, count } => self.log().queries(&name, &kind, verdict, count),
-            Said::Warn { text } => {
-                self.log().warned(&text);
-                self.record.warnings.push(text);
-            }
-        }
     }
 
     fn pass_news(&mut self) -> Result<(), Errno> {

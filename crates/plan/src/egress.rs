@@ -76,6 +76,7 @@ impl EgressPlan {
         let proxy = format!("http://{PROXY}");
         let named = ["http_proxy", "https_proxy", "all_proxy"].map(|name| (name, proxy.as_str()));
         let both = named.into_iter().chain([("no_proxy", DIRECT)]);
-        both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned()))).collect()
+        both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned())))
+            .collect()
     }
 }
