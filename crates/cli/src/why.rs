@@ -266,8 +266,11 @@ fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
 
 fn about_host(host: &str, policy: &Policy) -> Vec<String> {
     vec![
-        format!("{host} cannot be reached: there is no network inside but an own loopback [{}]", policy.network.mode.origin),
-        "nothing allows it yet: named hosts arrive with egress".to_owned(),
+        format!(
+            "{host} cannot be reached: there is no network inside but an own loopback [{}]",
+            policy.network.mode.origin
+        ),
+        format!("to allow it: --allow-host {host}"),
     ]
 }
 

@@ -8,7 +8,9 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use cofferdam_policy::{Cidr, Endpoint, Host, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port};
+use cofferdam_policy::{
+    Cidr, Endpoint, Host, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
+};
 
 use crate::address::{Class, embedded, special};
 use crate::request_path;
@@ -93,9 +95,12 @@ impl Rules {
             }
         }
         let every_port = |rule: &&NetworkRule| {
-            rule.is_whole() && rule.endpoint.target.covers(host) && matches!(rule.endpoint.ports, Ports::Web | Ports::Any)
+            rule.is_whole()
+                && rule.endpoint.target.covers(host)
+                && matches!(rule.endpoint.ports, Ports::Web | Ports::Any)
         };
-        let refused = refused.or_else(|| self.deny.iter().find(every_port).map(|rule| denied_by(rule, &host.to_string())));
+        let refused =
+            refused.or_else(|| self.deny.iter().find(every_port).map(|rule| denied_by(rule, &host.to_string())));
         refused.map_or(Verdict::Unknown, Verdict::Denied)
     }
 
@@ -141,7 +146,10 @@ impl Rules {
             (None, Some(rule)) => Verdict::Denied(Denial {
                 rule: written("allow", rule),
                 origin: Some(rule.origin.clone()),
-                why: format!("`{what}` is not among the methods and paths that are allowed at {}", with_port(host, port)),
+                why: format!(
+                    "`{what}` is not among the methods and paths that are allowed at {}",
+                    with_port(host, port)
+                ),
                 remedy: format!(
                     "network.allow = [{{ host = \"{}\", methods = [\"{method}\"], paths = [\"{}\"] }}]",
                     Endpoint::of(host, port),
@@ -245,7 +253,8 @@ impl Rules {
             Ports::One(port) => vec![port],
             Ports::Web => WEB_PORTS.to_vec(),
             Ports::Any => {
-                let limits = self.deny.iter().map(|rule| &rule.endpoint).chain(self.within.iter().map(|one| &one.value));
+                let limits =
+                    self.deny.iter().map(|rule| &rule.endpoint).chain(self.within.iter().map(|one| &one.value));
                 let mut told_apart: BTreeSet<u16> = limits
                     .filter_map(|endpoint| match endpoint.ports {
                         Ports::One(port) => Some(port),

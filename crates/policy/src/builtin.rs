@@ -62,9 +62,17 @@ enum StaticSetting {
     MaxViolations(u32),
     Network(NetworkMode),
     /// On the ports of the web.
-    Allow { target: StaticTarget, reason: &'static str },
+    Allow {
+        target: StaticTarget,
+        reason: &'static str,
+    },
     EnvMode(EnvMode),
-    File { access: Access, path: StaticPath, optional: bool, reason: &'static str },
+    File {
+        access: Access,
+        path: StaticPath,
+        optional: bool,
+        reason: &'static str,
+    },
 }
 
 #[derive(Debug)]

@@ -243,7 +243,11 @@ fn network(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     use Direction::{Narrower, Other, Wider};
     let (old, new) = (before.network.parts(), after.network.parts());
     let entries = |parts: &[Ruled<NetworkPart>], key: &str| -> Vec<Ruled<String>> {
-        parts.iter().filter(|part| part.value.key() == key).map(|part| part.map(|part| part.value(str::to_owned))).collect()
+        parts
+            .iter()
+            .filter(|part| part.value.key() == key)
+            .map(|part| part.map(|part| part.value(str::to_owned)))
+            .collect()
     };
     let directions = [
         ("allow", Wider, Narrower),

@@ -230,9 +230,13 @@ impl CredentialTable {
         };
         let source = match (self.env, self.file, self.command) {
             (Some(name), None, None) => SecretSource::Environment(name),
-            (None, Some(file), None) => SecretSource::File(PathExpr::parse(&file).map_err(|cause| {
-                PolicyError::Path { setting: SETTING, origin: origin(), cause }
-            })?),
+            (None, Some(file), None) => {
+                SecretSource::File(PathExpr::parse(&file).map_err(|cause| PolicyError::Path {
+                    setting: SETTING,
+                    origin: origin(),
+                    cause,
+                })?)
+            }
             (None, None, Some(argv)) => SecretSource::Command(argv),
             _ => return Err(bad(SETTING, &host, "exactly one of `env`, `file` and `command`", origin())),
         };

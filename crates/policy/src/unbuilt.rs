@@ -7,10 +7,7 @@ use crate::origin::Origin;
 const SESSIONS: &str = "it arrives with sessions that outlive a run";
 
 /// The setting as it is written, and why it is refused.
-const UNBUILT: &[(&str, &str)] = &[
-    ("COFFERDAM_ROOT", SESSIONS),
-    ("COFFERDAM_TTL", SESSIONS),
-];
+const UNBUILT: &[(&str, &str)] = &[("COFFERDAM_ROOT", SESSIONS), ("COFFERDAM_TTL", SESSIONS)];
 
 /// Refuses `name` if it is on the list.
 pub(crate) fn check_name(name: &str, origin: &Origin) -> Result<(), PolicyError> {

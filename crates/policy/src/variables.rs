@@ -1,8 +1,8 @@
 //! `COFFERDAM_*` variables as a policy layer. Owns their names and notations, and refuses names it does not know, so
 //! that a misspelt restriction is no silence; reads no environment itself. Called by `layers`.
 
-use crate::error::{PolicyError, did_you_mean};
 use crate::endpoint::{Endpoint, EndpointError};
+use crate::error::{PolicyError, did_you_mean};
 use crate::limit::Limit;
 use crate::network::AgentUse;
 use crate::network_part::{HostRule, NetworkPart};

@@ -61,9 +61,8 @@ impl Ceilings {
     fn hold_hosts(&self, policy: &mut Policy) -> Result<(), PolicyError> {
         let asks = |rule: &NetworkRule| Setting::NetworkPart(NetworkPart::Allow(rule.into()));
         if let Some(first) = self.hosts_within.first() {
-            let within = |rule: &&NetworkRule| {
-                self.hosts_within.iter().any(|ceiling| ceiling.value.allows_all(&rule.endpoint))
-            };
+            let within =
+                |rule: &&NetworkRule| self.hosts_within.iter().any(|ceiling| ceiling.value.allows_all(&rule.endpoint));
             if let Some(rule) = policy.network.allow.iter().find(|rule| !within(rule)) {
                 let all: Vec<String> = self.hosts_within.iter().map(|ceiling| ceiling.value.to_string()).collect();
                 let ceiling = format!("hosts within {} only", all.join(", "));
@@ -71,9 +70,8 @@ impl Ceilings {
             }
         }
         for Ruled { value: deny, origin } in self.deny_hosts.iter().filter(|deny| deny.value.is_whole()) {
-            let lifts = |rule: &&NetworkRule| {
-                rule.origin.layer != Layer::BuiltIn && deny.endpoint.denies_all(&rule.endpoint)
-            };
+            let lifts =
+                |rule: &&NetworkRule| rule.origin.layer != Layer::BuiltIn && deny.endpoint.denies_all(&rule.endpoint);
             if let Some(rule) = policy.network.allow.iter().find(lifts) {
                 return beyond(&asks(rule), &rule.origin, format!("`{}` is denied", deny.endpoint), origin);
             }
