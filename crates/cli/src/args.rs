@@ -73,7 +73,8 @@ pub(crate) struct PolicyArgs {
     /// How strong the walls are: full, process, none
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<String>,
-    /// Add a preset: cargo, node, python, go (their caches become writable), tool, process-tool (tight limits)
+    /// Add a preset: cargo, node, python, go (their caches become writable), registries (they can
+    /// be reached), tool, process-tool (tight limits)
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Vec<String>,
     /// Make a path writable
@@ -95,8 +96,35 @@ pub(crate) struct PolicyArgs {
     #[arg(long)]
     pub(crate) no_debug: bool,
     #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
+
+/// What can be reached; policy files have more.
+#[derive(Debug, Clone, Args, Default)]
+pub(crate) struct NetworkArgs {
+    /// What can be reached: none, egress (the allowed hosts), host (all, unfiltered)
+    #[arg(long, value_name = "MODE", help_heading = NETWORK)]
+    pub(crate) network: Option<String>,
+    /// Let a host be reached, on ports 80 and 443 or on PORT: x.org, *.x.org, **.x.org, 10.1.2.3:5432
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
+    pub(crate) allow_host: Vec<String>,
+    /// Let a host not be reached, on any port or on PORT
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = NETWORK)]
+    pub(crate) deny_host: Vec<String>,
+    /// Make a port of the session reachable from this host's loopback
+    #[arg(long, value_name = "[HOST_PORT:]PORT", help_heading = NETWORK)]
+    pub(crate) publish: Vec<String>,
+    /// Let a port of this host's loopback be reached
+    #[arg(long, value_name = "PORT", help_heading = NETWORK)]
+    pub(crate) host_port: Vec<String>,
+    /// Whether keys of your ssh-agent sign for the session: off, ask, allow
+    #[arg(long, value_name = "MODE", help_heading = NETWORK)]
+    pub(crate) ssh_agent: Option<String>,
+}
+
+const NETWORK: &str = "Network";
 
 /// The limits that people set by hand; policy files have more.
 #[derive(Debug, Clone, Args, Default)]

@@ -9,11 +9,12 @@ use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::Request;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, Overrides, PathExpr, Places, Policy, Ruled,
-    parse_count, parse_cpus, parse_size, parse_time, rules_in_force,
+    AgentUse, Ceilings, Endpoint, EndpointError, ExpandedRule, Isolation, Layer, Mode, NetworkMode, OnUnknown, Origin,
+    Overrides, PathExpr, Places, Policy, Publish, Ruled, parse_count, parse_cpus, parse_size, parse_time,
+    rules_in_force,
 };
 
-use crate::args::PolicyArgs;
+use crate::args::{NetworkArgs, PolicyArgs};
 use crate::render::Failure;
 use crate::trust::Approvals;
 
@@ -195,6 +196,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         let level = Isolation::from_name(value).ok_or_else(|| wrong("--isolation", value, Isolation::NAMES))?;
         overrides.isolation = Some(level);
     }
+    network(&args.network, &mut overrides)?;
     for variable in &args.env {
         match variable.split_once('=') {
             Some((name, value)) => overrides.env_set.push((name.to_owned(), value.to_owned())),
@@ -202,6 +204,43 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         }
     }
     Ok(overrides)
+}
+
+fn network(args: &NetworkArgs, overrides: &mut Overrides) -> Result<(), Failure> {
+    overrides.allow_host = endpoints("--allow-host", &args.allow_host, Endpoint::parse_allow)?;
+    overrides.deny_host = endpoints("--deny-host", &args.deny_host, Endpoint::parse)?;
+    for text in &args.publish {
+        let publish = amount("--publish", Some(text), Publish::parse, "write ports, e.g. `8080:80`, `8080`")?;
+        overrides.publish.extend(publish);
+    }
+    for text in &args.host_port {
+        let port = amount("--host-port", Some(text), small_count::<u16>, "write a port, e.g. `5432`")?;
+        overrides.host_ports.extend(port);
+    }
+    if let Some(value) = &args.ssh_agent {
+        let agent = AgentUse::from_name(value).ok_or_else(|| wrong("--ssh-agent", value, AgentUse::NAMES))?;
+        overrides.ssh_agent = Some(agent);
+    }
+    if let Some(value) = &args.network {
+        let mode = NetworkMode::from_name(value).ok_or_else(|| wrong("--network", value, NetworkMode::NAMES))?;
+        overrides.network = Some(mode);
+    } else if !overrides.allow_host.is_empty() {
+        overrides.network = Some(NetworkMode::Egress);
+        overrides.network_is_implied = true;
+    }
+    Ok(())
+}
+
+fn endpoints(
+    flag: &'static str,
+    texts: &[String],
+    parse: fn(&str) -> Result<Endpoint, EndpointError>,
+) -> Result<Vec<Endpoint>, Failure> {
+    let wrong = |text: &String, error: EndpointError| {
+        let hint = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        Failure::Flag { flag, value: text.clone(), hint }
+    };
+    texts.iter().map(|text| parse(text).map_err(|error| wrong(text, error))).collect()
 }
 
 const TIME: &str = "write a number with s, m or h, e.g. `90s`, `10m`";
@@ -222,7 +261,7 @@ fn amount<T>(
     }
 }
 
-fn small_count(text: &str) -> Option<u32> {
+fn small_count<T: TryFrom<u64>>(text: &str) -> Option<T> {
     parse_count(text).and_then(|count| count.try_into().ok())
 }
 

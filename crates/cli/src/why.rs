@@ -270,7 +270,7 @@ fn about_host(host: &str, policy: &Policy) -> Vec<String> {
             "{host} cannot be reached: there is no network inside but an own loopback [{}]",
             policy.network.mode.origin
         ),
-        "nothing allows it yet: named hosts arrive with egress".to_owned(),
+        format!("to allow it: --allow-host {host}"),
     ]
 }
 

@@ -24,7 +24,8 @@ pub struct Overrides {
     pub debug: Option<bool>,
     pub project: Option<Access>,
     pub network: Option<NetworkMode>,
-    /// Implies no mode: the edge sets it.
+    /// The mode was not named, but follows from `--allow-host`.
+    pub network_is_implied: bool,
     pub allow_host: Vec<Endpoint>,
     pub deny_host: Vec<Endpoint>,
     pub publish: Vec<Publish>,
@@ -74,7 +75,7 @@ impl Overrides {
             add("--project", Setting::Project(access));
         }
         if let Some(mode) = self.network {
-            add("--network", Setting::Network(mode));
+            add(if self.network_is_implied { "--allow-host" } else { "--network" }, Setting::Network(mode));
         }
         for (flag, part) in self.network_parts() {
             add(flag, Setting::NetworkPart(part));

@@ -1,6 +1,6 @@
 //! Policy files: who may say what, and what happens until a project's policy is approved.
 
-use crate::support::{Place, is_root};
+use crate::support::{Place, binary, finish, is_root};
 
 const WIDENING: &str = "[files]\nwrite = [\"~/data\"]\ndeny = [\"./private\"]\n";
 
@@ -98,13 +98,10 @@ fn a_mistake_in_a_policy_file_names_file_line_and_remedy_and_nothing_runs() {
 #[test]
 fn what_is_not_built_yet_is_refused_not_ignored() {
     let place = Place::new();
-    for (text, name) in
-        [("[network]\nmode = \"egress\"", "egress"), ("[network]\nallow = [\"example.org\"]", "network.allow")]
-    {
-        place.write("home:.config/cofferdam/config.toml", text);
-        place.inside("touch ran").code(126).says(&[name]);
+    for name in ["COFFERDAM_ROOT", "COFFERDAM_TTL"] {
+        let mut command = place.command(binary());
+        finish(command.args(["run", "--", "touch", "ran"]).env(name, "1"), b"").code(126).says(&[name]);
     }
-    place.write("home:.config/cofferdam/config.toml", "");
     assert!(!place.exists("ran"));
 }
 

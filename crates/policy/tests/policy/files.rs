@@ -52,19 +52,6 @@ fn an_unknown_key_is_refused_with_position_and_suggestion() {
 }
 
 #[test]
-fn what_is_not_enforced_yet_is_refused() {
-    for text in [
-        "[network]\nmode = \"egress\"",
-        "[network]\nmode = \"host\"",
-        "[network]\nallow = [\"example.com\"]",
-        "[network]\ndeny = []",
-    ] {
-        assert!(matches!(refused(text), PolicyError::Unbuilt { .. }), "{text}");
-    }
-    assert_eq!(parsed("mode = \"static\"\n[network]\nmode = \"none\"").len(), 2);
-}
-
-#[test]
 fn values_without_meaning_are_refused() {
     for text in [
         "version = 2",

@@ -150,13 +150,14 @@ fn variables_are_a_layer_and_unknown_ones_are_errors() {
 
     let error = with_environment(&[("COFFERDAM_TIME_OUT", "1")]).expect_err("unknown");
     assert_eq!(error.hint().as_deref(), Some("did you mean `COFFERDAM_TIMEOUT`?"));
-    for name in ["COFFERDAM_ROOT", "COFFERDAM_TTL"] {
-        assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");
-    }
     for (name, value) in [
         ("COFFERDAM_MODE", "dynamics"),
         ("COFFERDAM_ON_UNKNOWN", "yes"),
-        ("COFFERDAM_NETWORK", "host"),
+        ("COFFERDAM_NETWORK", "bridge"),
+        ("COFFERDAM_ALLOW_HOST", "*.co.uk"),
+        ("COFFERDAM_ALLOW_HOST", "a.example,*"),
+        ("COFFERDAM_DENY_HOST", "0x7f.1"),
+        ("COFFERDAM_SSH_AGENT", "on"),
         ("COFFERDAM_ISOLATION", "none"),
         ("COFFERDAM_ISOLATION", "FULL"),
         ("COFFERDAM_TIMEOUT", "never"),
@@ -192,4 +193,11 @@ fn an_explanation_names_every_origin_and_no_value_of_a_variable() {
     }
     assert!(!short.contains("hunter2") && !short.contains("~/.ssh"));
     assert!(explain(&policy, true).join("\n").contains("~/.ssh"));
+}
+
+#[test]
+fn what_is_not_enforced_yet_is_refused() {
+    for name in ["COFFERDAM_ROOT", "COFFERDAM_TTL"] {
+        assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");
+    }
 }

@@ -9,10 +9,12 @@ mod diff;
 mod documents;
 mod export;
 mod files;
+mod hosts;
 mod layers;
 mod learn;
 mod limits;
 mod maxima;
+mod network;
 mod paths;
 mod properties;
 
