@@ -150,6 +150,13 @@ fn requests_with_two_meanings_are_refused() {
 }
 
 #[test]
+fn userinfo_is_refused_for_what_it_is() {
+    for input in ["GET http://a@b/ HTTP/1.1\r\n", "CONNECT u:p@b:443 HTTP/1.1\r\n"] {
+        assert_eq!(parse_request(input.as_bytes()), Progress::Bad("userinfo in the authority", 400));
+    }
+}
+
+#[test]
 fn heads_are_bounded() {
     let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(REQUEST_HEAD_MAX));
     assert_eq!(refusal(long.as_bytes()), 431);
