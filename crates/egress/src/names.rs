@@ -19,9 +19,10 @@ pub const NAMES_MAX: usize = 1 << 16;
 
 /// A table of names and the addresses that stand for them.
 ///
-/// A name keeps its address while it is in the table. When the table is full, the name that was longest out of use makes
-/// room, but only after `ttl`: until then a program may still hold the address from an answer. Addresses are given out
-/// in turn, so a freed one stays unused, and a late connection to it meets nothing, until the turn comes round.
+/// A name keeps its address while it is in the table. When the table is full, the name that was longest out of use
+/// makes room, but only after `ttl`: until then a program may still hold the address from an answer. Addresses are
+/// given out in turn, so a freed one stays unused, and a late connection to it meets nothing, until the turn comes
+/// round.
 #[derive(Debug)]
 pub struct Names {
     cap: usize,

@@ -35,6 +35,15 @@ fn a_full_table_gives_way_only_after_the_ttl() {
 }
 
 #[test]
+fn a_clock_that_steps_back_does_not_age_a_name() {
+    let now = Instant::now();
+    let mut names = Names::new(1, TTL);
+    let address = names.address_of("a", now + TTL).expect("room");
+    assert_eq!(names.name_of(address, now), Some("a"));
+    assert_eq!(names.address_of("b", now + TTL * 2), None);
+}
+
+#[test]
 fn only_the_networks_own_addresses_are_synthetic() {
     for (text, is) in [
         ("198.18.0.1", false),

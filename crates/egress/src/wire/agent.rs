@@ -1,7 +1,7 @@
 //! The ssh-agent protocol, between a program that may have things signed and an agent that holds the keys.
-//! Owns which requests exist for the program and what a signature would be for; which key may sign what is the policy's,
-//! and the keys stay with the agent. The relay asks `judge` about every message of the program, passes on or answers
-//! with `FAILURE`, and shows the program only the identities it may use.
+//! Owns which requests exist for the program and what a signature would be for; which key may sign what is the
+//! policy's, and the keys stay with the agent. The relay asks `judge` about every message of the program, passes on or
+//! answers with `FAILURE`, and shows the program only the identities it may use.
 //!
 //! Adding, removing, locking and unlocking are never passed on: the agent is the user's, and outlives the session.
 

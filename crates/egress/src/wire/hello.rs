@@ -4,8 +4,8 @@
 //! forwards the same bytes.
 //!
 //! What is seen is the outer name. An `encrypted_client_hello` extension does not mean that there is an inner one:
-//! browsers send a GREASE one to every server, which cannot be told from a real one. A server that takes part in ECH for
-//! its name may serve others behind it, as may any server that several names share; that remains.
+//! browsers send a GREASE one to every server, which cannot be told from a real one. A server that takes part in ECH
+//! for its name may serve others behind it, as may any server that several names share; that remains.
 
 use super::{Progress, lower_name};
 

@@ -28,9 +28,11 @@ impl Dice {
     }
 }
 
-/// Calls `check` with `cases` inputs, each one of `seeds` with one to four small changes.
-pub(super) fn mutations(seeds: &[&[u8]], cases: usize, mut check: impl FnMut(&[u8], &mut Dice)) {
+/// Calls `check` with `cases` inputs, each one of `seeds` with one to four small changes; it says whether the input was
+/// still good. Fails when nearly all or nearly none were, because then the changes showed nothing.
+pub(super) fn mutations(seeds: &[&[u8]], cases: usize, mut check: impl FnMut(&[u8], &mut Dice) -> bool) {
     let mut dice = Dice::new(0x5eed);
+    let mut good = 0;
     for _ in 0..cases {
         let mut input = seeds[dice.roll(seeds.len())].to_vec();
         for _ in 0..=dice.roll(4) {
@@ -51,8 +53,9 @@ pub(super) fn mutations(seeds: &[&[u8]], cases: usize, mut check: impl FnMut(&[u
                 }
             }
         }
-        check(&input, &mut dice);
+        good += usize::from(check(&input, &mut dice));
     }
+    assert!((cases / 50..cases / 50 * 49).contains(&good), "{good} of {cases} were good");
 }
 
 /// Checks that `prefix`, parsed alone, said either nothing yet or what the whole says.

@@ -190,8 +190,8 @@ fn real_names_pass_and_tunnels_do_not() {
     }
 }
 
-/// What must hold for any datagram at all.
-fn check_any(input: &[u8]) {
+/// What must hold for any datagram at all; says whether it is a query.
+fn check_any(input: &[u8]) -> bool {
     for transport in [Transport::Udp, Transport::Tcp] {
         match parse(input, transport) {
             Ok(query) => {
@@ -222,6 +222,7 @@ fn check_any(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         looks_tunnelled(text);
     }
+    parse(input, Transport::Udp).is_ok()
 }
 
 #[test]

@@ -150,6 +150,13 @@ fn requests_with_two_meanings_are_refused() {
 }
 
 #[test]
+fn userinfo_is_refused_for_what_it_is() {
+    for input in ["GET http://a@b/ HTTP/1.1\r\n", "CONNECT u:p@b:443 HTTP/1.1\r\n"] {
+        assert_eq!(parse_request(input.as_bytes()), Progress::Bad("userinfo in the authority", 400));
+    }
+}
+
+#[test]
 fn heads_are_bounded() {
     let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(REQUEST_HEAD_MAX));
     assert_eq!(refusal(long.as_bytes()), 431);
@@ -157,6 +164,12 @@ fn heads_are_bounded() {
     assert_eq!(refusal(many.as_bytes()), 431);
     let most = format!("GET / HTTP/1.0\r\n{}\r\n", "A: b\r\n".repeat(HEADERS_MAX));
     assert_eq!(request(&most).headers.len(), HEADERS_MAX);
+    let sized = |length: usize| format!("GET /{} HTTP/1.0\r\n\r\n", "a".repeat(length - 18));
+    request(&sized(REQUEST_HEAD_MAX));
+    assert_eq!(refusal(sized(REQUEST_HEAD_MAX + 1).as_bytes()), 431);
+    for cut in REQUEST_HEAD_MAX - 20..=REQUEST_HEAD_MAX + 1 {
+        check_any(sized(REQUEST_HEAD_MAX + 1).as_bytes(), cut);
+    }
 }
 
 #[test]
@@ -319,13 +332,15 @@ const SEEDS: [&[u8]; 6] = [
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
 ];
 
-/// What must hold for any bytes at all.
-fn check_any(input: &[u8], cut: usize) {
+/// What must hold for any bytes at all; says whether they are the start of anything.
+fn check_any(input: &[u8], cut: usize) -> bool {
+    let mut good = false;
     let whole = parse_request(input);
     agree(&parse_request(&input[..cut]), &whole, cut);
     if let Progress::Done(head, used) = &whole {
         assert!(*used <= input.len());
         check_sent(head);
+        good = true;
     }
     let whole = parse_response(input, "GET");
     agree(&parse_response(&input[..cut], "GET"), &whole, cut);
@@ -334,8 +349,11 @@ fn check_any(input: &[u8], cut: usize) {
         rewrite_response(head, head.keep_alive, &mut out);
         let Progress::Done(again, used) = parse_response(&out, "GET") else { panic!("{out:?}") };
         assert_eq!((again.body, used), (head.body, out.len()));
+        good = true;
     }
-    assert_eq!(in_two(input, cut), Chunked::default().scan(input));
+    let whole = Chunked::default().scan(input);
+    assert_eq!(in_two(input, cut), whole);
+    good || matches!(whole, Ok(Scan { ended: true, .. }))
 }
 
 /// A request sent on means what was judged, and nothing of the connection is left in it.
@@ -360,12 +378,18 @@ fn mutated_messages_have_one_meaning_or_none() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(input in proptest::collection::vec(any::<u8>(), 0..300), cut in any::<prop::sample::Index>()) {
+    fn arbitrary_bytes_never_panic(
+        input in proptest::collection::vec(any::<u8>(), 0..300),
+        cut in any::<prop::sample::Index>(),
+    ) {
         check_any(&input, cut.index(input.len() + 1));
     }
 
     #[test]
-    fn arbitrary_header_lines_never_panic(text in "(GET|POST|CONNECT) [ -~]{1,20} HTTP/1.[01]\r\n([A-Za-z-]{1,8}:[ -~]{0,12}\r\n){0,5}\r\n", cut in any::<prop::sample::Index>()) {
+    fn arbitrary_header_lines_never_panic(
+        text in "(GET|POST|CONNECT) [ -~]{1,20} HTTP/1.[01]\r\n([A-Za-z-]{1,8}:[ -~]{0,12}\r\n){0,5}\r\n",
+        cut in any::<prop::sample::Index>(),
+    ) {
         check_any(text.as_bytes(), cut.index(text.len() + 1));
     }
 }
