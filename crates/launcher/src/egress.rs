@@ -58,7 +58,14 @@ impl Ends {
 /// The life of the egress process.
 fn run(plan: &EgressPlan, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
     leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
-    serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link })
+    let last = link.try_clone().map_err(|error| error.to_string())?;
+    let served = serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link });
+    if let Err(why) = &served
+        && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
+    {
+        best_effort(socket::send(last.as_fd(), &bytes, None), "nobody may be there to be told");
+    }
+    served
 }
 
 /// Keeps these, and nothing else that was open.
@@ -67,6 +74,7 @@ fn leave_everything(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    drop(null);
     process::keep_only(kept)
 }
 
