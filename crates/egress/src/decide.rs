@@ -15,6 +15,9 @@ use cofferdam_policy::{
 use crate::address::{Class, embedded, special};
 use crate::request_path;
 
+#[cfg(test)]
+mod tests;
+
 /// The rules of one session, and what it answers to questions as it runs.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -247,7 +250,7 @@ impl Rules {
         Err(Denial {
             rule: format!("{class} addresses are refused"),
             origin: None,
-            why: format!("{} is a {class} address", at(host, address, port)),
+            why: format!("{} is {class}", at(host, address, port)),
             remedy,
         })
     }
