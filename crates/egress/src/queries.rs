@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::datagram::{self, Received};
-use cofferdam_policy::Host;
+use cofferdam_policy::{Host, OnUnknown};
 use hickory_resolver::proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
@@ -102,19 +102,19 @@ async fn answer(service: &Service, bytes: &[u8], transport: Transport) -> Option
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, &denial.why))))
         }
-        Verdict::Unknown if !service.asks => {
+        Verdict::Unknown if service.unknown.value == OnUnknown::Deny => {
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "no rule of the sandbox allows this host"))))
         }
-        Verdict::Allowed(_) if dns::looks_tunnelled(&query.name) => {
+        Verdict::Allowed(_) | Verdict::Unknown if dns::looks_tunnelled(&query.name) => {
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "the name looks like data"))))
         }
-        Verdict::Unknown => {
+        Verdict::Unknown if service.unknown.value == OnUnknown::Ask => {
             note(Outcome::Held);
             Some(synthetic(service, &query))
         }
-        Verdict::Allowed(_) => {
+        Verdict::Allowed(_) | Verdict::Unknown => {
             note(Outcome::Allowed);
             Some(resolved(service, &query).await)
         }

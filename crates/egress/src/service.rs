@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{Endpoint, Host, Layer, Network, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram};
 use tokio::task::LocalSet;
@@ -43,8 +43,8 @@ const RESERVED: u64 = 128;
 #[derive(Debug)]
 pub struct Start {
     pub network: Network,
-    /// Whether an unknown place is asked about; denied otherwise.
-    pub asks: bool,
+    /// What happens to a place that no rule is about.
+    pub unknown: Ruled<OnUnknown>,
     /// Where the sockets come from.
     pub sockets: OwnedFd,
     /// The supervisor.
@@ -62,7 +62,7 @@ pub(crate) struct Service {
     pub(crate) connections: Rc<Connections>,
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
-    pub(crate) asks: bool,
+    pub(crate) unknown: Ruled<OnUnknown>,
     host_ports: Vec<Ruled<u16>>,
     own: OwnAddresses,
     warned: Cell<bool>,
@@ -81,7 +81,7 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, asks, sockets, link } = start;
+    let Start { network, unknown, sockets, link } = start;
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -100,7 +100,7 @@ async fn run(start: Start) -> Result<(), String> {
         ),
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
-        asks,
+        unknown,
         host_ports: network.host_ports.clone(),
         own,
         warned: Cell::new(false),
@@ -228,7 +228,11 @@ impl Service {
         match verdict {
             Verdict::Allowed(decided) => Ok(decided),
             Verdict::Denied(denial) => Err(denial),
-            Verdict::Unknown if !self.asks => Err(self.rules.borrow().unlisted(host, port)),
+            Verdict::Unknown if self.unknown.value == OnUnknown::Deny => Err(self.rules.borrow().unlisted(host, port)),
+            Verdict::Unknown if self.unknown.value == OnUnknown::AllowAndLog => {
+                let rule = "unknown.verdict = \"allow-and-log\"".to_owned();
+                Ok(Decided { rule, origin: self.unknown.origin.clone() })
+            }
             Verdict::Unknown => match self.link.ask(&host.to_string(), port, from).await {
                 Some(Answer { allowed: true, origin }) => {
                     let rule = format!("{host}:{port}");

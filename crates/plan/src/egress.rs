@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use cofferdam_policy::{Isolation, Network, NetworkMode, OnUnknown, Policy, Ports};
+use cofferdam_policy::{Isolation, Mode, Network, NetworkMode, OnUnknown, Policy, Ports, Ruled};
 use serde::Serialize;
 
 use crate::PlanError;
@@ -19,8 +19,8 @@ const DIRECT: &str = "localhost,127.0.0.1,::1";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EgressPlan {
     pub network: Network,
-    /// Whether a host that no rule is about is a question.
-    pub asks: bool,
+    /// What happens to a host that no rule is about.
+    pub unknown: Ruled<OnUnknown>,
     /// Ports that are listened on where the kernel cannot catch them all.
     pub ports: Vec<u16>,
     /// Places of the session's loopback that lead outside: resolvers, and chosen ports of the host.
@@ -64,8 +64,11 @@ impl EgressPlan {
             // Chosen ports of the host, and no names.
             network.allow.clear();
         }
-        let asks = named && policy.unknown.verdict.value == OnUnknown::Ask;
-        Ok(Some(EgressPlan { network, asks, ports, caught, by_filter: true }))
+        let mut unknown = policy.unknown.verdict.clone();
+        if !named || policy.mode.value == Mode::Static {
+            unknown.value = OnUnknown::Deny;
+        }
+        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true }))
     }
 
     /// For programs that read them; all others are served as well.
