@@ -346,4 +346,8 @@ fn no_answer_goes_beyond_the_ceiling() {
     let Verdict::Denied(denial) = rules.host(&host("b.example"), 443) else { panic!("allowed") };
     assert!(denial.why.contains("ceiling") && denial.why.contains("*.corp.example"), "{denial:?}");
     assert!(!rules.name(&host("b.example")).is_allowed());
+    // Nor does a name within it lead to an address beyond it.
+    let origin = Origin { layer: Layer::User, source: "answer".into(), line: None };
+    rules.grant(Endpoint::parse("10.0.0.1:*").expect("an endpoint"), origin);
+    assert!(!reached(&rules, "a.corp.example:443", &["10.0.0.1"]));
 }
