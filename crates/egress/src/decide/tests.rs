@@ -1,5 +1,4 @@
-//! The verdicts as tables, each row with its number in the list of attacks on egress (G1 to G33), and as properties over
-//! any rules.
+//! The verdicts as tables, each row with its number in docs/attack-corpus.md, and as properties over any rules.
 
 mod properties;
 
