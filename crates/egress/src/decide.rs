@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use cofferdam_policy::{
-    Cidr, Endpoint, Host, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
+    Cidr, Endpoint, Host, Layer, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
 };
 
 use crate::address::{Class, embedded, special};
@@ -239,7 +239,11 @@ impl Rules {
             }
         }
         let Some((class, range)) = special(address, &self.own) else { return Ok(()) };
-        if self.allow.iter().any(|rule| lists(rule, address, port, class, &range)) {
+        let listed = self.allow.iter().any(|rule| lists(rule, address, port, class, &range));
+        // An answer at run time may list what the ceiling does not.
+        let itself = Host::Address(address);
+        let within = self.within.is_empty() || self.within.iter().any(|within| within.value.allows(&itself, port));
+        if listed && within {
             return Ok(());
         }
         let remedy = if class.is_never_allowed() {
@@ -297,7 +301,10 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
         rule: written("deny", rule),
         origin: Some(rule.origin.clone()),
         why: format!("{what} is denied{reason}"),
-        remedy: format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
+        remedy: match rule.origin.layer {
+            Layer::Requirements => format!("ask whoever keeps {}", rule.origin.source),
+            _ => format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
+        },
     }
 }
 

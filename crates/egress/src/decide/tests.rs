@@ -1,5 +1,4 @@
-//! The verdicts as tables, each row with its number in the list of attacks on egress (G1 to G33), and as properties over
-//! any rules.
+//! The verdicts as tables, each row with its number in docs/attack-corpus.md, and as properties over any rules.
 
 mod properties;
 
@@ -346,4 +345,8 @@ fn no_answer_goes_beyond_the_ceiling() {
     let Verdict::Denied(denial) = rules.host(&host("b.example"), 443) else { panic!("allowed") };
     assert!(denial.why.contains("ceiling") && denial.why.contains("*.corp.example"), "{denial:?}");
     assert!(!rules.name(&host("b.example")).is_allowed());
+    // Nor does a name within it lead to an address beyond it.
+    let origin = Origin { layer: Layer::User, source: "answer".into(), line: None };
+    rules.grant(Endpoint::parse("10.0.0.1:*").expect("an endpoint"), origin);
+    assert!(!reached(&rules, "a.corp.example:443", &["10.0.0.1"]));
 }
