@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -100,6 +101,14 @@ impl Zones {
 
 fn canonical(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// A server for one name on loopback, for programs that are measured; it runs until the process ends.
+pub fn serve_one(name: &str, address: IpAddr) -> io::Result<SocketAddr> {
+    let log = Log::open(Path::new("/dev/null"))?;
+    let (server, bound) = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
+    server.set(name, vec![Answer::of(Records::Addresses(vec![address]))]);
+    Ok(bound)
 }
 
 /// A server that runs until the process ends.
