@@ -2,6 +2,8 @@
 //! product; what a sandbox does in a world is told by the tests that use both.
 #![forbid(unsafe_code)]
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -47,6 +49,14 @@ fn a_public_name_leads_to_a_server_of_the_test() {
     assert!(world.queries("other.test").is_empty());
     let requests = world.requests("93.184.216.34:80");
     assert_eq!(requests.iter().map(|request| request.target.as_str()).collect::<Vec<_>>(), ["/some?thing"]);
+}
+
+#[test]
+fn addresses_of_the_other_family_are_local_too() {
+    let Some(world) = world(&["curl"]) else { return };
+    world.dns().name("six.test", Answer::addresses(["2606:2800:21f::1"]));
+    world.http("[2606:2800:21f::1]:80");
+    assert_eq!(curl(&world, &["http://six.test/bytes/2"]), "bb");
 }
 
 #[test]
@@ -197,6 +207,18 @@ fn servers_on_loopback_say_where_they_are() {
     assert_ne!(dns.address.port(), 0);
     let web = world.http("127.0.0.1:0");
     assert_eq!(curl(&world, &[&format!("http://{web}/bytes/4")]), "bbbb");
+
+    // A question for SRV, over TCP.
+    dns.name("_x._tcp.test", Answer::of(Records::Service { port: 0x1234, target: "host.test".to_owned() }));
+    let question = b"\x07\x07\x01\0\0\x01\0\0\0\0\0\0\x02_x\x04_tcp\x04test\0\0\x21\0\x01";
+    let message = [&[0, u8::try_from(question.len()).unwrap_or_default()][..], question].concat();
+    let mut reply = [0; 512];
+    let length = TcpStream::connect(dns.address)
+        .and_then(|mut stream| stream.write_all(&message).and_then(|()| stream.read(&mut reply)))
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert!(reply[..length].ends_with(b"\x12\x34\x04host\x04test\0"), "{:?}", &reply[..length]);
+    let seen = world.queries("_x._tcp.test");
+    assert_eq!(seen.iter().map(|query| (&*query.kind, &*query.transport)).collect::<Vec<_>>(), [("SRV", "tcp")]);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Longer than any single measurement takes.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// How `timeout` ends when what it ran did not, and the sandbox when its time is over.
+const TIMED_OUT: i32 = 124;
 const READY: Duration = Duration::from_secs(15);
 
 /// A program in a process group of its own, ended with everything in the group.
@@ -100,6 +102,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let (output, complaints) = (reader.join().unwrap_or_default(), complaints.join().unwrap_or_default());
     if status.success() {
         return Ok(output);
+    }
+    if status.code() == Some(TIMED_OUT) {
+        return Err(failed("it hung, and was ended".to_owned()));
     }
     let last = complaints.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
     let first = complaints.lines().find(|line| line.starts_with("error")).unwrap_or(last);

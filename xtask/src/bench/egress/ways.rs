@@ -54,7 +54,7 @@ impl Measure {
 
     fn arguments(self, way: Way, address: &str) -> Vec<String> {
         let words = match self {
-            Measure::Up | Measure::Down => [self.name(), address, way.mib(self)].to_vec(),
+            Measure::Up | Measure::Down => [self.name(), address, way.mib()].to_vec(),
             Measure::Connections => ["connect", address, CONNECTIONS, THREADS].to_vec(),
         };
         words.into_iter().map(str::to_owned).collect()
@@ -93,12 +93,11 @@ impl Way {
         }
     }
 
-    /// About a tenth of a second or more for each.
-    fn mib(self, measure: Measure) -> &'static str {
-        match (self, measure) {
-            (Way::Direct | Way::Ours, _) => "512",
-            (Way::PastaTap, Measure::Up) => "16",
-            _ => "128",
+    /// A tenth of a second or more for each; enough that no buffer on the way holds all of it.
+    fn mib(self) -> &'static str {
+        match self {
+            Way::Direct | Way::Ours => "512",
+            Way::Slirp | Way::PastaTap | Way::PastaForward => "128",
         }
     }
 }
