@@ -33,8 +33,9 @@ use serve::{Account, Order, Program, Ready};
 
 /// Lo is up and everything is behind it. Who is not root needs a user namespace to have a network namespace; root does
 /// not, and keeps all users, whom PostgreSQL and sshd need.
+/// A route lets anybody reach an IPv6 address, but not listen at it: that takes the setting.
 const ENTER: &str = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo \
-                     && exec \"$@\"";
+                     && echo 1 > /proc/sys/net/ipv6/ip_nonlocal_bind && exec \"$@\"";
 const TLS: &str = include_str!("world/tls.py");
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,6 +50,8 @@ pub struct World {
     /// What belongs to whoever runs the real programs.
     given: PathBuf,
     account: Option<Account>,
+    /// Where our own last connections came from.
+    knocks: Mutex<Vec<SocketAddr>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +101,8 @@ impl World {
         command.env("PATH", real::path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.arg(servers).arg(log).spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        let authority = Mutex::default();
-        let world = World { scene, child, conversation: Mutex::new(pipes), place, authority, given, account };
+        let (authority, knocks) = (Mutex::default(), Mutex::default());
+        let world = World { scene, child, conversation: Mutex::new(pipes), place, authority, given, account, knocks };
         // The answer says that the namespace is there.
         world.order(&Order::Program(world.program(&["true"], Ready::Ended)))?;
         Ok(world)
@@ -250,6 +253,32 @@ impl World {
     pub fn connections(&self, server: &str) -> Vec<Connection> {
         let connection = |record| if let Record::Connection(connection) = record { Some(connection) } else { None };
         self.records().into_iter().filter_map(connection).filter(|one| one.server == server).collect()
+    }
+
+    /// Connections to a listener, those included that it had yet to accept: a last one is made, and is seen after all others.
+    /// This is how to be sure that there was none.
+    #[track_caller]
+    pub fn dials(&self, listener: &str) -> Vec<Connection> {
+        let own = self.started(&Order::Knock { address: parsed(listener) });
+        let known = self.connections(listener);
+        let end = known.iter().rposition(|one| one.from == own).unwrap_or_else(|| panic!("{listener} hears nobody"));
+        let mut knocks = self.knocks.lock().unwrap_or_else(PoisonError::into_inner);
+        knocks.push(own);
+        known.into_iter().take(end).filter(|one| !knocks.contains(&one.from)).collect()
+    }
+
+    /// What the servers saw, once it is that many: they may write it down after a client has ended.
+    #[track_caller]
+    pub fn until<T>(&self, count: usize, seen: impl Fn(&World) -> Vec<T>) -> Vec<T> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let found = seen(self);
+            if found.len() >= count {
+                return found;
+            }
+            assert!(Instant::now() < end, "{} of {count} seen", found.len());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[track_caller]

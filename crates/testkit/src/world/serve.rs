@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::log::Log;
+use super::log::{self, Connection, Log, Record};
 use super::{dns, http};
 
 /// Long for a busy machine's sake.
@@ -43,6 +43,10 @@ pub(crate) enum Order {
     Listen {
         bind: SocketAddr,
         banner: String,
+    },
+    /// Connects to a listener, until its line is in the log; the reply is where from.
+    Knock {
+        address: SocketAddr,
     },
     Program(Program),
 }
@@ -73,8 +77,13 @@ pub(crate) enum Ready {
 }
 
 /// What `test-world` does, with the path of the log.
-pub fn serve(log: &Path) -> io::Result<()> {
-    let mut servers = Servers { log: Log::open(log)?, dns: BTreeMap::new(), programs: Vec::new() };
+pub fn serve(log_file: &Path) -> io::Result<()> {
+    let mut servers = Servers {
+        log: Log::open(log_file)?,
+        log_file: log_file.to_owned(),
+        dns: BTreeMap::new(),
+        programs: Vec::new(),
+    };
     for line in io::stdin().lines() {
         let reply: Result<String, String> = serde_json::from_str(&line?)
             .map_err(io::Error::other)
@@ -90,6 +99,7 @@ pub fn serve(log: &Path) -> io::Result<()> {
 
 struct Servers {
     log: Log,
+    log_file: PathBuf,
     dns: BTreeMap<SocketAddr, dns::Server>,
     programs: Vec<Child>,
 }
@@ -121,8 +131,23 @@ impl Servers {
                 listen(listener, address.clone(), banner, self.log.clone());
                 Ok(address)
             }
+            Order::Knock { address } => self.knock(address),
             Order::Program(program) => self.start(&program),
         }
+    }
+
+    fn knock(&self, address: SocketAddr) -> io::Result<String> {
+        let stream = TcpStream::connect(address)?;
+        let own = stream.local_addr()?;
+        let seen = Record::Connection(Connection { server: address.to_string(), from: own });
+        let end = Instant::now() + PATIENCE;
+        while !log::read(&self.log_file)?.contains(&seen) {
+            if Instant::now() > end {
+                return Err(io::Error::other(format!("{address} does not accept")));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(own.to_string())
     }
 
     fn start(&mut self, program: &Program) -> io::Result<String> {
