@@ -147,13 +147,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
                 // Between requests the connection's own limit counts.
                 self.incoming.more(CHUNK).await
             } else {
-                match tokio::time::timeout_at(deadline, self.incoming.more(CHUNK)).await {
-                    Ok(more) => more,
-                    Err(_) => {
-                        self.refuse(&Refusal::malformed(408, "the request did not come in time")).await?;
-                        return Ok(None);
-                    }
-                }
+                let Ok(more) = tokio::time::timeout_at(deadline, self.incoming.more(CHUNK)).await else {
+                    self.refuse(&Refusal::malformed(408, "the request did not come in time")).await?;
+                    return Ok(None);
+                };
+                more
             };
             if !more? {
                 return Ok(None);
@@ -264,18 +262,17 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             return Ok(false);
         }
         let usable = self.server.take().filter(|server| server.is_usable(&host, port));
-        let mut server = match usable {
-            Some(server) => server,
-            None => {
-                let from = match self.whom {
-                    For::Anybody { from } => Some(from),
-                    For::One { .. } => None,
-                };
-                let Some((stream, address, decided)) = self.reach(&host, port, from).await? else { return Ok(false) };
-                let case = service::allowed(&host, port, address, &decided);
-                self.service.link.open(&case).await;
-                Server::new(&host, port, stream, Recorded::new(self.service, case))
-            }
+        let mut server = if let Some(server) = usable {
+            server
+        } else {
+            let from = match self.whom {
+                For::Anybody { from } => Some(from),
+                For::One { .. } => None,
+            };
+            let Some((stream, address, decided)) = self.reach(&host, port, from).await? else { return Ok(false) };
+            let case = service::allowed(&host, port, address, &decided);
+            self.service.link.open(&case).await;
+            Server::new(&host, port, stream, Recorded::new(self.service, case))
         };
         let mut head = Vec::with_capacity(1024);
         if rewrite(request, &mut head, |_, _| None).is_err() {

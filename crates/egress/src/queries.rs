@@ -23,7 +23,7 @@ use crate::wire::dns::{self, Extended, Kind, Query, Transport};
 /// Largest query that is looked at, and what all others are.
 const DATAGRAM: usize = 4096;
 /// How long programs keep an address of ours.
-pub(crate) const TTL: Duration = Duration::from_secs(60);
+pub(crate) const TTL: Duration = Duration::from_mins(1);
 /// How long a stream for queries stays open without one.
 const PATIENCE: Duration = Duration::from_secs(10);
 

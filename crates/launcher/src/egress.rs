@@ -187,8 +187,8 @@ impl Running<'_> {
     fn take_word(&mut self, said: Said) -> Result<(), Errno> {
         match said {
             Said::Ask { id, host, port, client } => {
-                let subject = self.subject_of(&host, port);
-                self.ask_about_host(Asked { id, op: Op::Connect, subject, client, hint: self.hint_about(&host) })?;
+                let subject = subject_of(&host, port);
+                self.ask_about_host(Asked { id, op: Op::Connect, subject, client, hint: hint_about(&host) })?;
             }
             Said::Withdraw { id } => self.withdraw_host(id)?,
             Said::Connections(tallied) => {
@@ -208,16 +208,16 @@ impl Running<'_> {
         }
         Ok(())
     }
+}
 
-    /// As policy writes it.
-    fn subject_of(&self, host: &str, port: u16) -> String {
-        Host::parse(host).map_or_else(|_| format!("{host}:{port}"), |host| with_port(&host, port))
-    }
+/// As policy writes it.
+fn subject_of(host: &str, port: u16) -> String {
+    Host::parse(host).map_or_else(|_| format!("{host}:{port}"), |host| with_port(&host, port))
+}
 
-    /// What is known of a host without asking anybody.
-    fn hint_about(&self, host: &str) -> Option<String> {
-        let host = Host::parse(host).ok()?;
-        let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
-        registry.then(|| "listed in the preset `registries`".to_owned())
-    }
+/// What is known of a host without asking anybody.
+fn hint_about(host: &str) -> Option<String> {
+    let host = Host::parse(host).ok()?;
+    let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
+    registry.then(|| "listed in the preset `registries`".to_owned())
 }
