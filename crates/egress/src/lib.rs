@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod agent;
 mod carry;
 pub mod decide;
 mod exchange;

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::hosts::Asked;
+use crate::hosts::{Asked, Who};
 use crate::message::best_effort;
 use crate::patience::time_until;
 use crate::supervisor::Running;
@@ -62,7 +62,13 @@ impl Ends {
 fn run(plan: &EgressPlan, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
     leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
     let last = link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(Start { network: plan.network.clone(), unknown: plan.unknown.clone(), sockets, link });
+    let served = serve(Start {
+        network: plan.network.clone(),
+        unknown: plan.unknown.clone(),
+        agent: plan.agent.as_ref().map(|agent| (agent.socket.clone(), agent.usage)),
+        sockets,
+        link,
+    });
     if let Err(why) = &served
         && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
     {
@@ -188,8 +194,18 @@ impl Running<'_> {
         match said {
             Said::Ask { id, host, port, client } => {
                 let subject = subject_of(&host, port);
-                self.ask_about_host(Asked { id, op: Op::Connect, subject, client, hint: hint_about(&host) })?;
+                self.ask_about_host(Asked {
+                    id,
+                    op: Op::Connect,
+                    subject,
+                    who: Who::Client(client),
+                    hint: hint_about(&host),
+                })?;
             }
+            Said::Sign { id, subject, process } => {
+                self.ask_about_host(Asked { id, op: Op::Sign, subject, who: Who::Process(process), hint: None })?;
+            }
+            Said::Signed { subject, verdict } => self.log().signed(&subject, verdict),
             Said::Withdraw { id } => self.withdraw_host(id)?,
             Said::Connections(tallied) => {
                 self.log().connections(&tallied);

@@ -526,6 +526,7 @@ fn step_name(step: &Step) -> String {
         Step::SetHostname(_) => "hostname".to_owned(),
         Step::CreateNetwork => "start the network namespace".to_owned(),
         Step::JoinNetwork => "join the network namespace".to_owned(),
+        Step::OfferAgent { .. } => "offer an ssh-agent".to_owned(),
         Step::Limit { resource, .. } => format!("limit {resource:?}"),
         Step::DropCapabilities => "drop capabilities".to_owned(),
         Step::NoNewPrivileges => "no_new_privs".to_owned(),
