@@ -14,6 +14,7 @@ pub mod message;
 pub mod names;
 mod own;
 mod proxy;
+mod publish;
 mod queries;
 mod request_path;
 mod resolve;
@@ -22,4 +23,5 @@ mod transparent;
 pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
+pub use publish::Published;
 pub use service::{PROXY, Start, serve};

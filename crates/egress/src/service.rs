@@ -27,6 +27,7 @@ use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
 use crate::names::Names;
 use crate::own::OwnAddresses;
+use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
 use crate::{proxy, queries, transparent};
 
@@ -49,6 +50,9 @@ pub struct Start {
     pub unknown: Ruled<OnUnknown>,
     /// The user's ssh-agent, if programs inside may have it sign.
     pub agent: Option<(PathBuf, AgentUse)>,
+    /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
+    pub published: Vec<Published>,
+    pub dialer: Option<OwnedFd>,
     /// Where the sockets come from.
     pub sockets: OwnedFd,
     /// The supervisor.
@@ -85,7 +89,7 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, agent, sockets, link } = start;
+    let Start { network, unknown, agent, published, dialer, sockets, link } = start;
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -114,6 +118,12 @@ async fn run(start: Start) -> Result<(), String> {
         process::forbid_tracing().is_ok() && privilege::no_new_privileges().is_ok() && landlock::forbid_files().is_ok();
     if !restricted {
         return Err("the egress process could not give up its files".to_owned());
+    }
+    if let Some(dialer) = dialer {
+        let dialer = Dialer::new(dialer).map_err(|error| format!("published ports: {error}"))?;
+        for one in published {
+            tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
+        }
     }
     let agent = agent.map(|(socket, usage)| {
         let asks = service.unknown.value == OnUnknown::Ask;
