@@ -278,7 +278,7 @@ impl Service {
     /// Resolves, checks every address and connects to one that was checked.
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
-            Host::Address(address) => vec![*address],
+            Host::Address(address) => Rc::from([*address]),
             Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
         };
         self.rules.borrow().addresses(host, port, &addresses).map_err(Unreached::Denied)?;
