@@ -27,6 +27,7 @@ mod output;
 mod policy;
 mod policy_commands;
 mod programs;
+mod registries;
 mod scope;
 mod screen;
 mod sessions;
