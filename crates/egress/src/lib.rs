@@ -22,6 +22,7 @@ mod service;
 mod transparent;
 pub mod wire;
 
+pub use agent::AgentStart;
 pub use decide::{Decided, Denial, Rules, Verdict};
 pub use publish::Published;
 pub use service::{PROXY, Start, serve};

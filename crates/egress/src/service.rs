@@ -9,17 +9,16 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{AgentUse, Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
 use crate::limits::{Connections, Place, Rate};
@@ -49,7 +48,7 @@ pub struct Start {
     /// What happens to a place that no rule is about.
     pub unknown: Ruled<OnUnknown>,
     /// The user's ssh-agent, if programs inside may have it sign.
-    pub agent: Option<(PathBuf, AgentUse)>,
+    pub agent: Option<AgentStart>,
     /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
     pub published: Vec<Published>,
     pub dialer: Option<OwnedFd>,
@@ -125,10 +124,7 @@ async fn run(start: Start) -> Result<(), String> {
             tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
         }
     }
-    let agent = agent.map(|(socket, usage)| {
-        let asks = service.unknown.value == OnUnknown::Ask;
-        Rc::new(Agent { socket, usage, asks, link: Rc::clone(&service.link), decided: RefCell::default() })
-    });
+    let agent = agent.map(|start| Rc::new(Agent::new(start, Rc::clone(&service.link))));
     tokio::task::spawn_local(take_sockets(Rc::clone(&service), agent, sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
