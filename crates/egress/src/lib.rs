@@ -21,4 +21,5 @@ mod transparent;
 pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
+pub use own::own_addresses;
 pub use service::{PROXY, Start, serve};
