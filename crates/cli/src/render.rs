@@ -215,6 +215,7 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         }
         LaunchError::Step { errno, .. } if *errno == Errno::STALE => "run it again".to_owned(),
         LaunchError::Step { .. } | LaunchError::Vanished => "`sandbox doctor` shows what this kernel offers".to_owned(),
+        LaunchError::Publish { origin, .. } => format!("choose another port, as in --publish HOSTPORT:PORT ({origin})"),
         LaunchError::Hold { path, .. } => {
             format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
         }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod agent;
 mod carry;
 pub mod decide;
 mod exchange;
@@ -13,6 +14,7 @@ pub mod message;
 pub mod names;
 mod own;
 mod proxy;
+mod publish;
 mod queries;
 mod request_path;
 mod resolve;
@@ -22,4 +24,5 @@ pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
 pub use own::own_addresses;
+pub use publish::Published;
 pub use service::{PROXY, Start, serve};

@@ -75,7 +75,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
     let full = isolation == Isolation::Full;
-    let egress = EgressPlan::of(policy, facts)?;
+    let egress = EgressPlan::of(policy, facts, &request.environment)?;
     let own_network = full && policy.network.mode.value != NetworkMode::Host;
     let exec = exec_rules(policy, facts, request)?;
     let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
@@ -124,6 +124,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     if own_network {
         steps.push(Step::JoinNetwork);
+    }
+    if let Some(agent) = egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
+        steps.push(Step::OfferAgent { at: agent.inside.clone() });
     }
     steps.extend(limits.steps.iter().cloned());
     // Privilege ends here: nothing below may need a capability.

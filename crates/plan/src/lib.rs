@@ -18,7 +18,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use egress::EgressPlan;
+pub use egress::{AgentPlan, EgressPlan};
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use gate::{GatePlan, GateRule, gate_rules, gate_rules_in_home};

@@ -20,8 +20,30 @@ use crate::problems::Problems;
 /// Better than the others is enough, where somebody else is the measure.
 const ABOVE: Limit = Limit::AtLeast(1.0);
 
-/// What was measured by each name, or why it was not: the first failure ends the attempts.
-type Taken<K> = BTreeMap<K, Result<Samples, String>>;
+/// What was measured by each name, and which rounds failed.
+type Taken<K> = BTreeMap<K, Outcome>;
+
+#[derive(Debug, Default)]
+struct Outcome {
+    samples: Samples,
+    failures: Vec<String>,
+}
+
+impl Outcome {
+    /// A failure before any figure is not worth a second attempt, and each that hangs takes half a minute.
+    fn is_hopeless(&self) -> bool {
+        self.failures.len() >= 2 || (!self.failures.is_empty() && self.samples.is_empty())
+    }
+
+    fn note(&self) -> Option<String> {
+        let failure = self.failures.first()?;
+        Some(if self.samples.is_empty() {
+            format!("not measured: {failure}")
+        } else {
+            format!("{} rounds measured, {} failed: {failure}", self.samples.len(), self.failures.len())
+        })
+    }
+}
 
 pub(crate) fn measure(stage: &Stage, load: &std::path::Path, rounds: usize) -> Result<Report, Problems> {
     let mut report = Report::new("egress", rounds, stage.machine());
@@ -55,39 +77,39 @@ fn turned<T: Copy, const N: usize>(all: [T; N], round: usize) -> impl Iterator<I
 }
 
 /// Round 0 is nobody's figure: it warms everything up, but its failures count.
-fn take<K: Ord + Copy>(taken: &mut Taken<K>, what: K, round: usize, measure: impl FnOnce() -> Result<f64, String>) {
-    if let Ok(samples) = taken.entry(what).or_insert_with(|| Ok(Samples::default())) {
-        match measure() {
-            Ok(figure) if round > 0 => samples.push(figure),
-            Ok(_) => {}
-            Err(error) => {
-                taken.insert(what, Err(error));
-            }
-        }
+fn take<K: Ord>(taken: &mut Taken<K>, what: K, round: usize, measure: impl FnOnce() -> Result<f64, String>) {
+    let outcome = taken.entry(what).or_default();
+    if outcome.is_hopeless() {
+        return;
+    }
+    match measure() {
+        Ok(figure) if round > 0 => outcome.samples.push(figure),
+        Ok(_) => {}
+        Err(error) => outcome.failures.push(error),
     }
 }
 
-/// Not a number where one of both is missing, which meets no target.
-fn against<K: Ord>(taken: &Taken<K>, what: &K, base: &K) -> f64 {
-    match (taken.get(what), taken.get(base)) {
-        (Some(Ok(what)), Some(Ok(base))) => ratio(what.median(), base.median()),
-        _ => f64::NAN,
-    }
+/// The median of the rounds that did not fail; not a number where there is none, which meets no target.
+fn median<K: Ord>(taken: &Taken<K>, what: &K) -> f64 {
+    taken.get(what).filter(|outcome| !outcome.samples.is_empty()).map_or(f64::NAN, |outcome| outcome.samples.median())
+}
+
+/// Ours over somebody else's. Others may fail at times; of ours every round has to succeed.
+fn judged<K: Ord>(taken: &Taken<K>, ours: &K, base: &K) -> f64 {
+    let sound = taken.get(ours).is_some_and(|outcome| outcome.failures.is_empty());
+    if sound { ratio(median(taken, ours), median(taken, base)) } else { f64::NAN }
 }
 
 fn report_transparent(report: &mut Report, taken: &Taken<(Measure, Way)>) {
     for measure in Measure::ALL {
-        let to_direct = against(taken, &(measure, Way::Ours), &(measure, Way::Direct));
+        let to_direct = judged(taken, &(measure, Way::Ours), &(measure, Way::Direct));
         let label = format!("{}: ours / direct", measure.label());
         report.judge(&format!("{}_ours_to_direct", measure.name()), &label, to_direct, measure.target());
     }
     for other in [Way::Slirp, Way::PastaTap] {
-        for measure in Measure::ALL {
-            if let Some(Err(error)) = taken.get(&(measure, other)) {
-                report.note(&format!("{}, {}: {error}", measure.label(), other.label()));
-                continue;
-            }
-            let value = against(taken, &(measure, Way::Ours), &(measure, other));
+        // Who has no figure is named below, and nobody to be above.
+        for measure in Measure::ALL.into_iter().filter(|measure| !median(taken, &(*measure, other)).is_nan()) {
+            let value = judged(taken, &(measure, Way::Ours), &(measure, other));
             let name = format!("{}_ours_to_{}", measure.name(), other.name());
             report.judge(&name, &format!("{}: ours / {}", measure.label(), other.label()), value, ABOVE);
         }
@@ -96,21 +118,15 @@ fn report_transparent(report: &mut Report, taken: &Taken<(Measure, Way)>) {
         report.section(&format!("{}, {}: median and ratio to direct", measure.label(), measure.unit()));
         for way in Way::ALL {
             let name = format!("{}_{}", measure.name(), way.name());
-            row(report, taken, &(measure, way), &(measure, Way::Direct), &name, way.label());
-        }
-    }
-    for measure in Measure::ALL {
-        for way in [Way::Ours, Way::PastaForward] {
-            if let Some(Err(error)) = taken.get(&(measure, way)) {
-                report.note(&format!("{}, {}: {error}", measure.label(), way.label()));
-            }
+            let about = format!("{}, {}", measure.label(), way.label());
+            row(report, taken, [&(measure, way), &(measure, Way::Direct)], &name, way.label(), &about);
         }
     }
 }
 
 fn report_explicit(report: &mut Report, taken: &Taken<(Traffic, Proxy)>) {
     for traffic in Traffic::ALL {
-        let to_direct = against(taken, &(traffic, Proxy::Ours), &(traffic, Proxy::None));
+        let to_direct = judged(taken, &(traffic, Proxy::Ours), &(traffic, Proxy::None));
         let label = format!("proxy, {}: ours / direct", traffic.label());
         report.judge(&format!("proxy_{}_ours_to_direct", traffic.name()), &label, to_direct, traffic.target());
     }
@@ -118,22 +134,24 @@ fn report_explicit(report: &mut Report, taken: &Taken<(Traffic, Proxy)>) {
         report.section(&format!("proxy, {}, {}: median and ratio to direct", traffic.label(), traffic.unit()));
         for proxy in Proxy::ALL {
             let name = format!("proxy_{}_{}", traffic.name(), proxy.name());
-            row(report, taken, &(traffic, proxy), &(traffic, Proxy::None), &name, proxy.name());
-            if let Some(Err(error)) = taken.get(&(traffic, proxy)) {
-                report.note(&format!("proxy, {}, {}: {error}", traffic.label(), proxy.name()));
-            }
+            let about = format!("proxy, {}, {}", traffic.label(), proxy.name());
+            row(report, taken, [&(traffic, proxy), &(traffic, Proxy::None)], &name, proxy.name(), &about);
         }
     }
 }
 
-fn row<K: Ord>(report: &mut Report, taken: &Taken<K>, what: &K, base: &K, name: &str, label: &str) {
-    if let Some(Ok(samples)) = taken.get(what) {
-        let value = against(taken, what, base);
-        report.figure(name, samples.median());
-        report.figure(&format!("{name}_to_direct"), value);
-        report.row(label, &format!("{:>11.1}   {value:>7.3}", samples.median()));
-    } else {
+/// A row of context, and a note about the rounds that failed.
+fn row<K: Ord>(report: &mut Report, taken: &Taken<K>, [what, base]: [&K; 2], name: &str, label: &str, about: &str) {
+    let (value, to_base) = (median(taken, what), ratio(median(taken, what), median(taken, base)));
+    if value.is_nan() {
         report.row(label, "not measured, see below");
+    } else {
+        report.figure(name, value);
+        report.figure(&format!("{name}_to_direct"), to_base);
+        report.row(label, &format!("{value:>11.1}   {to_base:>7.3}"));
+    }
+    if let Some(note) = taken.get(what).and_then(Outcome::note) {
+        report.note(&format!("{about}: {note}"));
     }
 }
 
@@ -142,16 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_ends_the_attempts_and_meets_no_target() {
+    fn others_may_fail_at_times_and_ours_never() {
         let mut taken = Taken::new();
-        for round in 0..3 {
-            take(&mut taken, "a", round, || Ok(2.0));
-            take(&mut taken, "b", round, || if round == 1 { Err("no".to_owned()) } else { Ok(1.0) });
+        for round in 0..4 {
+            take(&mut taken, "sound", round, || Ok(2.0));
+            take(&mut taken, "shaky", round, || if round == 2 { Err("no".to_owned()) } else { Ok(1.0) });
         }
-        assert_eq!(taken["a"], Ok([2.0, 2.0].into_iter().collect()));
-        assert_eq!(taken["b"], Err("no".to_owned()));
-        assert!(against(&taken, &"b", &"a").is_nan());
-        assert!((against(&taken, &"a", &"a") - 1.0).abs() < 1e-9);
+        assert!((judged(&taken, &"sound", &"shaky") - 2.0).abs() < 1e-9);
+        assert!(judged(&taken, &"shaky", &"sound").is_nan());
+        assert_eq!(taken["shaky"].note().as_deref(), Some("2 rounds measured, 1 failed: no"));
+        assert_eq!(taken["sound"].note(), None);
+    }
+
+    #[test]
+    fn what_fails_at_once_is_not_tried_again() {
+        let mut taken = Taken::new();
+        take(&mut taken, "absent", 0, || Err("not installed".to_owned()));
+        take(&mut taken, "absent", 1, || unreachable!("it is hopeless"));
+        assert!(judged(&taken, &"absent", &"absent").is_nan());
     }
 
     #[test]

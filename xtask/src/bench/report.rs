@@ -40,7 +40,7 @@ pub(crate) struct Report {
     figures: Map<String, Value>,
     /// Lines below the ratios: titled blocks of rows.
     context: Vec<String>,
-    /// What was not measured, and why.
+    /// What failed or is absent.
     notes: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ impl Report {
         }));
         lines.extend_from_slice(&self.context);
         if !self.notes.is_empty() {
-            lines.extend([String::new(), "not measured".to_owned()]);
+            lines.extend([String::new(), "what failed or is absent".to_owned()]);
             lines.extend(self.notes.iter().map(|note| format!("  {note}")));
         }
         lines.join("\n")
