@@ -24,5 +24,6 @@ pub mod wire;
 
 pub use agent::AgentStart;
 pub use decide::{Decided, Denial, Rules, Verdict};
+pub use own::own_addresses;
 pub use publish::Published;
 pub use service::{PROXY, Start, serve};
