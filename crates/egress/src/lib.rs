@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod authority;
 mod carry;
 pub mod decide;
 mod exchange;
+mod inject;
 mod limits;
 mod link;
 pub mod message;
@@ -17,8 +19,12 @@ mod queries;
 mod request_path;
 mod resolve;
 mod service;
+mod terminate;
 mod transparent;
+mod trust;
 pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
-pub use service::{PROXY, Start, serve};
+pub use inject::{Injection, Secret};
+pub use service::{PROXY, Start, Terminates, serve};
+pub use trust::Trusted;

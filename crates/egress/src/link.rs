@@ -88,6 +88,11 @@ impl Link {
         answer.await.ok()
     }
 
+    /// The certificate that programs inside have to believe.
+    pub(crate) async fn introduce(&self, certificate: &[u8]) {
+        self.say(&Said::Authority { certificate: certificate.to_vec() }).await;
+    }
+
     pub(crate) async fn warn(&self, text: String) {
         self.say(&Said::Warn { text }).await;
     }

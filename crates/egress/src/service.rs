@@ -20,12 +20,15 @@ use tokio::task::LocalSet;
 
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict};
+use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
 use crate::names::Names;
 use crate::own::OwnAddresses;
 use crate::resolve::{Failure, Resolve};
+use crate::terminate::Terminator;
+use crate::trust::Trusted;
 use crate::{proxy, queries, transparent};
 
 /// Where programs that know about proxies find one.
@@ -49,6 +52,15 @@ pub struct Start {
     pub sockets: OwnedFd,
     /// The supervisor.
     pub link: OwnedFd,
+    /// Where some requests are read in TLS.
+    pub terminates: Option<Terminates>,
+}
+
+/// What it takes to stand in the middle of TLS.
+#[derive(Debug)]
+pub struct Terminates {
+    pub trusted: Trusted,
+    pub injections: Vec<Injection>,
 }
 
 /// What all connections share.
@@ -63,6 +75,8 @@ pub(crate) struct Service {
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
     pub(crate) asks: bool,
+    pub(crate) injections: Injections,
+    pub(crate) terminator: Option<Terminator>,
     host_ports: Vec<Ruled<u16>>,
     own: OwnAddresses,
     warned: Cell<bool>,
@@ -81,7 +95,16 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, asks, sockets, link } = start;
+    let Start { network, asks, sockets, link, terminates } = start;
+    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
+    let (terminator, injections) = match terminates {
+        Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
+        None => (None, Vec::new()),
+    };
+    if let Some(terminator) = &terminator {
+        // Whoever builds the session waits for it.
+        link.introduce(terminator.certificate()).await;
+    }
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -91,7 +114,7 @@ async fn run(start: Start) -> Result<(), String> {
         rules: RefCell::new(Rules::new(&network, own.now())),
         names: RefCell::new(Names::new(MOST_NAMES, queries::TTL)),
         resolve: Resolve::new(&resolvers)?,
-        link: Link::new(link).map_err(|error| format!("the supervisor: {error}"))?,
+        link,
         carrier: Carrier::new(),
         connections: Connections::new(
             most,
@@ -101,6 +124,8 @@ async fn run(start: Start) -> Result<(), String> {
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
         asks,
+        injections: Injections::new(injections),
+        terminator,
         host_ports: network.host_ports.clone(),
         own,
         warned: Cell::new(false),
@@ -222,6 +247,11 @@ impl Service {
         matches!(self.rules.borrow().host(&Host::Address(to.ip()), to.port()), Verdict::Allowed(_))
     }
 
+    /// Whether requests to this place are read one by one: for rules about them, or for a secret.
+    pub(crate) fn reads(&self, host: &Host, port: u16) -> bool {
+        self.injections.concern(host, port) || self.rules.borrow().inspects(host, port)
+    }
+
     /// What is said about a place, by policy or by whoever is asked.
     pub(crate) async fn judge(&self, host: &Host, port: u16, from: Option<SocketAddr>) -> Result<Decided, Denial> {
         let verdict = self.rules.borrow().host(host, port);
@@ -325,7 +355,7 @@ pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     }
 }
 
-fn failed(host: &Host, port: u16, why: String) -> Case {
+pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
     let (origin, remedy) = (String::new(), String::new());
     Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: why, origin, remedy }
 }

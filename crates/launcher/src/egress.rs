@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::message::{Said, Told};
-use cofferdam_egress::{Start, serve};
-use cofferdam_kernel::{process, socket};
+use cofferdam_egress::{Start, Terminates, serve};
+use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -21,6 +21,8 @@ use crate::supervisor::Running;
 
 /// How long the last records may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long it may take to make an authority.
+const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// The ends of the sockets, before anybody was started.
 pub(crate) struct Ends {
@@ -42,13 +44,13 @@ impl Ends {
         self.catcher.take()
     }
 
-    /// Starts the process. It has nothing of this one but its three ends.
-    pub(crate) fn start(self, plan: &EgressPlan) -> Result<Egress, Errno> {
+    /// Starts the process. It has nothing of this one but its three ends, and what is given to it; that is forgotten here.
+    pub(crate) fn start(self, plan: &EgressPlan, terminates: Option<Terminates>) -> Result<Egress, Errno> {
         let Ends { catcher, sockets, link, ours } = self;
         drop(catcher);
         let Some(pid) = process::fork()? else {
             drop(ours);
-            process::exit_now(i32::from(run(plan, sockets, link).is_err()));
+            process::exit_now(i32::from(run(plan, terminates, sockets, link).is_err()));
         };
         let process = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
         Ok(Egress { link: Some(ours), process: Some(process) })
@@ -56,10 +58,12 @@ impl Ends {
 }
 
 /// The life of the egress process.
-fn run(plan: &EgressPlan, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
+fn run(plan: &EgressPlan, terminates: Option<Terminates>, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
+    // Signals of a terminal are for the command; this process ends with its supervisor.
+    signal::block_all().map_err(|errno| errno.to_string())?;
     leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
     let last = link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link });
+    let served = serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link, terminates });
     if let Err(why) = &served
         && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
     {
@@ -87,6 +91,25 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn wanted(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Waits for the certificate of its authority.
+    pub(crate) fn authority(&mut self) -> Result<Vec<u8>, String> {
+        let deadline = Instant::now() + FIRST_WORD;
+        while let Some(link) = &self.link {
+            let mut fds = [PollFd::new(link, PollFlags::IN)];
+            match poll(&mut fds, Some(&time_until(deadline))) {
+                Ok(0) => return Err("it took too long to start".to_owned()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.to_string()),
+            }
+            match self.hear() {
+                Heard::Said(Said::Authority { certificate }) => return Ok(certificate),
+                Heard::Said(Said::Warn { text }) => return Err(text),
+                Heard::Said(_) | Heard::Nothing | Heard::Gone => {}
+            }
+        }
+        Err("it ended".to_owned())
     }
 
     /// The next word of it, if there is one now. It is gone when nothing more can come.
@@ -170,6 +193,13 @@ impl Running<'_> {
         }
     }
 
+    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
+        for text in warnings {
+            self.log().warned(&text);
+            self.record.warnings.push(text);
+        }
+    }
+
     /// Its last records, once nobody is inside who could cause more.
     pub(crate) fn end_egress(&mut self) {
         let Some(mut egress) = self.egress.take() else { return };
@@ -186,16 +216,14 @@ impl Running<'_> {
                 let told = Told::Answer { id, allowed: false, keep: None, origin: "nobody was asked".to_owned() };
                 self.egress.iter().for_each(|egress| egress.tell(&told));
             }
-            Said::Withdraw { .. } => {}
+            // The one is waited for before the session begins.
+            Said::Authority { .. } | Said::Withdraw { .. } => {}
             Said::Connections(tallied) => {
                 self.log().connections(&tallied);
                 self.record.reached(tallied);
             }
             Said::Queries { name, kind, verdict, count } => self.log().queries(&name, &kind, verdict, count),
-            Said::Warn { text } => {
-                self.log().warned(&text);
-                self.record.warnings.push(text);
-            }
+            Said::Warn { text } => self.warn(vec![text]),
         }
     }
 }

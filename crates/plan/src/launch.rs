@@ -8,7 +8,7 @@ use std::time::Duration;
 use cofferdam_policy::{Isolation, NetworkMode, Origin, Policy};
 use serde::Serialize;
 
-use crate::egress::EgressPlan;
+use crate::egress::{EgressPlan, TerminatesPlan, refuse_writable_secrets};
 use crate::facts::{HostFacts, PathFact, Terminal};
 use crate::gate::GatePlan;
 use crate::limits::{self, LimitsPlan};
@@ -81,6 +81,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
     let decisions = decisions(policy, facts)?;
     let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
+    refuse_writable_secrets(&decisions)?;
     let trigger = gate.as_ref().map(|gate| gate.trigger);
     let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
     // In static mode they lie on the root itself, before everything else.
@@ -113,6 +114,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         None => Step::CloneRoot { exec: exec.is_none() },
     });
     steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
+    let terminates = egress.as_ref().and_then(|egress| egress.terminates.as_ref());
+    steps.extend(terminates.map(TerminatesPlan::steps).unwrap_or_default());
     steps.extend(first);
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
@@ -148,12 +151,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         posture: posture(policy, facts, &filter, &landlock, &limits, gate.as_ref()),
         command: CommandSpec {
             argv: request.argv.clone(),
-            environment: environment::build(
-                &policy.env,
-                &request.environment,
-                facts.uid,
-                egress.as_ref().map(EgressPlan::variables).unwrap_or_default(),
-            ),
+            environment: environment::build(policy, &request.environment, facts.uid, egress.as_ref()),
             cwd: facts.cwd.clone(),
         },
         holds: if on { files.holds } else { Vec::new() },

@@ -18,7 +18,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use egress::EgressPlan;
+pub use egress::{CredentialPlan, EgressPlan, SecretPlace, TerminatesPlan};
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use gate::{GatePlan, GateRule, gate_rules, gate_rules_in_home};
@@ -27,4 +27,4 @@ pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, Limit
 pub use mounts::{own_areas, system_candidates};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};
-pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger};
+pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger, TrustFormat};
