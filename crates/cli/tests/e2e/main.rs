@@ -9,6 +9,7 @@ mod audit;
 mod command_line;
 mod debugging;
 mod denials;
+mod egress_credentials;
 mod environment;
 mod files;
 mod git;
