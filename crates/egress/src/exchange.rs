@@ -170,13 +170,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
                 // Between requests the connection's own limit counts.
                 self.incoming.more(CHUNK).await
             } else {
-                match tokio::time::timeout_at(deadline, self.incoming.more(CHUNK)).await {
-                    Ok(more) => more,
-                    Err(_) => {
-                        self.refuse(&Refusal::malformed(408, "the request did not come in time")).await?;
-                        return Ok(None);
-                    }
-                }
+                let Ok(more) = tokio::time::timeout_at(deadline, self.incoming.more(CHUNK)).await else {
+                    self.refuse(&Refusal::malformed(408, "the request did not come in time")).await?;
+                    return Ok(None);
+                };
+                more
             };
             if !more? {
                 return Ok(None);
@@ -326,18 +324,17 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
 
     /// Connects to the server; None once the client was told why not.
     async fn open(&mut self, host: &Host, port: u16) -> io::Result<Option<Server<'a>>> {
-        let (stream, recorded) = match self.dialled.take() {
-            Some(dialled) => dialled,
-            None => {
-                let from = match self.whom {
-                    For::Anybody { from } => Some(from),
-                    For::One { .. } => None,
-                };
-                let Some((stream, address, decided)) = self.reach(host, port, from).await? else { return Ok(None) };
-                let case = service::allowed(host, port, address, &decided);
-                self.service.link.open(&case).await;
-                (stream, Recorded::new(self.service, case))
-            }
+        let (stream, recorded) = if let Some(dialled) = self.dialled.take() {
+            dialled
+        } else {
+            let from = match self.whom {
+                For::Anybody { from } => Some(from),
+                For::One { .. } => None,
+            };
+            let Some((stream, address, decided)) = self.reach(host, port, from).await? else { return Ok(None) };
+            let case = service::allowed(host, port, address, &decided);
+            self.service.link.open(&case).await;
+            (stream, Recorded::new(self.service, case))
         };
         let Some(terminator) = self.terminator() else { return Ok(Some(Server::new(host, port, stream, recorded))) };
         let begun = tokio::time::timeout(HANDSHAKE, terminator.connect(host, stream)).await;

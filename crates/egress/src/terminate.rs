@@ -107,3 +107,67 @@ impl AsyncWrite for Begun {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_policy::{Endpoint, NetworkRule, Origin};
+    use rustls::pki_types::CertificateDer;
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Rules about requests to one host, and nobody that is believed outside.
+    fn terminator(host: &str) -> Terminator {
+        let mut rule = NetworkRule::whole(Endpoint::parse(host).expect("an endpoint"), Origin::default_value());
+        rule.methods.push("GET".to_owned());
+        let network = Network { allow: vec![rule], ..Network::default() };
+        let file = std::env::temp_dir().join(format!("cofferdam-none-{}.pem", std::process::id()));
+        std::fs::write(&file, "").expect("it can be written");
+        let trusted = Trusted::read(Some(&file)).expect("it can be read");
+        std::fs::remove_file(&file).expect("it is there");
+        Terminator::new(&network, &trusted).expect("an authority")
+    }
+
+    /// A program inside, that believes the authority, speaks to `host`.
+    fn speaks(terminator: &Terminator, host: &str) -> Result<(), String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(terminator.certificate().to_vec())).expect("a certificate");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let host = Host::parse(host).expect("a host");
+        let name = match &host {
+            Host::Name(name) => ServerName::try_from(name.clone()).expect("a name"),
+            Host::Address(address) => ServerName::IpAddress(IpAddr::from(*address)),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let there = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+            let (here, _) = listener.accept().await.expect("accepted");
+            let (accepted, connected) =
+                tokio::join!(terminator.accept(&host, here, Vec::new()), connector.connect(name, there));
+            connected.map_err(|error| error.to_string())?;
+            accepted.map(|_| ()).map_err(|error| error.to_string())
+        })
+    }
+
+    #[test]
+    fn the_authority_vouches_for_hosts_of_the_policy_only() {
+        let names = terminator("**.api.test");
+        speaks(&names, "api.test").expect("its host");
+        speaks(&names, "a.api.test").expect("below it");
+        for host in ["other.test", "192.0.2.1"] {
+            let refused = speaks(&names, host).expect_err("beyond its constraints");
+            assert!(refused.contains("certificate"), "{host}: {refused}");
+        }
+        let addresses = terminator("192.0.2.0/24");
+        speaks(&addresses, "192.0.2.1").expect("an address of its network");
+        speaks(&addresses, "api.test").expect_err("a name");
+    }
+}

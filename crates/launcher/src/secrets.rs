@@ -28,7 +28,7 @@ use crate::patience::time_until;
 /// Whatever is longer is no token.
 const LONGEST: usize = 16 << 10;
 /// A program may ask a person for a password.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Error)]
 pub enum SecretError {
@@ -117,7 +117,7 @@ fn first_line(bytes: &[u8]) -> Result<Secret, SecretError> {
     if line.len() > LONGEST {
         return Err(SecretError::TooLong);
     }
-    if line.iter().any(|byte| byte.is_ascii_control()) {
+    if line.iter().any(u8::is_ascii_control) {
         return Err(SecretError::Unfit);
     }
     Ok(Secret::new(line.to_vec()))
@@ -215,7 +215,7 @@ mod tests {
     fn what_no_header_can_carry_is_no_secret() {
         assert!(matches!(first_line(b"\nsecond"), Err(SecretError::Empty)));
         assert!(matches!(first_line(b"a\x1b[0mb"), Err(SecretError::Unfit)));
-        assert!(matches!(first_line(&[b'a'; LONGEST + 1]), Err(SecretError::TooLong)));
+        assert!(matches!(first_line(&vec![b'a'; LONGEST + 1]), Err(SecretError::TooLong)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Place, Ran, binary, finish, slurp, which};
+use crate::support::{Place, Ran, binary, finish, slurp, wait_for, which};
 
 const SECRET: &str = "secret-value-473829-kqzjwx";
 
@@ -41,12 +41,12 @@ print(*[server.server_address[1] for server in servers], flush=True)
 sys.stdin.read()
 "#;
 
-const CERTIFICATES: &str = r#"set -e
+const CERTIFICATES: &str = r"set -e
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-ca 2>&1
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr -subj /CN=api.test 2>&1
 printf 'subjectAltName=DNS:api.test\nbasicConstraints=CA:FALSE\n' > ext
 openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out server.pem 2>&1
-"#;
+";
 
 /// Looks for the secret wherever the session can look. The pattern does not match itself.
 const SCAN: &str = r#"
@@ -92,7 +92,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `more` is TOML behind the credential; `{tls}` and `{plain}` are the ports.
+    /// `source` is where the secret of a credential comes from, empty for none; `more` is TOML behind it; `{tls}` and `{plain}` are the ports.
     fn new(source: &str, more: &str) -> Option<Stage> {
         let place = Place::with(&["python3", "openssl", "curl"])?;
         place.write("home:tls/server.py", SERVER);
@@ -112,10 +112,15 @@ impl Stage {
         let ports: Vec<u16> = line.split_whitespace().map(|port| port.parse().expect("a port")).collect();
         let (tls, plain) = (ports[0], ports[1]);
         let (resolver, names) = serve_names();
-        let config = format!(
-            "[network]\nmode = \"egress\"\nresolvers = [\"127.0.0.1:{resolver}\"]\n\
-             [[network.credentials]]\nhost = \"api.test\"\nport = {tls}\nvariable = \"EXAMPLE_TOKEN\"\n{source}\n{more}\n"
-        );
+        let credential = if source.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "[[network.credentials]]\nhost = \"api.test\"\nport = {tls}\nvariable = \"EXAMPLE_TOKEN\"\n{source}\n"
+            )
+        };
+        let config =
+            format!("[network]\nmode = \"egress\"\nresolvers = [\"127.0.0.1:{resolver}\"]\n{credential}{more}\n");
         let config = config.replace("{tls}", &tls.to_string()).replace("{plain}", &plain.to_string());
         place.write("home:.config/cofferdam/config.toml", &config);
         Some(Stage { place, server, names, tls, plain })
@@ -283,7 +288,8 @@ fn a_placeholder_never_leaves_in_the_open() {
 fn rules_about_requests_hold_in_tls() {
     let allow = "[[network.allow]]\nhost = \"api.test:{tls}\"\nmethods = [\"GET\"]\npaths = [\"/open/**\"]\n\
                  [[network.allow]]\nhost = \"127.0.0.1:{tls}\"\n";
-    let Some(stage) = Stage::new("env = \"MY_TOKEN\"", allow) else { return };
+    // Without a credential, too.
+    let Some(stage) = Stage::new("", allow) else { return };
     for how in ["", "--noproxy '*'"] {
         let status = |arguments: &str| {
             let curl = format!("curl -sS -o /tmp/body -w '%{{http_code}}' --path-as-is {how} {arguments}");
@@ -348,6 +354,41 @@ fn a_secret_can_come_from_a_program() {
     let Some(stage) = Stage::new(&source, ALLOW_ALL) else { return };
     stage.inside("curl -sS -H \"Authorization: $EXAMPLE_TOKEN\" https://api.test:{tls}/").ok();
     assert_eq!(stage.served(), [format!("tls GET / {SECRET}")]);
+}
+
+#[test]
+fn a_session_without_such_hosts_believes_nobody_new() {
+    let allow = "[[network.allow]]\nhost = \"api.test:{tls}\"\n[[network.allow]]\nhost = \"127.0.0.1:{tls}\"\n";
+    let Some(stage) = Stage::new("", allow) else { return };
+    let script =
+        "curl -sS https://api.test:{tls}/x; ls /run/cofferdam; echo \"$NODE_EXTRA_CA_CERTS$JAVA_TOOL_OPTIONS\"";
+    let ran = stage.inside(script);
+    // TLS goes through as it is, to the server that the caller's authorities vouch for; inside nobody has their file.
+    assert!(ran.out.ends_with('\n') && !ran.out.contains("cofferdam"), "{ran:?}");
+    assert!(ran.err.contains("/run/cofferdam"), "{ran:?}");
+}
+
+#[test]
+fn a_command_that_is_attached_holds_the_same_placeholder() {
+    let Some(stage) = Stage::plain_one() else { return };
+    let script = "echo $EXAMPLE_TOKEN > held; read line";
+    let mut command = stage.place.command(binary());
+    command.args(["run", "--", "bash", "-c", script]).stdin(Stdio::piped());
+    command.env("MY_TOKEN", SECRET).env("SSL_CERT_FILE", stage.place.path("home:tls/ca.pem"));
+    let mut running = command.spawn().expect("sandbox starts");
+    let held = wait_for("the placeholder", || stage.place.read("held").filter(|text| text.ends_with('\n')));
+    is_placeholder(held.trim());
+    let listed = stage.place.sandbox(&["ps", "--json"]).ok();
+    let id = listed.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a session");
+    let curl = format!(
+        "echo $EXAMPLE_TOKEN; curl -sS -H \"Authorization: $EXAMPLE_TOKEN\" https://api.test:{}/attached",
+        stage.tls
+    );
+    let out = stage.place.sandbox(&["attach", id, "--", "bash", "-c", &curl]).ok();
+    assert_eq!(out, format!("{held}answered\n"));
+    assert_eq!(stage.served(), [format!("tls GET /attached {SECRET}")]);
+    drop(running.stdin.take());
+    running.wait().expect("it ends");
 }
 
 #[test]
