@@ -1,9 +1,10 @@
-//! `cargo xtask bench start|inside|gate|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! `cargo xtask bench start|inside|gate|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
 mod approvals;
 mod audit;
 mod candidate;
+mod egress;
 mod gate;
 mod inside;
 mod report;
@@ -35,6 +36,8 @@ enum Bench {
     Inside(Options),
     /// What dynamic mode costs: an approved tree by either trigger, and the time from an approval to the call's return
     Gate(Options),
+    /// How fast connections by name are, beside loopback, slirp4netns, pasta and, for the proxy, squid
+    Egress(Options),
     /// What a record of the audit log costs, and how long a long log takes to verify
     Audit(audit::Args),
 }
@@ -44,7 +47,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, inside: 9, gate: 7)
+    /// How often each candidate is measured (start: 200, inside: 9, gate: 7, egress: 5)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         Bench::Start(options) => (options, 200),
         Bench::Inside(options) => (options, 9),
         Bench::Gate(options) => (options, 7),
+        Bench::Egress(options) => (options, 5),
         Bench::Audit(args) => return audit::run(args),
     };
     let rounds = options.rounds.map_or(default_rounds, |rounds| rounds as usize);
@@ -74,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let report = match &args.bench {
         Bench::Inside(_) => inside::measure(&stage, rounds)?,
         Bench::Gate(_) => gate::measure(&stage, rounds)?,
+        Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
         _ => start::measure(&stage, rounds)?,
     };
     stage.clear()?;
@@ -89,6 +94,14 @@ fn finish(options: &Options, report: &Report) -> Result<String, Problems> {
         return problems.or("");
     }
     Ok(text)
+}
+
+/// The program for both ends of a connection.
+fn load(options: &Options) -> Result<PathBuf, Problems> {
+    if !options.no_build {
+        cargo(&["build", "--profile", "fast", "--package", "cofferdam-testkit", "--bin", "egress-load"])?;
+    }
+    Ok(Workspace::load()?.target.join("fast/egress-load"))
 }
 
 /// The shipped binary, and this program with optimisations: a loop around a system call must not cost more than the call.

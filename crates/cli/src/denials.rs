@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
-use cofferdam_launcher::{Blocked, Denied, End, Outcome, Unrouted};
+use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Isolation};
 
@@ -29,7 +30,11 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         _ => lines.extend(limits::line(prepared, outcome)),
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
-    lines.extend(network(prepared, outcome.unrouted));
+    if plan.egress.is_none() {
+        lines.extend(network(prepared, outcome.unrouted));
+    }
+    lines.extend(hosts(outcome));
+    lines.extend(outcome.warnings.iter().cloned());
     lines.extend(unapproved(prepared, outcome));
     lines.extend(
         named_paths(&plan.command.argv, &plan.command.cwd, &prepared.around.home)
@@ -158,6 +163,32 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
+}
+
+/// Hosts that were not reached because of a rule, with what would allow them.
+fn hosts(outcome: &Outcome) -> Vec<String> {
+    let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let mut lines: Vec<String> = Vec::new();
+    for reached in denied {
+        let host = shown(reached.host.as_bytes());
+        let line = if reached.port == 0 {
+            format!("could not look up {host}: {}; allow it with --allow-host {host}", reached.why)
+        } else {
+            let origin = if reached.origin.is_empty() { String::new() } else { format!(" [{}]", reached.origin) };
+            let remedy =
+                if reached.remedy.is_empty() { String::new() } else { format!("; to allow it: {}", reached.remedy) };
+            format!("could not reach {host}:{}: {}{origin}{remedy}", reached.port, shown(reached.why.as_bytes()))
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let more = lines.len().saturating_sub(MOST_TOLD);
+    lines.truncate(MOST_TOLD);
+    if more > 0 {
+        lines.push(format!("and {more} more hosts; `sandbox logs {}` has them all", outcome.session));
+    }
+    lines
 }
 
 /// From the kernel's counters of the sandbox's network namespace.

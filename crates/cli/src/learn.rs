@@ -1,14 +1,18 @@
 //! `sandbox learn`: runs a command with nothing written for real and says the smallest policy that it needs. Owns what counts
 //! as touched and how the result is told; grouping is `policy`'s, letting things through and noticing them `gate`'s.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use cofferdam_gate::Op;
-use cofferdam_launcher::{Options, Outcome, Returns};
+use cofferdam_launcher::{NetworkOutcome, Options, Outcome, Returns};
 use cofferdam_plan::{LaunchPlan, MountKind, Step};
-use cofferdam_policy::{Accessed, Draft, Learned, OnUnknown, Places, Touch, learn as smallest};
+use cofferdam_policy::{
+    Accessed, Draft, Endpoint, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Setting, Touch,
+    learn as smallest,
+};
 use serde_json::json;
 
 use crate::args::{LearnArgs, PolicyArgs};
@@ -45,7 +49,8 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
         say!("sandbox: the command ended with {code}: what it would have needed after that is not known");
     }
     let learned = what_it_needs(&prepared, &outcome, keep == Some(cofferdam_gate::Keep::Project));
-    let draft = draft(&args.argv, &learned, &prepared.around.home);
+    let mut draft = draft(&args.argv, &learned, &prepared.around.home);
+    draft.settings.extend(hosts(&outcome));
     if args.json {
         say!("{}", report(&outcome, code, &learned, &draft));
     }
@@ -55,6 +60,17 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
         None => print(&draft.to_toml()),
     };
     Ok(if code == 0 { told } else { ExitCode::from(code) })
+}
+
+/// The hosts that it reached and that no rule was about.
+fn hosts(outcome: &Outcome) -> Vec<Setting> {
+    let reached = outcome.hosts.iter().filter(|host| host.verdict != NetworkOutcome::Denied && host.port > 0);
+    let endpoints: BTreeSet<String> = reached.map(|host| format!("{}:{}", host.host, host.port)).collect();
+    let rules = endpoints.iter().filter_map(|endpoint| Endpoint::parse_allow(endpoint).ok());
+    let allow: Vec<Setting> =
+        rules.map(|endpoint| Setting::NetworkPart(NetworkPart::Allow(HostRule::whole(endpoint)))).collect();
+    let mode = (!allow.is_empty()).then_some(Setting::Network(NetworkMode::Egress));
+    mode.into_iter().chain(allow).collect()
 }
 
 /// The flags with what learning means by them.
@@ -118,6 +134,7 @@ fn touched(outcome: &Outcome, home: &Path) -> Vec<Accessed> {
             Op::Exec => Touch::Exec,
             Op::Write => Touch::Write,
             Op::Create => Touch::Create,
+            Op::Connect | Op::Sign => return None,
         };
         Some(Accessed { path: allowed.path.clone(), touch })
     });

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use cofferdam_gate::{Keep, Op, Reach, Settled, Verdict};
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::{
-    Access, Draft, ExpandedRule, Layer, LayerInput, Origin, PathExpr, Places, Policy, Setting, deciding_rule,
+    Access, Draft, Endpoint, ExpandedRule, HostRule, Layer, LayerInput, NetworkPart, Origin, PathExpr, Places, Policy,
+    Setting, deciding_rule,
 };
 use thiserror::Error;
 
@@ -131,6 +132,17 @@ pub(crate) fn save_answer(
         Verdict::Allow { reach, keep } => (true, reach, keep),
         Verdict::Deny { reach, keep } => (false, reach, keep),
     };
+    if question.op == Op::Connect {
+        let text = question.path.to_string_lossy();
+        let unwritable = || PersistError::Unwritable { path: question.path.clone() };
+        let rule = HostRule::whole(Endpoint::parse_allow(&text).map_err(|_| unwritable())?);
+        let part = if allow { NetworkPart::Allow(rule) } else { NetworkPart::Deny(rule) };
+        let draft = Draft { settings: vec![Setting::NetworkPart(part)], ..Draft::default() };
+        return save_draft(around, environment, keep, &draft);
+    }
+    if question.op == Op::Sign {
+        return Err(PersistError::NotKept.into());
+    }
     if allow && reach == Reach::File && question.is_dir {
         return Err(PersistError::OnlyNames { path: question.path.clone() }.into());
     }

@@ -257,6 +257,8 @@ pub(crate) fn op_word(op: Op) -> &'static str {
         Op::Exec => "exec",
         Op::Write => "write",
         Op::Create => "create",
+        Op::Connect => "connect",
+        Op::Sign => "sign",
     }
 }
 

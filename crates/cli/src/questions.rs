@@ -42,6 +42,9 @@ fn entry(session: &str, question: &FsRequest) -> String {
     let mut text = format!("{session}:{}  {} {}\n", question.id, verb(question.op), path(question));
     let mut more = |name: &str, value: &str| writeln!(text, "    {name}: {value}").unwrap_or_default();
     more("by", &who(question));
+    if let Some(hint) = &question.hint {
+        more("hint", &shown(hint.as_bytes()));
+    }
     if let Some(toolchain) = &question.toolchain {
         more("toolchain", &shown(toolchain.as_bytes()));
     }
@@ -62,6 +65,8 @@ pub(crate) fn verb(op: Op) -> &'static str {
         Op::Exec => "execute",
         Op::Write => "write",
         Op::Create => "create",
+        Op::Connect => "connect to",
+        Op::Sign => "sign with",
     }
 }
 

@@ -101,8 +101,8 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for (path, changes) in &outcome.kept {
         say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
     }
-    for warning in &outcome.warnings {
-        say!("sandbox: {}", escaped(warning));
+    for exposed in &outcome.exposed {
+        say!("sandbox: {}", escaped(exposed));
     }
     for told in &outcome.answers {
         for line in told.lines() {

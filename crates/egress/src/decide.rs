@@ -9,11 +9,14 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use cofferdam_policy::{
-    Cidr, Endpoint, Host, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
+    Cidr, Endpoint, Host, Layer, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
 };
 
 use crate::address::{Class, embedded, special};
 use crate::request_path;
+
+#[cfg(test)]
+mod tests;
 
 /// The rules of one session, and what it answers to questions as it runs.
 #[derive(Debug, Clone)]
@@ -236,7 +239,11 @@ impl Rules {
             }
         }
         let Some((class, range)) = special(address, &self.own) else { return Ok(()) };
-        if self.allow.iter().any(|rule| lists(rule, address, port, class, &range)) {
+        let listed = self.allow.iter().any(|rule| lists(rule, address, port, class, &range));
+        // An answer at run time may list what the ceiling does not.
+        let itself = Host::Address(address);
+        let within = self.within.is_empty() || self.within.iter().any(|within| within.value.allows(&itself, port));
+        if listed && within {
             return Ok(());
         }
         let remedy = if class.is_never_allowed() {
@@ -247,7 +254,7 @@ impl Rules {
         Err(Denial {
             rule: format!("{class} addresses are refused"),
             origin: None,
-            why: format!("{} is a {class} address", at(host, address, port)),
+            why: format!("{} is {class}", at(host, address, port)),
             remedy,
         })
     }
@@ -294,7 +301,10 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
         rule: written("deny", rule),
         origin: Some(rule.origin.clone()),
         why: format!("{what} is denied{reason}"),
-        remedy: format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
+        remedy: match rule.origin.layer {
+            Layer::Requirements => format!("ask whoever keeps {}", rule.origin.source),
+            _ => format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
+        },
     }
 }
 

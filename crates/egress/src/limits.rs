@@ -42,10 +42,13 @@ impl Traffic {
     }
 }
 
+/// One connection, and how to end it.
+type Entry = (Rc<Traffic>, Option<AbortHandle>);
+
 /// The connections that are open.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    open: RefCell<BTreeMap<u64, (Rc<Traffic>, Option<AbortHandle>)>>,
+    open: RefCell<BTreeMap<u64, Entry>>,
     next: Cell<u64>,
     most: usize,
     idle: Duration,

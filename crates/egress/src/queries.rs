@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::datagram::{self, Received};
-use cofferdam_policy::Host;
+use cofferdam_policy::{Host, OnUnknown};
 use hickory_resolver::proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
@@ -23,7 +23,7 @@ use crate::wire::dns::{self, Extended, Kind, Query, Transport};
 /// Largest query that is looked at, and what all others are.
 const DATAGRAM: usize = 4096;
 /// How long programs keep an address of ours.
-pub(crate) const TTL: Duration = Duration::from_secs(60);
+pub(crate) const TTL: Duration = Duration::from_mins(1);
 /// How long a stream for queries stays open without one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -102,19 +102,19 @@ async fn answer(service: &Service, bytes: &[u8], transport: Transport) -> Option
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, &denial.why))))
         }
-        Verdict::Unknown if !service.asks => {
+        Verdict::Unknown if service.unknown.value == OnUnknown::Deny => {
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "no rule of the sandbox allows this host"))))
         }
-        Verdict::Allowed(_) if dns::looks_tunnelled(&query.name) => {
+        Verdict::Allowed(_) | Verdict::Unknown if dns::looks_tunnelled(&query.name) => {
             note(Outcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "the name looks like data"))))
         }
-        Verdict::Unknown => {
+        Verdict::Unknown if service.unknown.value == OnUnknown::Ask => {
             note(Outcome::Held);
             Some(synthetic(service, &query))
         }
-        Verdict::Allowed(_) => {
+        Verdict::Allowed(_) | Verdict::Unknown => {
             note(Outcome::Allowed);
             Some(resolved(service, &query).await)
         }

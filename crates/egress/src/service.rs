@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{Endpoint, Host, Layer, Network, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram};
 use tokio::task::LocalSet;
@@ -46,8 +46,8 @@ const RESERVED: u64 = 128;
 #[derive(Debug)]
 pub struct Start {
     pub network: Network,
-    /// Whether an unknown place is asked about; denied otherwise.
-    pub asks: bool,
+    /// What happens to a place that no rule is about.
+    pub unknown: Ruled<OnUnknown>,
     /// Where the sockets come from.
     pub sockets: OwnedFd,
     /// The supervisor.
@@ -74,7 +74,7 @@ pub(crate) struct Service {
     pub(crate) connections: Rc<Connections>,
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
-    pub(crate) asks: bool,
+    pub(crate) unknown: Ruled<OnUnknown>,
     pub(crate) injections: Injections,
     pub(crate) terminator: Option<Terminator>,
     host_ports: Vec<Ruled<u16>>,
@@ -95,7 +95,7 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, asks, sockets, link, terminates } = start;
+    let Start { network, unknown, sockets, link, terminates } = start;
     let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
     let (terminator, injections) = match terminates {
         Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
@@ -123,7 +123,7 @@ async fn run(start: Start) -> Result<(), String> {
         ),
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
-        asks,
+        unknown,
         injections: Injections::new(injections),
         terminator,
         host_ports: network.host_ports.clone(),
@@ -258,7 +258,11 @@ impl Service {
         match verdict {
             Verdict::Allowed(decided) => Ok(decided),
             Verdict::Denied(denial) => Err(denial),
-            Verdict::Unknown if !self.asks => Err(self.rules.borrow().unlisted(host, port)),
+            Verdict::Unknown if self.unknown.value == OnUnknown::Deny => Err(self.rules.borrow().unlisted(host, port)),
+            Verdict::Unknown if self.unknown.value == OnUnknown::AllowAndLog => {
+                let rule = "unknown.verdict = \"allow-and-log\"".to_owned();
+                Ok(Decided { rule, origin: self.unknown.origin.clone() })
+            }
             Verdict::Unknown => match self.link.ask(&host.to_string(), port, from).await {
                 Some(Answer { allowed: true, origin }) => {
                     let rule = format!("{host}:{port}");

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use cofferdam_policy::Host;
 use rustix::net::Shutdown;
@@ -100,37 +101,62 @@ async fn tunnel_anything<'a>(
     let Some((server, recorded)) = connected(service, server, &client, (host, port), decided).await else { return };
     let looked = tokio::select! {
         biased;
-        looked = Beginning::read(&client, read, host) => Some(looked),
-        _ = server.readable() => None,
+        looked = Beginning::read(&client, read, host) => looked,
+        _ = server.readable() => Ok(Beginning { kind: Kind::Unclear, bytes: Vec::new() }),
     };
     match looked {
-        Some(Ok(Beginning { kind: Kind::Http, bytes })) => {
+        Ok(Beginning { kind: Kind::Http, bytes }) => {
             proxy::serve_origin(service, client, bytes, Some((server, recorded)), (host, port), decided, place).await;
         }
-        Some(Ok(Beginning { bytes, .. })) => carry(service, (&client, bytes), &server, &recorded, place).await,
-        Some(Err(why)) => refuse(service, &client, (host, port), why).await,
-        None => {
+        Ok(Beginning { kind: Kind::Unclear, bytes }) => {
             let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
             let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
             let sent = async {
-                let beginning = Beginning::read(&client, Vec::new(), host).await?;
-                if beginning.kind == Kind::Http {
-                    return Err("a request to a server that spoke first");
-                }
-                Ok(send_and_carry(service, beginning.bytes, &there).await)
-            };
-            let back = service.carrier.one(&back);
-            let sent = async {
-                let sent = sent.await;
-                if let Err(why) = sent {
+                if let Err(why) = send_watched(service, bytes, host, &there).await {
                     refuse(service, &client, (host, port), why).await;
                     shut(&server);
                     shut(&client);
                 }
             };
-            let ((), _how) = tokio::join!(sent, back);
+            // How it ended is the programs' business.
+            let ((), _received) = tokio::join!(sent, service.carrier.one(&back));
         }
+        Ok(Beginning { bytes, .. }) => carry(service, (&client, bytes), &server, &recorded, place).await,
+        Err(why) => refuse(service, &client, (host, port), why).await,
     }
+}
+
+/// Where the server spoke first, or the program says too little to know what it speaks: what it says goes on, and is looked
+/// at for as long as it could still turn out to be something that names a host.
+async fn send_watched(service: &Service, first: Vec<u8>, host: &Host, way: &Way<'_>) -> Result<(), &'static str> {
+    const FAILED: &str = "the connection failed";
+    let mut seen = first;
+    let mut sent = 0;
+    loop {
+        let kind = kind_of(&seen, host)?;
+        if kind == Some(Kind::Http) {
+            return Err("a request that begins in pieces, or to a server that spoke first");
+        }
+        // A greeting of TLS goes on once it is known whom it names.
+        if kind.is_some() || !seen.starts_with(&[HANDSHAKE]) {
+            way.count(seen.len() - sent).map_err(|_| FAILED)?;
+            write_all(way.to, &seen[sent..]).await.map_err(|_| FAILED)?;
+            sent = seen.len();
+        }
+        if kind.is_some() {
+            break;
+        }
+        let mut chunk = [0; 2048];
+        let length = read_some(way.from, &mut chunk).await.map_err(|_| FAILED)?;
+        if length == 0 {
+            break;
+        }
+        seen.extend_from_slice(&chunk[..length]);
+    }
+    drop(seen);
+    // How it ended is the programs' business.
+    drop(service.carrier.one(way).await);
+    Ok(())
 }
 
 async fn carry(
@@ -238,7 +264,14 @@ enum Kind {
     /// Looks like a request, about which `proxy` decides.
     Http,
     Other,
+    /// Too little to know, and the program waits.
+    Unclear,
 }
+
+/// A record of TLS that greets.
+const HANDSHAKE: u8 = 0x16;
+/// How long a program may take between the first letters of what could be a request.
+const BETWEEN_LETTERS: Duration = Duration::from_millis(100);
 
 /// The first bytes of a program, and what they are.
 struct Beginning {
@@ -254,13 +287,17 @@ impl Beginning {
                 return Ok(Beginning { kind, bytes });
             }
             let mut chunk = [0; 2048];
-            let read = loop {
-                client.readable().await.map_err(|_| "the connection failed")?;
-                match client.try_read(&mut chunk) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => break other.map_err(|_| "the connection failed")?,
+            let reading = read_some(client, &mut chunk);
+            let is_letters = !bytes.is_empty() && !bytes.starts_with(&[HANDSHAKE]);
+            let read = if is_letters {
+                match tokio::time::timeout(BETWEEN_LETTERS, reading).await {
+                    Ok(read) => read,
+                    Err(_) => return Ok(Beginning { kind: Kind::Unclear, bytes }),
                 }
+            } else {
+                reading.await
             };
+            let read = read.map_err(|_| "the connection failed")?;
             if read == 0 {
                 return Ok(Beginning { kind: Kind::Other, bytes });
             }
@@ -269,9 +306,18 @@ impl Beginning {
     }
 }
 
+async fn read_some(from: &TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
+    loop {
+        from.readable().await?;
+        match from.try_read(chunk) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
 /// None while it cannot be known.
 fn kind_of(bytes: &[u8], host: &Host) -> Result<Option<Kind>, &'static str> {
-    const HANDSHAKE: u8 = 0x16;
     const METHODS: &[&[u8]] =
         &[b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE ", b"PRI "];
     match bytes {

@@ -187,6 +187,7 @@ mod tests {
             asker: Asker::default(),
             toolchain: None,
             also: Vec::new(),
+            hint: None,
             waiting: 1,
             asked: 0.0,
             until: None,

@@ -314,6 +314,24 @@ impl Gate {
         Ok(())
     }
 
+    /// A number for a question of somebody else, so that no two of a session have the same.
+    pub fn number(&mut self) -> QuestionId {
+        self.docket.number()
+    }
+
+    /// Who made a connection from this port in the session's network, and the package that it says it works for. `first`
+    /// is pid 1 of the session as seen from outside.
+    pub fn connected_from(&self, port: u16, first: u32) -> (Asker, Option<String>) {
+        let Some(processes) = &self.processes else { return Default::default() };
+        let first = if self.plan.trigger == cofferdam_plan::Trigger::Fuse { 1 } else { first };
+        let Some(holder) = processes.holder_of(port, first) else { return Default::default() };
+        let asker = processes.asker(holder);
+        let package = std::iter::once(holder)
+            .chain(asker.parents.iter().map(|parent| parent.pid))
+            .find_map(|process| processes.package(process));
+        (asker, package)
+    }
+
     fn asker(&self, thread: u32) -> Asker {
         self.processes.as_ref().map(|processes| processes.asker(thread)).unwrap_or_default()
     }
@@ -471,6 +489,7 @@ impl Gate {
             asker: self.asker(access.thread),
             toolchain: self.judge.toolchain_of(&access.path).map(str::to_owned),
             also: Vec::new(),
+            hint: None,
             waiting: 1,
             asked: now.as_secs_f64(),
             until: Some((now + self.docket.timeout()).as_secs_f64()),
@@ -644,6 +663,8 @@ impl Gate {
             Op::Exec if can_serve && !is_script(&path) => self.ledger.grant(Grant { path, gives: Gives::Start }),
             Op::Read | Op::Exec => self.mount(id, object(id), path, Gives::File { write: false }),
             Op::Write => self.mount(id, object(id), path, Gives::File { write: true }),
+            // Carried out elsewhere.
+            Op::Connect | Op::Sign => {}
             Op::Create => {
                 let name = PathBuf::from(path.file_name().unwrap_or_default());
                 let mode = self.docket.get(id).and_then(|case| case.calls.first()).map_or(0o600, |call| call.mode);

@@ -154,6 +154,8 @@ pub struct FsRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolchain: Option<String>,
     pub also: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     pub waiting: u32,
     pub ts: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,6 +186,7 @@ impl From<&Question> for FsRequest {
             asker: shortened(&question.asker),
             toolchain: question.toolchain.clone(),
             also: question.also.iter().take(MOST_ALSO).map(|path| path.to_string_lossy().into_owned()).collect(),
+            hint: question.hint.clone(),
             waiting: question.waiting,
             ts: question.asked,
             until: question.until,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Counts up within a session and is never given twice, so that a late answer meets no other question.
 pub type QuestionId = u64;
 
-/// What a program wants to do with a path.
+/// What a program wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -20,11 +20,20 @@ pub enum Op {
     Write,
     /// Make a file that is not there yet.
     Create,
+    /// Reach a host.
+    Connect,
+    /// Have something signed with a key of the user.
+    Sign,
 }
 
 impl Op {
     pub fn is_write(self) -> bool {
         matches!(self, Op::Write | Op::Create)
+    }
+
+    /// Whether it is about a path.
+    pub fn is_about_files(self) -> bool {
+        !matches!(self, Op::Connect | Op::Sign)
     }
 }
 
@@ -117,7 +126,8 @@ pub struct Asker {
 pub struct Question {
     pub id: QuestionId,
     pub op: Op,
-    /// Real path on the host, no link in it: what will be granted is the object that was found here.
+    /// Real path on the host, no link in it: what will be granted is the object that was found here. Of a connection it is
+    /// the host and the port as policy writes them, of a signature the key and what is signed.
     pub path: PathBuf,
     pub is_dir: bool,
     /// Size in bytes of a file, 0 for what does not exist yet.
@@ -129,6 +139,8 @@ pub struct Question {
     pub toolchain: Option<String>,
     /// Other paths in the same directory that wait for the same answer.
     pub also: Vec<PathBuf>,
+    /// What may help to decide and decides nothing, because the asker could have made it up.
+    pub hint: Option<String>,
     /// Calls that wait.
     pub waiting: u32,
     /// Seconds since 1970.

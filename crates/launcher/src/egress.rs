@@ -5,16 +5,19 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::message::{Said, Told};
+use cofferdam_egress::message::{Outcome, Said, Told};
 use cofferdam_egress::{Start, Terminates, serve};
+use cofferdam_gate::Op;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
+use cofferdam_policy::{Host, with_port};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::hosts::Asked;
 use crate::message::best_effort;
 use crate::patience::time_until;
 use crate::supervisor::Running;
@@ -63,7 +66,8 @@ fn run(plan: &EgressPlan, terminates: Option<Terminates>, sockets: OwnedFd, link
     signal::block_all().map_err(|errno| errno.to_string())?;
     leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
     let last = link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(Start { network: plan.network.clone(), asks: plan.asks, sockets, link, terminates });
+    let (network, unknown) = (plan.network.clone(), plan.unknown.clone());
+    let served = serve(Start { network, unknown, sockets, link, terminates });
     if let Err(why) = &served
         && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
     {
@@ -176,28 +180,22 @@ pub(crate) enum Heard {
 }
 
 impl Running<'_> {
-    pub(crate) fn hear_egress(&mut self) {
+    pub(crate) fn hear_egress(&mut self) -> Result<(), Errno> {
         // No more at once than leaves time for the rest.
         for _ in 0..64 {
-            let Some(egress) = &mut self.egress else { return };
+            let Some(egress) = &mut self.egress else { break };
             match egress.hear() {
-                Heard::Said(said) => self.take_word(said),
-                Heard::Nothing => return,
+                Heard::Said(said) => self.take_word(said)?,
+                Heard::Nothing => break,
                 Heard::Gone => {
                     let text = "the process that carries connections ended: nothing outside can be reached any more";
                     self.record.warnings.push(text.to_owned());
                     self.log().warned(text);
-                    return;
+                    break;
                 }
             }
         }
-    }
-
-    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
-        for text in warnings {
-            self.log().warned(&text);
-            self.record.warnings.push(text);
-        }
+        Ok(())
     }
 
     /// Its last records, once nobody is inside who could cause more.
@@ -206,24 +204,46 @@ impl Running<'_> {
         let mut last = Vec::new();
         egress.end(|said| last.push(said));
         for said in last {
-            self.take_word(said);
+            best_effort(self.take_word(said), "what it says now changes nothing");
         }
     }
 
-    fn take_word(&mut self, said: Said) {
+    fn take_word(&mut self, said: Said) -> Result<(), Errno> {
         match said {
-            Said::Ask { id, .. } => {
-                let told = Told::Answer { id, allowed: false, keep: None, origin: "nobody was asked".to_owned() };
-                self.egress.iter().for_each(|egress| egress.tell(&told));
+            Said::Ask { id, host, port, client } => {
+                let subject = subject_of(&host, port);
+                self.ask_about_host(Asked { id, op: Op::Connect, subject, client, hint: hint_about(&host) })?;
             }
-            // The one is waited for before the session begins.
-            Said::Authority { .. } | Said::Withdraw { .. } => {}
+            // Waited for before the session begins.
+            Said::Authority { .. } => {}
+            Said::Withdraw { id } => self.withdraw_host(id)?,
             Said::Connections(tallied) => {
                 self.log().connections(&tallied);
                 self.record.reached(tallied);
             }
-            Said::Queries { name, kind, verdict, count } => self.log().queries(&name, &kind, verdict, count),
-            Said::Warn { text } => self.warn(vec![text]),
+            Said::Queries { name, kind, verdict, count } => {
+                self.log().queries(&name, &kind, verdict, count);
+                if verdict == Outcome::Denied && kind == "A" {
+                    self.record.refused_name(name, count);
+                }
+            }
+            Said::Warn { text } => {
+                self.log().warned(&text);
+                self.record.warnings.push(text);
+            }
         }
+        Ok(())
     }
+}
+
+/// As policy writes it.
+fn subject_of(host: &str, port: u16) -> String {
+    Host::parse(host).map_or_else(|_| format!("{host}:{port}"), |host| with_port(&host, port))
+}
+
+/// What is known of a host without asking anybody.
+fn hint_about(host: &str) -> Option<String> {
+    let host = Host::parse(host).ok()?;
+    let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
+    registry.then(|| "listed in the preset `registries`".to_owned())
 }

@@ -279,7 +279,8 @@ impl<'a> Log<'a> {
     }
 
     pub(crate) fn file_requested(&mut self, question: &Question) {
-        self.add(Entry { actor: Actor::Workload, ..Entry::new(Event::FileRequested, "", question_details(question)) });
+        let event = if question.op.is_about_files() { Event::FileRequested } else { Event::ConnectionAttempt };
+        self.add(Entry { actor: Actor::Workload, ..Entry::new(event, "", question_details(question)) });
     }
 
     /// An answer was written to a policy.
@@ -310,12 +311,14 @@ impl<'a> Log<'a> {
             details.insert("persist".to_owned(), json!(keep));
             details.insert("granted".to_owned(), json!(granted));
         }
+        let is_file = settled.question.op.is_about_files();
+        let event = if is_file { Event::FileDecided } else { Event::ConnectionAttempt };
         self.add(Entry {
             actor,
             severity,
             decision: Some(decision),
             latency: Some(settled.waited),
-            ..Entry::new(Event::FileDecided, "", details)
+            ..Entry::new(event, "", details)
         });
     }
 }
@@ -331,7 +334,12 @@ fn question_details(question: &Question) -> Value {
         "isDirectory": question.is_dir,
         "waiting": question.waiting,
     });
-    put_path(&mut details, "path", &question.path);
+    let subject = match question.op {
+        Op::Connect => "host",
+        Op::Sign => "key",
+        _ => "path",
+    };
+    put_path(&mut details, subject, &question.path);
     details
 }
 
@@ -383,6 +391,7 @@ pub struct Allowed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reached {
     pub host: String,
+    /// 0 for a name that was looked up and not given.
     pub port: u16,
     pub verdict: Outcome,
     /// The rule that decided, or why it failed.
@@ -410,6 +419,23 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// A name that policy refuses, so that nobody could connect to it.
+    pub(crate) fn refused_name(&mut self, host: String, connections: u64) {
+        let tallied = Tallied {
+            host,
+            port: 0,
+            address: None,
+            verdict: Outcome::Denied,
+            rule: "no rule allows the name".to_owned(),
+            origin: String::new(),
+            remedy: String::new(),
+            connections,
+            up: 0,
+            down: 0,
+        };
+        self.reached(tallied);
+    }
+
     pub(crate) fn reached(&mut self, tallied: Tallied) {
         let Tallied { host, port, verdict, rule: why, origin, remedy, connections, up, down, .. } = tallied;
         let same = |known: &&mut Reached| {
@@ -426,12 +452,14 @@ impl Record {
 
     pub(crate) fn news(&mut self, news: &News) {
         let denied = match news {
-            News::Settled(settled) if !settled.verdict.is_allow() => {
+            News::Settled(settled) if !settled.verdict.is_allow() && settled.question.op.is_about_files() => {
                 let question = &settled.question;
                 (word(&question.op), &question.path, word(&settled.cause))
             }
             News::Refused { what, path, .. } => ((*what).to_owned(), path, "cannot be asked".to_owned()),
             News::Hidden { path, rule, .. } => ("find".to_owned(), path, rule.origin.to_string()),
+            // Hosts that were reached are told of by who reached them.
+            News::Settled(settled) if !settled.question.op.is_about_files() => return,
             News::Settled(settled) => {
                 let allowed = Allowed { op: settled.question.op, path: settled.question.path.clone() };
                 return self.allowed.push(allowed);
@@ -459,7 +487,7 @@ impl Record {
 }
 
 /// The word that stands for a value on the wire.
-fn word<T: Serialize>(value: &T) -> String {
+pub(crate) fn word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

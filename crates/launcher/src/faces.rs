@@ -155,6 +155,9 @@ impl Running<'_> {
 
     /// The gate's to settle; an answer that comes too late meets nothing there.
     fn answered(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+        if self.answer_about_host(id, verdict, cause)? {
+            return Ok(());
+        }
         self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause)).map(drop)
     }
 

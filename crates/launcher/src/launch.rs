@@ -190,6 +190,8 @@ pub struct Outcome {
     pub allowed: Vec<Allowed>,
     /// Hosts that were to be reached, allowed or not.
     pub hosts: Vec<Reached>,
+    /// Secrets of the host that others can read.
+    pub exposed: Vec<String>,
     /// What is weaker than it should be.
     pub warnings: Vec<String>,
     /// What a session that learns wrote where no rule lets it.
@@ -216,7 +218,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let began = Instant::now();
     marks.mark(MARK_START);
     let mut credentials = Credentials::gather(plan)?;
-    let warnings = credentials.as_mut().map(|gathered| std::mem::take(&mut gathered.warnings)).unwrap_or_default();
+    let exposed = credentials.as_mut().map(|gathered| std::mem::take(&mut gathered.exposed)).unwrap_or_default();
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
     let quota = put_quota(plan, overlays.as_ref())?;
@@ -241,7 +243,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.egress = egress;
-    running.warn(warnings);
+    exposed.iter().for_each(|text| running.log().warned(text));
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
@@ -285,6 +287,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         answers: record.answers,
         allowed: record.allowed,
         hosts: record.hosts,
+        exposed,
         warnings: record.warnings,
         changed,
         kept,

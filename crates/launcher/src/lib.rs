@@ -16,6 +16,7 @@ mod faces;
 mod gauge;
 mod git;
 mod holds;
+mod hosts;
 mod init;
 mod launch;
 mod listings;

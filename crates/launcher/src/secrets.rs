@@ -66,7 +66,8 @@ pub(crate) struct Credentials {
     pub(crate) injections: Vec<Injection>,
     /// Variables and what they hold inside.
     pub(crate) placeholders: Vec<(String, String)>,
-    pub(crate) warnings: Vec<String>,
+    /// Secrets that others can read.
+    pub(crate) exposed: Vec<String>,
 }
 
 impl Credentials {
@@ -77,11 +78,11 @@ impl Credentials {
         let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
         let trusted = Trusted::read(named.as_deref()).map_err(|(path, cause)| LaunchError::Trusted { path, cause })?;
         let mut gathered =
-            Credentials { trusted, injections: Vec::new(), placeholders: Vec::new(), warnings: Vec::new() };
+            Credentials { trusted, injections: Vec::new(), placeholders: Vec::new(), exposed: Vec::new() };
         for credential in &wanted.credentials {
             let CredentialPlan { host, port, header, variable, source } = credential.clone();
             let secret = read(&source).map_err(|cause| LaunchError::Secret { variable: variable.clone(), cause })?;
-            gathered.warnings.extend(warning(&source));
+            gathered.exposed.extend(exposed(&source));
             let placeholder = placeholder().map_err(LaunchError::Supervise)?;
             gathered.placeholders.push((variable, placeholder.clone()));
             gathered.injections.push(Injection { host, port, header, placeholder, secret });
@@ -138,7 +139,7 @@ fn of_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     Ok(bytes)
 }
 
-fn warning(source: &SecretPlace) -> Option<String> {
+fn exposed(source: &SecretPlace) -> Option<String> {
     let SecretPlace::File(path) = source else { return None };
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     let text = format!("others can read the secret in {}: `chmod 600` it", path.display());

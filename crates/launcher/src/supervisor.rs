@@ -31,6 +31,7 @@ use crate::egress::Egress;
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
+use crate::hosts::HostQuestions;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
@@ -81,7 +82,7 @@ pub enum End {
 /// The open ends of a running session.
 pub(crate) struct Running<'a> {
     pub(crate) plan: &'a LaunchPlan,
-    pid: i32,
+    pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) counters: Option<Counters>,
     pub(crate) socket: Option<OwnedFd>,
@@ -102,6 +103,7 @@ pub(crate) struct Running<'a> {
     pub(crate) watch: Watch<'a>,
     pub(crate) gate: Option<Gate>,
     pub(crate) egress: Option<Egress>,
+    pub(crate) hosts: HostQuestions,
     /// What was granted for this session, to be kept on request.
     pub(crate) granted: Vec<Settled>,
     pub(crate) options: &'a Options,
@@ -195,6 +197,7 @@ impl<'a> Running<'a> {
             holds,
             gate,
             egress: None,
+            hosts: HostQuestions::default(),
             granted: Vec::new(),
             options,
             directory,
@@ -261,7 +264,7 @@ impl<'a> Running<'a> {
                         self.take_reports()?;
                         self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?;
                     }
-                    Ready::Egress => self.hear_egress(),
+                    Ready::Egress => self.hear_egress()?,
                     Ready::Ended => return self.finish(),
                 }
             }
@@ -340,7 +343,8 @@ impl<'a> Running<'a> {
         let relay = self.relay.as_ref().and_then(Relay::deadline);
         let desk = self.desk.as_ref().and_then(Desk::deadline);
         let gate = self.gate.as_ref().and_then(Gate::deadline);
-        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk, gate].into_iter().flatten().min()
+        let hosts = self.hosts.deadline();
+        [self.deadline, self.near_deadline, self.kill_at, look, relay, desk, gate, hosts].into_iter().flatten().min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
@@ -354,6 +358,7 @@ impl<'a> Running<'a> {
         if let Some(gate) = &mut self.gate {
             gate.check_clock(now)?;
         }
+        self.check_hosts(now)?;
         if self.set_up && now >= self.watch.next_look() {
             self.look(now)?;
         }
@@ -408,6 +413,7 @@ impl<'a> Running<'a> {
 
     /// Nobody is left inside who could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
+        self.end_hosts()?;
         if let Some(gate) = &mut self.gate {
             gate.end()?;
         }

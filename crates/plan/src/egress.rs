@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use cofferdam_policy::path::is_at_or_below;
 use cofferdam_policy::{
-    Access, Credential, HOLDS_A_SECRET, Isolation, Network, NetworkMode, NetworkRule, OnUnknown, Policy, Ports,
-    SecretSource,
+    Access, Credential, HOLDS_A_SECRET, Isolation, Mode, Network, NetworkMode, NetworkRule, OnUnknown, Policy, Ports,
+    Ruled, SecretSource,
 };
 use serde::Serialize;
 
@@ -39,8 +39,8 @@ pub(crate) const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EgressPlan {
     pub network: Network,
-    /// Whether a host that no rule is about is a question.
-    pub asks: bool,
+    /// What happens to a host that no rule is about.
+    pub unknown: Ruled<OnUnknown>,
     /// Ports that are listened on where the kernel cannot catch them all.
     pub ports: Vec<u16>,
     /// Places of the session's loopback that lead outside: resolvers, and chosen ports of the host.
@@ -192,12 +192,15 @@ impl EgressPlan {
             // Chosen ports of the host, and no names.
             network.allow.clear();
         }
-        let asks = named && policy.unknown.verdict.value == OnUnknown::Ask;
+        let mut unknown = policy.unknown.verdict.clone();
+        if !named || policy.mode.value == Mode::Static {
+            unknown.value = OnUnknown::Deny;
+        }
         let terminates = if named { TerminatesPlan::of(&network, facts) } else { None };
         ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
         ports.sort_unstable();
         ports.dedup();
-        Ok(Some(EgressPlan { network, asks, ports, caught, by_filter: true, terminates }))
+        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, terminates }))
     }
 
     /// For programs that read them; all others are served as well.

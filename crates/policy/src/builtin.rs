@@ -158,6 +158,15 @@ impl Preset {
     }
 }
 
+/// The hosts of the preset `registries`: what package managers are known to reach.
+pub fn registries() -> impl Iterator<Item = crate::endpoint::Endpoint> {
+    let settings = Preset::named("registries").into_iter().flat_map(Preset::settings);
+    settings.filter_map(|setting| match setting.value {
+        Setting::NetworkPart(crate::network_part::NetworkPart::Allow(rule)) => Some(rule.endpoint),
+        _ => None,
+    })
+}
+
 impl StaticTarget {
     fn target(&self) -> Target {
         match self {

@@ -129,7 +129,8 @@ impl Ceilings {
             }
             write_within.push(Ruled::new(path, place.origin(offset)));
         }
-        let (deny_hosts, hosts_within) = place.hosts(file.network_hosts)?;
+        let deny_hosts = place.denied_hosts(file.network_hosts.deny)?;
+        let hosts_within = place.endpoints(file.network_hosts.within)?;
         let max_processes = file.process.max.map(|at| place.ruled(at));
         if let Some(most) = &max_processes {
             check(&most.map(Setting::MaxProcesses))?;
@@ -190,22 +191,24 @@ impl Place<'_> {
         Ruled::new(at.value, self.origin(at.offset))
     }
 
-    fn hosts(&self, hosts: HostsTable) -> Result<(Vec<Ruled<HostRule>>, Vec<Ruled<Endpoint>>), PolicyError> {
-        let mut deny = Vec::new();
-        for At { value, offset } in hosts.deny {
+    fn denied_hosts(&self, entries: Vec<At<HostEntry>>) -> Result<Vec<Ruled<HostRule>>, PolicyError> {
+        let rules = entries.into_iter().map(|At { value, offset }| {
             let rule = Ruled::new(value.deny("network_hosts.deny", || self.origin(offset))?, self.origin(offset));
             check(&rule.map(|rule| Setting::NetworkPart(NetworkPart::Deny(rule))))?;
-            deny.push(rule);
-        }
-        let mut within = Vec::new();
-        for At { value, offset } in hosts.within {
+            Ok(rule)
+        });
+        rules.collect()
+    }
+
+    fn endpoints(&self, entries: Vec<At<String>>) -> Result<Vec<Ruled<Endpoint>>, PolicyError> {
+        let endpoints = entries.into_iter().map(|At { value, offset }| {
             let (setting, origin) = ("network_hosts.within", self.origin(offset));
             match Endpoint::parse(&value) {
-                Ok(endpoint) => within.push(Ruled::new(endpoint, origin)),
-                Err(cause) => return Err(PolicyError::Host { setting, origin, cause }),
+                Ok(endpoint) => Ok(Ruled::new(endpoint, origin)),
+                Err(cause) => Err(PolicyError::Host { setting, origin, cause }),
             }
-        }
-        Ok((deny, within))
+        });
+        endpoints.collect()
     }
 
     fn path(&self, setting: &'static str, text: &str, offset: usize) -> Result<PathExpr, PolicyError> {

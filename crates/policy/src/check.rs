@@ -30,7 +30,7 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
             None => Ok(()),
         },
         Setting::NetworkPart(part) => match part.mistake() {
-            Some(expected) => fails(&format!("network.{}", part.key()), &part.value(|text| text.to_owned()), expected),
+            Some(expected) => fails(&format!("network.{}", part.key()), &part.value(str::to_owned), expected),
             None => Ok(()),
         },
         // An empty list would read as "none" and mean "all".

@@ -1,5 +1,6 @@
 //! Which hosts and ports a network rule is about. Owns the notation of patterns, its checks, and what a pattern covers;
 //! whether a connection is allowed is decided by the egress crate. Called by the file formats, flags and variables.
+//! Why patterns are like this: docs/decisions/0022.
 //!
 //! | written         | covers                                  |
 //! |-----------------|-----------------------------------------|

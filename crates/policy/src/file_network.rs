@@ -224,9 +224,8 @@ impl HostEntry {
 impl CredentialTable {
     fn credential(self, origin: impl Fn() -> Origin) -> Result<Credential, PolicyError> {
         const SETTING: &str = "network.credentials";
-        let host = match Host::parse(&self.host) {
-            Ok(Host::Name(name)) => name,
-            _ => return Err(bad(SETTING, &self.host, "a `host` that is a name without wildcard and port", origin())),
+        let Ok(Host::Name(host)) = Host::parse(&self.host) else {
+            return Err(bad(SETTING, &self.host, "a `host` that is a name without wildcard and port", origin()));
         };
         let source = match (self.env, self.file, self.command) {
             (Some(name), None, None) => SecretSource::Environment(name),

@@ -41,7 +41,7 @@ mod unbuilt;
 mod variables;
 
 pub use always_denied::{ALWAYS_DENIED, is_always_denied};
-pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, toolchains};
+pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, registries, toolchains};
 pub use ceilings::Ceilings;
 pub use cpu_set::parse_cpu_set;
 pub use diff::{Difference, Direction, differences};

@@ -10,9 +10,11 @@ pub mod leaks;
 pub mod person;
 mod place;
 mod programs;
+pub mod world;
 
 pub use helper::{Helper, Launched, run_helper, start_helper};
 pub use launch::{Report, Session, Used};
 pub use person::Person;
 pub use place::{Place, Scene};
 pub use programs::{program, sibling};
+pub use world::World;

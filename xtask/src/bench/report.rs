@@ -1,9 +1,12 @@
 //! What a bench says: figures, targets and whether they were met, as one JSON object or as a table with the ratios first.
-//! Owns the rendering; computes no figure. Filled by `start` and `inside`.
+//! Owns the rendering; computes no figure. Filled by the benches.
 
 use serde_json::{Map, Value, json};
 
 use crate::bench::statistics::{Samples, ratio, rounded};
+
+/// Of the JSON object: a field that changes its meaning makes another one.
+const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
@@ -37,11 +40,21 @@ pub(crate) struct Report {
     figures: Map<String, Value>,
     /// Lines below the ratios: titled blocks of rows.
     context: Vec<String>,
+    /// What failed or is absent.
+    notes: Vec<String>,
 }
 
 impl Report {
     pub(crate) fn new(bench: &'static str, rounds: usize, machine: Value) -> Self {
-        Report { bench, rounds, machine, judged: Vec::new(), figures: Map::new(), context: Vec::new() }
+        Report {
+            bench,
+            rounds,
+            machine,
+            judged: Vec::new(),
+            figures: Map::new(),
+            context: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// A figure that has a target.
@@ -52,6 +65,10 @@ impl Report {
 
     pub(crate) fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), json!(rounded(value)));
+    }
+
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
     }
 
     pub(crate) fn section(&mut self, title: &str) {
@@ -93,11 +110,13 @@ impl Report {
             })
             .collect();
         json!({
+            "version": VERSION,
             "bench": self.bench,
             "rounds": self.rounds,
             "machine": self.machine,
             "figures": self.figures,
             "targets": targets,
+            "notes": self.notes,
             "pass": self.passes(),
         })
         .to_string()
@@ -115,6 +134,10 @@ impl Report {
             format!("  {:<44} {:>9.3}   {:<10} {verdict}", j.label, j.value, shown(j.limit))
         }));
         lines.extend_from_slice(&self.context);
+        if !self.notes.is_empty() {
+            lines.extend([String::new(), "what failed or is absent".to_owned()]);
+            lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        }
         lines.join("\n")
     }
 }

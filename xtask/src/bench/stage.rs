@@ -34,11 +34,8 @@ impl Stage {
         let stage = Stage { other: user.uid != own, user, dir };
         // Created, not reused: whoever owns the home may have put something there.
         stage.doing("make", &stage.dir, fs::create_dir(&stage.dir))?;
-        for (from, name) in [(sandbox, "sandbox"), (worker, "xtask")] {
-            let to = stage.dir.join(name);
-            stage.doing("copy", from, fs::copy(from, &to))?;
-            stage.give(&to)?;
-        }
+        stage.bring(sandbox, "sandbox")?;
+        stage.bring(worker, "xtask")?;
         for dir in [stage.project(), stage.home()] {
             stage.doing("make", &stage.dir, fs::create_dir(&dir))?;
             stage.give(&dir)?;
@@ -56,13 +53,45 @@ impl Stage {
         self.dir.join("project")
     }
 
-    /// A worker in the namespaces that this program was started in.
-    pub(crate) fn worker(&self) -> Result<Worker, Problems> {
-        let mut command = self.command(&self.dir.join("xtask"));
+    pub(crate) fn sandbox(&self) -> PathBuf {
+        self.dir.join("sandbox")
+    }
+
+    /// One more program for the measuring user.
+    pub(crate) fn bring(&self, from: &Path, name: &str) -> Result<PathBuf, Problems> {
+        let to = self.dir.join(name);
+        self.doing("copy", from, fs::copy(from, &to))?;
+        self.give(&to)?;
+        Ok(to)
+    }
+
+    /// A file of the measuring user, with its directories, below the stage.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Problems> {
+        let mut directory = self.dir.clone();
+        for part in Path::new(name).parent().into_iter().flatten() {
+            directory.push(part);
+            if !directory.is_dir() {
+                self.doing("make", &directory, fs::create_dir(&directory))?;
+                self.give(&directory)?;
+            }
+        }
+        let path = self.dir.join(name);
+        self.doing("write", &path, fs::write(&path, text))?;
+        self.give(&path)
+    }
+
+    /// A program as the measuring user, in the project.
+    pub(crate) fn user_command(&self, program: &Path) -> Command {
+        let mut command = self.command(program);
         if self.other {
             command.uid(self.user.uid).gid(self.user.gid);
         }
-        Worker::start(command.args(["bench-worker", "serve"]))
+        command
+    }
+
+    /// A worker in the namespaces that this program was started in.
+    pub(crate) fn worker(&self) -> Result<Worker, Problems> {
+        Worker::start(self.user_command(&self.dir.join("xtask")).args(["bench-worker", "serve"]))
     }
 
     /// A worker in a mount namespace of its own, with that many mounts more.

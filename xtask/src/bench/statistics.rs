@@ -12,6 +12,14 @@ impl Samples {
         self.0.push(sample);
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn extend(&mut self, other: &Samples) {
         self.0.extend_from_slice(&other.0);
     }

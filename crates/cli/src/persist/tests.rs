@@ -257,6 +257,7 @@ fn settled(verdict: Verdict, path: PathBuf, is_dir: bool, granted: Vec<PathBuf>)
         asker: cofferdam_gate::Asker::default(),
         toolchain: None,
         also: Vec::new(),
+        hint: None,
         waiting: 1,
         asked: 0.0,
         until: None,

@@ -129,6 +129,7 @@ fn question(id: QuestionId) -> Question {
         },
         toolchain: None,
         also: vec![],
+        hint: None,
         waiting: 1,
         asked: 1.0,
         until: Some(61.0),

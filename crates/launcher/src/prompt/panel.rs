@@ -68,7 +68,7 @@ impl Choices {
             b"N" => Action::Answer(Verdict::Deny { reach: self.reach, keep: Keep::Session }),
             b"\x03" => Action::Interrupt,
             b"l" => Action::Later,
-            b"d" => self.toggle(Reach::Dir),
+            b"d" if question.op.is_about_files() => self.toggle(Reach::Dir),
             b"t" if question.toolchain.is_some() => self.toggle(Reach::Toolchain),
             b"?" => {
                 self.page = if self.page.is_none() { Some(0) } else { None };
@@ -107,7 +107,9 @@ impl Choices {
         let on = |reach| if self.reach == reach { "ON" } else { "off" };
         let mut keys: Vec<String> =
             ["[y] once", "[s] this session", "[p] this project", "[u] always"].map(str::to_owned).to_vec();
-        keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
+        if question.op.is_about_files() {
+            keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
+        }
         if let Some(toolchain) = &question.toolchain {
             keys.push(format!("[t] {}: {}", shown_short(toolchain.as_bytes(), 24), on(Reach::Toolchain)));
         }
@@ -143,6 +145,8 @@ fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<
         after.push(entry("from", &shown_line(&parents.join(" < "), width - INDENT)));
     }
     after.extend(also(question, width).map(|text| entry("also", &text)));
+    after
+        .extend(question.hint.as_ref().map(|hint| entry("hint", &shown_line(&shown(hint.as_bytes()), width - INDENT))));
     let path_rows = room.saturating_sub(after.len()).max(3);
     let path = folded_short(&path_text(question), width - INDENT, path_rows, "press ?");
     let mut lines = labelled(verb(question.op), &path);
@@ -165,6 +169,9 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     for parent in &question.asker.parents {
         let argv = shown_words(parent.argv.iter().map(String::as_str));
         add("from", &format!("{}: {argv} (pid {})", shown(parent.exe.as_bytes()), parent.pid));
+    }
+    if let Some(hint) = &question.hint {
+        add("hint", &shown(hint.as_bytes()));
     }
     if question.waiting > 1 {
         add("also", &format!("{} calls wait for this answer", question.waiting));
@@ -191,6 +198,8 @@ pub(super) fn verb(op: Op) -> &'static str {
         Op::Exec => "exec",
         Op::Write => "write",
         Op::Create => "create",
+        Op::Connect => "connect to",
+        Op::Sign => "sign with",
     }
 }
 
@@ -202,6 +211,12 @@ fn path_text(question: &Question) -> String {
 /// What the path is; its length, so that a part that is not shown is missed.
 fn about(question: &Question) -> String {
     let bytes = question.path.as_os_str().as_encoded_bytes();
+    if question.op == Op::Connect {
+        return "a host outside; the name decides, and private addresses behind it are refused".to_owned();
+    }
+    if question.op == Op::Sign {
+        return "a key of yours; it stays in your agent".to_owned();
+    }
     let kind = match (question.is_dir, question.op) {
         (true, _) => "directory".to_owned(),
         (false, Op::Create) => "a new file".to_owned(),
@@ -221,6 +236,8 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
     let parent = question.path.parent().unwrap_or(&question.path);
     let directory = if question.is_dir { question.path.as_path() } else { parent };
     match reach {
+        _ if question.op == Op::Connect => "this host and port".to_owned(),
+        _ if question.op == Op::Sign => "this key and purpose".to_owned(),
         Reach::File if question.is_dir => "the names in it, nothing below".to_owned(),
         Reach::File => "this file alone".to_owned(),
         Reach::Dir => {

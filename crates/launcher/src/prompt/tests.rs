@@ -31,6 +31,7 @@ pub(super) fn question(id: QuestionId) -> Question {
         },
         toolchain: None,
         also: Vec::new(),
+        hint: None,
         waiting: 1,
         asked: 0.0,
         until: None,

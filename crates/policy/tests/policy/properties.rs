@@ -5,8 +5,8 @@ use std::path::Component;
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, ExpandedRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, PathExpr, Policy, Ruled, Setting,
-    deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus, parse_size, parse_time, resolve,
+    Access, Ceilings, ExpandedRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Network, PathExpr, Policy, Ruled,
+    Setting, deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus, parse_size, parse_time, resolve,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -82,6 +82,28 @@ const TABLES: &[&str] = &[
     "limits.inodes = 100",
     "limits.output = 1000",
     "limits.output = \"1M\"",
+    "network.mode = \"none\"",
+    "network.mode = \"egress\"",
+    "network.mode = \"host\"",
+    "network.allow = [\"a.example:22\", { host = \"*.b.example\", methods = [\"GET\"], paths = [\"/x/**\"] }]",
+    "network.allow = [\"10.0.0.0/8:*\", \"[2001:db8::]/32:80\"]",
+    "network.deny = [\"**.b.example\", { host = \"a.example\", reason = \"a \\\"reason\\\"\" }]",
+    "network.max_connections = 5",
+    "network.max_connections = 5000",
+    "network.queries_per_second = 7",
+    "network.queries_per_second = 700",
+    "network.bytes = \"1G\"",
+    "network.bytes = \"2G\"",
+    "network.idle_timeout = \"1m\"",
+    "network.idle_timeout = \"1d\"",
+    "network.header_timeout = 3",
+    "network.header_timeout = 300",
+    "network.publish = [\"8080:80\"]",
+    "network.publish = [\"8080\", \"9000\"]",
+    "network.host_ports = [5432]",
+    "network.ssh_agent = \"off\"",
+    "network.ssh_agent = \"ask\"",
+    "network.ssh_agent = \"allow\"",
     "syscalls.mode = \"deny-list\"",
     "syscalls.mode = \"allow-list\"",
     "syscalls.allow = [\"personality\"]",
@@ -130,7 +152,7 @@ fn no_more<T: PartialOrd>(with: Option<&Ruled<T>>, without: Option<&Ruled<T>>) -
 fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(with.isolation.value >= without.isolation.value);
     assert!(with.project.value <= without.project.value);
-    assert!(with.network.mode.value <= without.network.mode.value);
+    assert_network_no_wider(&with.network, &without.network);
     assert!(with.debug.value <= without.debug.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);
@@ -160,6 +182,20 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
             path.display()
         );
     }
+}
+
+fn assert_network_no_wider(with: &Network, without: &Network) {
+    assert!(with.mode.value <= without.mode.value);
+    assert!(with.ssh_agent.value <= without.ssh_agent.value);
+    assert!(with.max_connections.value <= without.max_connections.value);
+    assert!(with.queries_per_second.value <= without.queries_per_second.value);
+    assert!(with.idle_timeout.value <= without.idle_timeout.value);
+    assert!(with.header_timeout.value <= without.header_timeout.value);
+    assert!(no_more(with.bytes.as_ref(), without.bytes.as_ref()));
+    assert_eq!(with.allow, without.allow);
+    assert_eq!(with.publish, without.publish);
+    assert_eq!(with.host_ports, without.host_ports);
+    assert!(without.deny.iter().all(|rule| with.deny.contains(rule)));
 }
 
 fn numbers(limits: &Limits) -> [Option<&Ruled<u64>>; 14] {

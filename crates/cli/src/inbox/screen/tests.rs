@@ -28,6 +28,7 @@ fn request(id: u64, path: &str) -> Event {
         asker: Asker { program, cwd: "/home/you".to_owned(), parents: vec![] },
         toolchain: None,
         also: vec![],
+        hint: None,
         waiting: 1,
         ts: 0.0,
         until: None,

@@ -28,6 +28,7 @@ fn question(path: &[u8]) -> Question {
         },
         toolchain: None,
         also: Vec::new(),
+        hint: None,
         waiting: 1,
         asked: 0.0,
         until: None,
