@@ -378,13 +378,11 @@ fn a_command_that_is_attached_holds_the_same_placeholder() {
     let mut running = command.spawn().expect("sandbox starts");
     let held = wait_for("the placeholder", || stage.place.read("held").filter(|text| text.ends_with('\n')));
     is_placeholder(held.trim());
-    let listed = stage.place.sandbox(&["ps", "--json"]).ok();
-    let id = listed.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a session");
     let curl = format!(
         "echo $EXAMPLE_TOKEN; curl -sS -H \"Authorization: $EXAMPLE_TOKEN\" https://api.test:{}/attached",
         stage.tls
     );
-    let out = stage.place.sandbox(&["attach", id, "--", "bash", "-c", &curl]).ok();
+    let out = stage.place.sandbox(&["attach", "last", "--", "bash", "-c", &curl]).ok();
     assert_eq!(out, format!("{held}answered\n"));
     assert_eq!(stage.served(), [format!("tls GET /attached {SECRET}")]);
     drop(running.stdin.take());
