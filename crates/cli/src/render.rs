@@ -220,6 +220,7 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         LaunchError::Trusted { .. } => {
             "install the package `ca-certificates`, or set SSL_CERT_FILE to a file of authorities in PEM".to_owned()
         }
+        LaunchError::Publish { origin, .. } => format!("choose another port, as in --publish HOSTPORT:PORT ({origin})"),
         LaunchError::Hold { path, .. } => {
             format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
         }

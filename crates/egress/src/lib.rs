@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod agent;
 mod authority;
 mod carry;
 pub mod decide;
@@ -15,6 +16,7 @@ pub mod message;
 pub mod names;
 mod own;
 mod proxy;
+mod publish;
 mod queries;
 mod request_path;
 mod resolve;
@@ -26,5 +28,6 @@ pub mod wire;
 
 pub use decide::{Decided, Denial, Rules, Verdict};
 pub use inject::{Injection, Secret};
+pub use publish::Published;
 pub use service::{PROXY, Start, Terminates, serve};
 pub use trust::Trusted;

@@ -16,6 +16,17 @@ pub enum Said {
         port: u16,
         client: Option<SocketAddr>,
     },
+    /// A program wants a signature; `process` is its number as seen from outside.
+    Sign {
+        id: u64,
+        subject: String,
+        process: Option<u32>,
+    },
+    /// What became of it.
+    Signed {
+        subject: String,
+        verdict: Outcome,
+    },
     /// Whoever asked is gone.
     Withdraw {
         id: u64,

@@ -9,15 +9,17 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
+use cofferdam_policy::{AgentUse, Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpStream, UnixDatagram};
+use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
+use crate::agent::{self, Agent};
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict};
 use crate::inject::{Injection, Injections};
@@ -26,6 +28,7 @@ use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
 use crate::names::Names;
 use crate::own::OwnAddresses;
+use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
 use crate::terminate::Terminator;
 use crate::trust::Trusted;
@@ -48,6 +51,11 @@ pub struct Start {
     pub network: Network,
     /// What happens to a place that no rule is about.
     pub unknown: Ruled<OnUnknown>,
+    /// The user's ssh-agent, if programs inside may have it sign.
+    pub agent: Option<(PathBuf, AgentUse)>,
+    /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
+    pub published: Vec<Published>,
+    pub dialer: Option<OwnedFd>,
     /// Where the sockets come from.
     pub sockets: OwnedFd,
     /// The supervisor.
@@ -95,7 +103,7 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, sockets, link, terminates } = start;
+    let Start { network, unknown, agent, published, dialer, sockets, link, terminates } = start;
     let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
     let (terminator, injections) = match terminates {
         Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
@@ -136,7 +144,17 @@ async fn run(start: Start) -> Result<(), String> {
     if !restricted {
         return Err("the egress process could not give up its files".to_owned());
     }
-    tokio::task::spawn_local(take_sockets(Rc::clone(&service), sockets));
+    if let Some(dialer) = dialer {
+        let dialer = Dialer::new(dialer).map_err(|error| format!("published ports: {error}"))?;
+        for one in published {
+            tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
+        }
+    }
+    let agent = agent.map(|(socket, usage)| {
+        let asks = service.unknown.value == OnUnknown::Ask;
+        Rc::new(Agent { socket, usage, asks, link: Rc::clone(&service.link), decided: RefCell::default() })
+    });
+    tokio::task::spawn_local(take_sockets(Rc::clone(&service), agent, sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
         service.obey(told);
@@ -157,7 +175,7 @@ async fn keep_time(service: Rc<Service>) {
 }
 
 /// Until everybody who could send one is gone.
-async fn take_sockets(service: Rc<Service>, from: OwnedFd) {
+async fn take_sockets(service: Rc<Service>, agent: Option<Rc<Agent>>, from: OwnedFd) {
     if rustix::io::ioctl_fionbio(&from, true).is_err() {
         return;
     }
@@ -167,6 +185,14 @@ async fn take_sockets(service: Rc<Service>, from: OwnedFd) {
         let received = from.async_io(Interest::READABLE, || Ok(socket::receive_now(&from)?)).await;
         let Some((message, fds)) = received.ok().filter(|(message, _)| !message.is_empty()) else { return };
         let mut fds = fds.into_iter();
+        if message.first() == Some(&network::AGENT) {
+            if let (Some(agent), Some(fd)) = (&agent, fds.next())
+                && let Ok(listener) = UnixListener::from_std(fd.into())
+            {
+                tokio::task::spawn_local(agent::serve(Rc::clone(agent), listener));
+            }
+            continue;
+        }
         if is_first && let Some(names) = fds.next() {
             tokio::task::spawn_local(queries::serve(Rc::clone(&service), names));
             if message.first() == Some(&network::CAUGHT_PORTS) {
@@ -264,7 +290,7 @@ impl Service {
                 Ok(Decided { rule, origin: self.unknown.origin.clone() })
             }
             Verdict::Unknown => match self.link.ask(&host.to_string(), port, from).await {
-                Some(Answer { allowed: true, origin }) => {
+                Some(Answer { allowed: true, origin, .. }) => {
                     let rule = format!("{host}:{port}");
                     Ok(Decided { rule, origin: answered(origin) })
                 }
@@ -309,7 +335,7 @@ impl Service {
                     let origin = answered(origin.clone());
                     if allowed { rules.grant(endpoint, origin) } else { rules.refuse(endpoint, origin) }
                 }
-                self.link.answer(id, Answer { allowed, origin });
+                self.link.answer(id, Answer { allowed, kept: keep.is_some(), origin });
             }
         }
     }

@@ -159,7 +159,7 @@ async fn send_watched(service: &Service, first: Vec<u8>, host: &Host, way: &Way<
     Ok(())
 }
 
-async fn carry(
+pub(crate) async fn carry(
     service: &Service,
     (client, bytes): (&TcpStream, Vec<u8>),
     server: &TcpStream,

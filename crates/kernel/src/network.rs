@@ -37,6 +37,9 @@ pub struct Catch<'a> {
 pub const CAUGHT_ALL: u8 = b'a';
 pub const CAUGHT_PORTS: u8 = b'p';
 
+/// The message that carries the socket of programs that use the user's ssh-agent.
+pub const AGENT: u8 = b's';
+
 /// A network namespace that a helper process is making.
 #[derive(Debug)]
 pub struct Pending {
@@ -153,4 +156,13 @@ fn names(has_v6: bool) -> Result<OwnedFd, Errno> {
         raw::set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     Ok(socket)
+}
+
+/// Makes a socket at a path of this process's tree, and hands it over.
+pub fn offer_agent(at: &std::path::Path, to: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(at)?)?;
+    rustix::net::listen(&socket, 64)?;
+    socket::send(to, &[AGENT], Some(socket.as_fd()))
 }

@@ -175,6 +175,10 @@ impl Builder<'_> {
                 self.has_network = true;
                 Ok(())
             }
+            Step::OfferAgent { at } => {
+                let to = self.catcher.ok_or(Errno::NOENT);
+                to.and_then(|to| network::offer_agent(at, to)).about(|| "the ssh-agent's socket".to_owned())
+            }
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
             }

@@ -263,6 +263,20 @@ impl<'a> Log<'a> {
         });
     }
 
+    /// A key of the user signed something, or did not.
+    pub(crate) fn signed(&mut self, key: &str, verdict: Outcome) {
+        let denied = verdict == Outcome::Denied;
+        let severity = if denied { Severity::Warning } else { Severity::Info };
+        let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
+        let details = json!({ "op": "sign", "key": key, "outcome": verdict });
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity,
+            decision,
+            ..Entry::new(Event::ConnectionAttempt, "", details)
+        });
+    }
+
     /// Something is weaker than it should be.
     pub(crate) fn warned(&mut self, text: &str) {
         self.tell(Event::PolicyViolation, Severity::Warning, json!({ "warning": text }));

@@ -51,6 +51,13 @@ pub(crate) const MARK_REAPED: usize = 6;
 
 #[derive(Debug, Error)]
 pub enum LaunchError {
+    #[error("cannot publish on port {port} of this host")]
+    Publish {
+        port: u16,
+        origin: Box<cofferdam_policy::Origin>,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot hold the name `{path}`")]
     Hold {
         path: PathBuf,
@@ -224,7 +231,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let cgroup = make_cgroup(plan, &session)?;
-    let mut way_out = plan.egress.as_ref().map(|_| egress::Ends::new()).transpose().map_err(LaunchError::Supervise)?;
+    let mut way_out = plan.egress.as_ref().map(egress::Ends::new).transpose()?;
     let catcher = way_out.as_mut().and_then(egress::Ends::catcher);
     let (early, filled) = start_before(plan, &mut way_out, credentials)?;
     let plan = filled.as_ref().unwrap_or(plan);
@@ -582,6 +589,7 @@ fn step_name(step: &Step) -> String {
         Step::SetHostname(_) => "hostname".to_owned(),
         Step::CreateNetwork => "start the network namespace".to_owned(),
         Step::JoinNetwork => "join the network namespace".to_owned(),
+        Step::OfferAgent { .. } => "offer an ssh-agent".to_owned(),
         Step::Limit { resource, .. } => format!("limit {resource:?}"),
         Step::DropCapabilities => "drop capabilities".to_owned(),
         Step::NoNewPrivileges => "no_new_privs".to_owned(),

@@ -10,6 +10,7 @@ mod cgroup;
 mod changes;
 mod claim;
 mod desk;
+mod dialer;
 mod egress;
 mod events;
 mod faces;

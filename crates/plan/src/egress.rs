@@ -1,39 +1,22 @@
 //! The network that a session gets: none, named hosts, or the host's. Owns the choice of mechanism and the variables that
-//! tell programs of the proxy and of whom to believe; rules about hosts stay policy's, and are decided where connections arrive.
+//! tell programs of the proxy; rules about hosts stay policy's, and are decided where connections arrive.
 //! Called by `plan()`; executed by `launcher`.
 
 use core::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use cofferdam_policy::path::is_at_or_below;
-use cofferdam_policy::{
-    Access, Credential, HOLDS_A_SECRET, Isolation, Mode, Network, NetworkMode, NetworkRule, OnUnknown, Policy, Ports,
-    Ruled, SecretSource,
-};
+use cofferdam_policy::{AgentUse, Isolation, Mode, Network, NetworkMode, OnUnknown, Policy, Ports, Ruled};
 use serde::Serialize;
 
 use crate::PlanError;
-use crate::facts::{HostFacts, Kind};
-use crate::rules::Decision;
-use crate::step::{Mount, MountKind, Step, TrustFormat};
+use crate::facts::HostFacts;
+use crate::terminates::TerminatesPlan;
 
 /// Where programs inside find the proxy.
 pub(crate) const PROXY: &str = "198.18.0.1:3128";
+const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 /// What programs reach inside without it.
 const DIRECT: &str = "localhost,127.0.0.1,::1";
-/// Stands for what each session makes up anew.
-const PLACEHOLDER: &str = "cofferdam-placeholder";
-/// Where programs of all kinds look for the authorities that they believe in TLS.
-const TRUST_VARIABLES: [&str; 7] = [
-    "SSL_CERT_FILE",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO",
-    "PIP_CERT",
-];
-pub(crate) const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
 
 /// What the egress process of a session is started with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,131 +30,55 @@ pub struct EgressPlan {
     pub caught: Vec<(IpAddr, u16)>,
     /// Whether nftables is tried; where it is not to be had, only `ports` are caught.
     pub by_filter: bool,
+    /// The user's ssh-agent, and where programs inside find what stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentPlan>,
     /// Where requests to some hosts are read in TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminates: Option<TerminatesPlan>,
 }
 
-/// TLS that ends in the egress process, with an authority that only this session believes.
+/// An ssh-agent that is relayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TerminatesPlan {
-    pub credentials: Vec<CredentialPlan>,
-    /// Directory of the files that say whom to believe.
-    pub directory: PathBuf,
+pub struct AgentPlan {
+    /// On the host.
+    pub socket: PathBuf,
+    pub inside: PathBuf,
+    pub usage: AgentUse,
 }
 
-/// A secret that goes to one place only.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CredentialPlan {
-    pub host: String,
-    pub port: u16,
-    pub header: String,
-    /// Holds the placeholder inside.
-    pub variable: String,
-    pub source: SecretPlace,
-}
-
-/// Where a secret is read, outside and before anything starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SecretPlace {
-    Environment(String),
-    File(PathBuf),
-    Command(Vec<String>),
-}
-
-impl TerminatesPlan {
-    fn of(network: &Network, facts: &HostFacts) -> Option<TerminatesPlan> {
-        let reads_tls = |rule: &NetworkRule| !rule.is_whole() && rule.endpoint.ports != Ports::One(80);
-        let is_wanted = !network.credentials.is_empty() || network.allow.iter().chain(&network.deny).any(reads_tls);
-        let places = facts.places();
-        let planned = |credential: &Credential| {
-            let Credential { host, port, variable, header, source } = credential.clone();
-            let source = match source {
-                SecretSource::Environment(name) => SecretPlace::Environment(name),
-                SecretSource::File(path) => SecretPlace::File(path.expand(&places).into_iter().next()?),
-                SecretSource::Command(argv) => SecretPlace::Command(argv),
-            };
-            Some(CredentialPlan { host, port, header, variable, source })
-        };
-        let credentials = network.credentials.iter().filter_map(|one| planned(&one.value)).collect();
-        let has_run = facts.system.iter().any(|path| path.as_os_str() == "/run");
-        let directory = if has_run { "/run/cofferdam" } else { "/tmp/.cofferdam" }.into();
-        is_wanted.then_some(TerminatesPlan { credentials, directory })
+impl AgentPlan {
+    fn of(policy: &Policy, facts: &HostFacts, environment: &[(String, String)]) -> Option<AgentPlan> {
+        let usage = policy.network.ssh_agent.value;
+        let socket =
+            environment.iter().find(|(name, _)| name == AGENT_VARIABLE).map(|(_, value)| PathBuf::from(value))?;
+        let wanted = usage != AgentUse::Off
+            && policy.isolation.value == Isolation::Full
+            && socket.is_absolute()
+            && facts.system.iter().any(|path| path == Path::new("/run"));
+        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage })
     }
-
-    fn file(&self, format: TrustFormat) -> PathBuf {
-        self.directory.join(match format {
-            TrustFormat::Pem => "ca.pem",
-            TrustFormat::Java => "ca.jks",
-        })
-    }
-
-    /// The files that the variables name. What they hold is known once the authority is made.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let files = [TrustFormat::Pem, TrustFormat::Java].map(|format| {
-            Step::Mount(Mount {
-                target: self.file(format),
-                kind: MountKind::Trust { format, content: Vec::new() },
-                create: Some(Kind::File),
-                if_present: false,
-                why: "whom programs believe in TLS: the host's authorities and the session's own".to_owned(),
-            })
-        });
-        let directory = Step::MakeDirectory { at: self.directory.clone(), mode: 0o755 };
-        std::iter::once(directory).chain(files).collect()
-    }
-
-    fn variables(&self) -> Vec<(String, String)> {
-        let bundle = self.file(TrustFormat::Pem).display().to_string();
-        let java = format!(
-            "-Djavax.net.ssl.trustStore={} -Djavax.net.ssl.trustStorePassword=changeit",
-            self.file(TrustFormat::Java).display()
-        );
-        let trust = TRUST_VARIABLES.map(|name| (name.to_owned(), bundle.clone()));
-        let held = self.credentials.iter().map(|one| (one.variable.clone(), PLACEHOLDER.to_owned()));
-        trust.into_iter().chain([(JAVA_OPTIONS.to_owned(), java)]).chain(held).collect()
-    }
-}
-
-/// Variables of the caller that hold a secret, which is used outside or not at all.
-pub(crate) fn withheld(network: &Network) -> Vec<&str> {
-    let sources = network.credentials.iter().map(|one| &one.value.source);
-    let names = sources.filter_map(|source| match source {
-        SecretSource::Environment(name) => Some(name.as_str()),
-        SecretSource::File(_) | SecretSource::Command(_) => None,
-    });
-    names.collect()
-}
-
-/// What a session could write before, it could have filled with anything that the user can read.
-pub(crate) fn refuse_writable_secrets(decisions: &[Decision]) -> Result<(), PlanError> {
-    let secrets = decisions.iter().filter(|decision| decision.reason == HOLDS_A_SECRET);
-    for secret in secrets {
-        let above = |other: &&Decision| other.access == Access::Write && is_at_or_below(&secret.path, &other.path);
-        if let Some(writable) = decisions.iter().find(above) {
-            let (path, origin) = (secret.path.clone(), secret.origin.clone());
-            return Err(PlanError::SecretIsWritable { path, writable: writable.path.clone(), origin });
-        }
-    }
-    Ok(())
 }
 
 impl EgressPlan {
-    pub(crate) fn of(policy: &Policy, facts: &HostFacts) -> Result<Option<EgressPlan>, PlanError> {
+    pub(crate) fn of(
+        policy: &Policy,
+        facts: &HostFacts,
+        environment: &[(String, String)],
+    ) -> Result<Option<EgressPlan>, PlanError> {
         let network = &policy.network;
         let wanted = network.mode.value;
-        let needs_own = wanted == NetworkMode::Egress || !network.publish.is_empty() || !network.host_ports.is_empty();
+        let agent = AgentPlan::of(policy, facts, environment);
+        let needs_own = wanted == NetworkMode::Egress
+            || !network.publish.is_empty()
+            || !network.host_ports.is_empty()
+            || agent.is_some();
         if !needs_own || policy.isolation.value == Isolation::None {
             return Ok(None);
         }
         if policy.isolation.value != Isolation::Full {
             let origin = network.mode.origin.clone();
             return Err(PlanError::NetworkNeedsFull { mode: wanted, origin });
-        }
-        if wanted == NetworkMode::Host {
-            // The host's own network has every port of it.
-            return Ok(None);
         }
         let named = network.allow.iter().filter_map(|rule| match rule.endpoint.ports {
             Ports::One(port) => Some(port),
@@ -200,19 +107,23 @@ impl EgressPlan {
         ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
         ports.sort_unstable();
         ports.dedup();
-        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, terminates }))
+        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, agent, terminates }))
     }
 
     /// For programs that read them; all others are served as well.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let agent = self.agent.iter().map(|agent| (AGENT_VARIABLE.to_owned(), agent.inside.display().to_string()));
+        let mut variables: Vec<(String, String)> = agent.collect();
         if self.network.mode.value != NetworkMode::Egress {
-            return Vec::new();
+            return variables;
         }
         let proxy = format!("http://{PROXY}");
         let named = ["http_proxy", "https_proxy", "all_proxy"].map(|name| (name, proxy.as_str()));
         let both = named.into_iter().chain([("no_proxy", DIRECT)]);
-        let proxies =
-            both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned())));
-        proxies.chain(self.terminates.iter().flat_map(TerminatesPlan::variables)).collect()
+        variables.extend(
+            both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned()))),
+        );
+        variables.extend(self.terminates.iter().flat_map(TerminatesPlan::variables));
+        variables
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cofferdam_policy::{Isolation, NetworkMode, Origin, Policy};
 use serde::Serialize;
 
-use crate::egress::{EgressPlan, TerminatesPlan, refuse_writable_secrets};
+use crate::egress::EgressPlan;
 use crate::facts::{HostFacts, PathFact, Terminal};
 use crate::gate::GatePlan;
 use crate::limits::{self, LimitsPlan};
@@ -16,6 +16,7 @@ use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
 use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
+use crate::terminates::{TerminatesPlan, refuse_writable_secrets};
 use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
@@ -75,7 +76,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
     let full = isolation == Isolation::Full;
-    let egress = EgressPlan::of(policy, facts)?;
+    let egress = EgressPlan::of(policy, facts, &request.environment)?;
     let own_network = full && policy.network.mode.value != NetworkMode::Host;
     let exec = exec_rules(policy, facts, request)?;
     let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
@@ -127,6 +128,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     if own_network {
         steps.push(Step::JoinNetwork);
+    }
+    if let Some(agent) = egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
+        steps.push(Step::OfferAgent { at: agent.inside.clone() });
     }
     steps.extend(limits.steps.iter().cloned());
     // Privilege ends here: nothing below may need a capability.

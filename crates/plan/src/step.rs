@@ -178,6 +178,10 @@ pub enum Step {
     CreateNetwork,
     /// Waits for it and moves in.
     JoinNetwork,
+    /// Makes the socket at which programs find an ssh-agent.
+    OfferAgent {
+        at: PathBuf,
+    },
     Limit {
         resource: Resource,
         value: u64,
