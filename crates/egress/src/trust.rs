@@ -22,7 +22,7 @@ const PLACES: [&str; 5] = [
 const JAVA_PASSWORD: &str = "changeit";
 
 /// The authorities that this host believes, as one text in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trusted(String);
 
 impl Trusted {
@@ -97,4 +97,28 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
 fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
     out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_ends_with_the_sessions_authority() {
+        let trusted = Trusted("some text without an end of line".to_owned());
+        let text = trusted.bundle(&[7; 100]);
+        let ours = text.strip_prefix("some text without an end of line\n").expect("the host's come first");
+        let one = CertificateDer::from_pem_slice(ours.as_bytes()).expect("PEM");
+        assert_eq!(one.as_ref(), [7; 100]);
+        assert!(ours.lines().all(|line| line.len() <= 64));
+    }
+
+    #[test]
+    fn a_java_store_counts_and_signs_what_is_in_it() {
+        let other = Trusted(Trusted::default().bundle(&[1; 10]));
+        let store = other.java_store(&[2; 20]);
+        assert_eq!(store[..12], [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2, 0, 0, 0, 2]);
+        // Both, each with 4 + 2 + 11 + 8 + 2 + 5 + 4 bytes of its own, and the digest.
+        assert_eq!(store.len(), 12 + 2 * 36 + 30 + 20);
+    }
 }

@@ -75,8 +75,15 @@ impl Credentials {
     pub(crate) fn gather(plan: &LaunchPlan) -> Result<Option<Credentials>, LaunchError> {
         let wanted = plan.egress.as_ref().and_then(|egress| egress.terminates.as_ref());
         let Some(wanted) = wanted else { return Ok(None) };
-        let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-        let trusted = Trusted::read(named.as_deref()).map_err(|(path, cause)| LaunchError::Trusted { path, cause })?;
+        let named = std::env::var_os("SSL_CERT_FILE").filter(|name| !name.is_empty()).map(PathBuf::from);
+        let wants_secrets = !wanted.credentials.is_empty();
+        let trusted = match Trusted::read(named.as_deref()) {
+            // Rules about requests may be about plain HTTP; a server that speaks TLS is then believed by nobody.
+            Err((_, cause)) if cause.kind() == io::ErrorKind::NotFound && named.is_none() && !wants_secrets => {
+                Trusted::default()
+            }
+            read => read.map_err(|(path, cause)| LaunchError::Trusted { path, cause })?,
+        };
         let mut gathered =
             Credentials { trusted, injections: Vec::new(), placeholders: Vec::new(), exposed: Vec::new() };
         for credential in &wanted.credentials {
