@@ -250,7 +250,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.egress = egress;
-    exposed.iter().for_each(|text| running.log().warned(text));
+    for text in &exposed {
+        running.log().warned(text);
+    }
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });

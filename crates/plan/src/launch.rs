@@ -16,7 +16,7 @@ use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
 use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
-use crate::terminates::{TerminatesPlan, refuse_writable_secrets};
+use crate::terminates::{TerminatesPlan, refuse_writable_secrets, tell_of_credentials};
 use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
@@ -145,6 +145,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         steps.clear();
     }
 
+    let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
+    tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
     let cgroup = full && !own_cgroup;
@@ -152,7 +154,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     Ok(LaunchPlan {
         isolation,
         namespaces,
-        posture: posture(policy, facts, &filter, &landlock, &limits, gate.as_ref()),
+        posture,
         command: CommandSpec {
             argv: request.argv.clone(),
             environment: environment::build(policy, &request.environment, facts.uid, egress.as_ref()),

@@ -9,7 +9,9 @@ use cofferdam_policy::{Access, Credential, HOLDS_A_SECRET, Network, NetworkRule,
 use serde::Serialize;
 
 use crate::PlanError;
+use crate::egress::EgressPlan;
 use crate::facts::{HostFacts, Kind};
+use crate::posture::Posture;
 use crate::rules::Decision;
 use crate::step::{Mount, MountKind, Step, TrustFormat};
 
@@ -117,6 +119,21 @@ pub(crate) fn withheld(network: &Network) -> Vec<&str> {
         SecretSource::File(_) | SecretSource::Command(_) => None,
     });
     names.collect()
+}
+
+/// Whether secrets are used as the policy wishes.
+pub(crate) fn tell_of_credentials(network: &Network, egress: Option<&EgressPlan>, posture: &mut Posture) {
+    let count = network.credentials.len();
+    if count == 0 {
+        return;
+    }
+    match egress.and_then(|egress| egress.terminates.as_ref()) {
+        Some(_) => posture.enforced(
+            "credentials",
+            format!("{count} put into requests outside, over TLS; the session holds placeholders"),
+        ),
+        None => posture.missing("credentials", "they are used with network `egress` only; the session holds nothing"),
+    }
 }
 
 /// What a session could write before, it could have filled with anything that the user can read.
