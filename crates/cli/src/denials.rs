@@ -172,7 +172,10 @@ fn hosts(outcome: &Outcome) -> Vec<String> {
     for reached in denied {
         let host = shown(reached.host.as_bytes());
         let line = if reached.port == 0 {
-            format!("could not look up {host}: {}; allow it with --allow-host {host}", reached.why)
+            format!(
+                "could not look up {host}: {}; to allow it: --allow-host {host}, or {host}:PORT for another port than the web's",
+                reached.why
+            )
         } else {
             let origin = if reached.origin.is_empty() { String::new() } else { format!(" [{}]", reached.origin) };
             let remedy =

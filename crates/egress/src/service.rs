@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 
 use crate::agent::{self, Agent};
 use crate::carry::Carrier;
-use crate::decide::{Decided, Denial, Rules, Verdict};
+use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
 use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
@@ -295,10 +295,10 @@ impl Service {
                     Ok(Decided { rule, origin: answered(origin) })
                 }
                 Some(Answer { origin, .. }) => Err(Denial {
-                    rule: "an answer".to_owned(),
-                    origin: Some(answered(origin)),
-                    why: format!("{} was asked about and denied", with_port(host, port)),
-                    remedy: "answer otherwise, or list it in network.allow".to_owned(),
+                    rule: "unknown.verdict = \"ask\"".to_owned(),
+                    origin: Some(self.unknown.origin.clone()),
+                    why: format!("{} was not approved: {origin}", with_port(host, port)),
+                    remedy: format!("approve it when it is asked about, or {}", allow_it(host, port)),
                 }),
                 None => Err(self.rules.borrow().unlisted(host, port)),
             },
@@ -308,7 +308,7 @@ impl Service {
     /// Resolves, checks every address and connects to one that was checked.
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
-            Host::Address(address) => vec![*address],
+            Host::Address(address) => Rc::from([*address]),
             Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
         };
         self.rules.borrow().addresses(host, port, &addresses).map_err(Unreached::Denied)?;

@@ -17,6 +17,9 @@ use crate::{netlink, process, raw, socket};
 pub const CATCH_PORT: u16 = 1;
 /// Where names are asked.
 pub const NAME_PORT: u16 = 53;
+/// The address that a session has besides its loopback's, so that the C library does not think it is offline: it gives no
+/// addresses of a family (`AI_ADDRCONFIG`) of which it sees none but 127.0.0.1.
+const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Connections that wait for the egress process; the kernel cuts it to its own limit.
 const BACKLOG: i32 = 4096;
 
@@ -95,6 +98,7 @@ fn loopback_up() -> Result<(), Errno> {
 /// Every address becomes local, and whoever listens here hears what was meant for it.
 fn catch_outgoing(catch: Catch<'_>) -> Result<(), Errno> {
     netlink::make_all_local(AddressFamily::INET)?;
+    netlink::add_address(OWN)?;
     let has_v6 = match netlink::make_all_local(AddressFamily::INET6) {
         Ok(()) => true,
         // This kernel was started without it.

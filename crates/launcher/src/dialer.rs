@@ -60,12 +60,10 @@ fn serve(way: &OwnedFd, user: &OwnedFd, net: &OwnedFd) -> Result<(), Errno> {
 fn connect(port: u16) -> Result<OwnedFd, Errno> {
     let open = |family| rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let v4 = open(AddressFamily::INET)?;
-    match rustix::net::connect(&v4, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)) {
-        Ok(()) => Ok(v4),
-        Err(_) => {
-            let v6 = open(AddressFamily::INET6)?;
-            rustix::net::connect(&v6, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0))?;
-            Ok(v6)
-        }
+    if rustix::net::connect(&v4, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_ok() {
+        return Ok(v4);
     }
+    let v6 = open(AddressFamily::INET6)?;
+    rustix::net::connect(&v6, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0))?;
+    Ok(v6)
 }

@@ -91,17 +91,20 @@ impl<'a> Log<'a> {
     pub(crate) fn created(&mut self, plan: &LaunchPlan, options: &Options) {
         let argv = &plan.command.argv;
         let known = options.known.as_deref();
-        let severity = if plan.isolation == Isolation::None { Severity::Warning } else { Severity::Info };
+        let network = match plan.isolation {
+            Isolation::None => "host",
+            Isolation::Process => "refused",
+            Isolation::Full if !plan.namespaces.net => "host",
+            Isolation::Full if plan.egress.is_some() => "egress",
+            Isolation::Full => "own",
+        };
+        let severity = if network == "host" { Severity::Warning } else { Severity::Info };
         let mut details = json!({
             "action": "run",
             "tool": argv.first(),
             "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
             "isolation": plan.isolation,
-            "network": match plan.isolation {
-                Isolation::None => "host",
-                Isolation::Process => "refused",
-                Isolation::Full => "own",
-            },
+            "network": network,
             "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
             "supervisor": rustix::process::getpid().as_raw_nonzero(),
             "uid": rustix::process::getuid().as_raw(),

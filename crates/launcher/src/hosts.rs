@@ -187,9 +187,18 @@ impl Running<'_> {
                 id: *id,
                 allowed: verdict.is_allow(),
                 keep: subject.clone().filter(|_| keep > Keep::Once),
-                origin: format!("an answer ({})", crate::events::word(&cause)),
+                origin: by(cause),
             });
         }
         Ok(())
+    }
+}
+
+/// What decided, in the words that whoever asked is told.
+fn by(cause: Cause) -> String {
+    match cause {
+        Cause::Timeout => "nobody answered in time".to_owned(),
+        Cause::Budget => "more questions in a minute than the policy lets be asked".to_owned(),
+        cause => format!("an answer ({})", crate::events::word(&cause)),
     }
 }
