@@ -19,11 +19,11 @@ import http.server, ssl, sys, threading
 class Answer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def answer(self):
-        self.rfile.read(int(self.headers.get("content-length", 0)))
+        sent = len(self.rfile.read(int(self.headers.get("content-length", 0))))
         held = self.headers.get("authorization", "-")
         with open("served", "a") as record:
             record.write(f"{self.server.kind} {self.command} {self.path} {held}\n")
-        body = b"answered\n"
+        body = b"x" * sent if sent else b"answered\n"
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
         self.send_header("x-echo", held)
@@ -282,6 +282,18 @@ fn a_placeholder_never_leaves_in_the_open() {
     // Without it the host is one like others.
     let out = stage.inside("curl -sS http://api.test:{plain}/open").ok();
     assert_eq!((out.as_str(), stage.served()), ("answered\n", vec!["plain GET /open -".to_owned()]));
+}
+
+#[test]
+fn bodies_of_any_length_and_many_requests_go_over_one_connection() {
+    let Some(stage) = Stage::plain_one() else { return };
+    let out = stage.inside(
+        "head -c 5000000 /dev/zero > /tmp/big\n\
+         curl -sS -o /tmp/one -o /tmp/two -w '%{num_connects} %{size_download}\\n' --data-binary @/tmp/big \
+         -H \"Authorization: $EXAMPLE_TOKEN\" https://api.test:{tls}/1 https://api.test:{tls}/2",
+    );
+    assert_eq!(out.ok(), "1 5000000\n0 5000000\n");
+    assert_eq!(stage.served(), ["/1", "/2"].map(|path| format!("tls POST {path} {SECRET}")));
 }
 
 #[test]
