@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use cofferdam_policy::Host;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::carry::write_all;
@@ -13,6 +14,7 @@ use crate::decide::Decided;
 use crate::exchange::{Exchange, For, Incoming, Server};
 use crate::limits::Place;
 use crate::service::{self, Service, Unreached, reset};
+use crate::terminate::Terminator;
 use crate::transparent::{self, Recorded};
 use crate::wire::socks;
 
@@ -33,8 +35,15 @@ pub(crate) async fn serve(service: &Service, client: TcpStream, from: SocketAddr
 async fn serve_http(service: &Service, client: TcpStream, from: SocketAddr, place: &Place) {
     let (reading, writing) = client.into_split();
     let incoming = Incoming { from: reading, bytes: Vec::new() };
-    let mut exchange =
-        Exchange { service, incoming, outgoing: writing, whom: For::Anybody { from }, server: None, place };
+    let mut exchange = Exchange {
+        service,
+        incoming,
+        outgoing: writing,
+        whom: For::Anybody { from },
+        server: None,
+        dialled: None,
+        place,
+    };
     // A client that goes away in the middle has nobody to be told.
     let Ok(Some(agreed)) = exchange.run().await else { return };
     let Exchange { incoming, outgoing, .. } = exchange;
@@ -62,12 +71,46 @@ pub(crate) async fn serve_origin<'a>(
         service,
         incoming: Incoming { from: reading, bytes: read },
         outgoing: writing,
-        whom: For::One { host, port, decided },
+        whom: For::One { host, port, decided, secure: None },
         server,
+        dialled: None,
         place,
     };
     // As above.
     drop(exchange.run().await);
+}
+
+/// A client that began TLS with a host whose requests are read.
+pub(crate) async fn serve_terminated<'a>(
+    service: &'a Service,
+    terminator: &'a Terminator,
+    (client, read): (TcpStream, Vec<u8>),
+    dialled: Option<(TcpStream, Recorded<'a>)>,
+    (host, port): (&Host, u16),
+    decided: &Decided,
+    place: &Place,
+) {
+    let accepted = tokio::time::timeout(service.header_timeout, terminator.accept(host, client, read)).await;
+    let stream = match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let why = format!("the program does not speak TLS with the session's own authority: {error}");
+            return service.link.open(&service::failed(host, port, why)).await;
+        }
+    };
+    let (reading, writing) = tokio::io::split(stream);
+    let mut exchange = Exchange {
+        service,
+        incoming: Incoming { from: reading, bytes: Vec::new() },
+        outgoing: writing,
+        whom: For::One { host, port, decided, secure: Some(terminator) },
+        server: None,
+        dialled,
+        place,
+    };
+    // As above; but TLS says when it is over.
+    drop(exchange.run().await);
+    drop(exchange.outgoing.shutdown().await);
 }
 
 async fn serve_socks(service: &Service, client: TcpStream, from: SocketAddr, place: &Place) {

@@ -21,6 +21,7 @@ use tokio::task::LocalSet;
 use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
+use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
@@ -28,6 +29,8 @@ use crate::names::Names;
 use crate::own::OwnAddresses;
 use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
+use crate::terminate::Terminator;
+use crate::trust::Trusted;
 use crate::{proxy, queries, transparent};
 
 /// Where programs that know about proxies find one.
@@ -56,6 +59,15 @@ pub struct Start {
     pub sockets: OwnedFd,
     /// The supervisor.
     pub link: OwnedFd,
+    /// Where some requests are read in TLS.
+    pub terminates: Option<Terminates>,
+}
+
+/// What it takes to stand in the middle of TLS.
+#[derive(Debug)]
+pub struct Terminates {
+    pub trusted: Trusted,
+    pub injections: Vec<Injection>,
 }
 
 /// What all connections share.
@@ -70,6 +82,8 @@ pub(crate) struct Service {
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
     pub(crate) unknown: Ruled<OnUnknown>,
+    pub(crate) injections: Injections,
+    pub(crate) terminator: Option<Terminator>,
     host_ports: Vec<Ruled<u16>>,
     own: OwnAddresses,
     warned: Cell<bool>,
@@ -88,7 +102,16 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, agent, published, dialer, sockets, link } = start;
+    let Start { network, unknown, agent, published, dialer, sockets, link, terminates } = start;
+    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
+    let (terminator, injections) = match terminates {
+        Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
+        None => (None, Vec::new()),
+    };
+    if let Some(terminator) = &terminator {
+        // Whoever builds the session waits for it.
+        link.introduce(terminator.certificate()).await;
+    }
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -98,7 +121,7 @@ async fn run(start: Start) -> Result<(), String> {
         rules: RefCell::new(Rules::new(&network, own.now())),
         names: RefCell::new(Names::new(MOST_NAMES, queries::TTL)),
         resolve: Resolve::new(&resolvers)?,
-        link: Link::new(link).map_err(|error| format!("the supervisor: {error}"))?,
+        link,
         carrier: Carrier::new(),
         connections: Connections::new(
             most,
@@ -108,6 +131,8 @@ async fn run(start: Start) -> Result<(), String> {
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
         unknown,
+        injections: Injections::new(injections),
+        terminator,
         host_ports: network.host_ports.clone(),
         own,
         warned: Cell::new(false),
@@ -244,6 +269,11 @@ impl Service {
         matches!(self.rules.borrow().host(&Host::Address(to.ip()), to.port()), Verdict::Allowed(_))
     }
 
+    /// Whether requests to this place are read one by one: for rules about them, or for a secret.
+    pub(crate) fn reads(&self, host: &Host, port: u16) -> bool {
+        self.injections.concern(host, port) || self.rules.borrow().inspects(host, port)
+    }
+
     /// What is said about a place, by policy or by whoever is asked.
     pub(crate) async fn judge(&self, host: &Host, port: u16, from: Option<SocketAddr>) -> Result<Decided, Denial> {
         let verdict = self.rules.borrow().host(host, port);
@@ -351,7 +381,7 @@ pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     }
 }
 
-fn failed(host: &Host, port: u16, why: String) -> Case {
+pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
     let (origin, remedy) = (String::new(), String::new());
     Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: why, origin, remedy }
 }

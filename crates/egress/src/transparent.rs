@@ -57,19 +57,26 @@ pub(crate) async fn tunnel<'a>(
     decided: &Decided,
     place: &Place,
 ) {
-    let inspects = service.rules.borrow().inspects(host, port);
-    if port != TLS_PORT && !inspects {
+    let reads = service.reads(host, port);
+    if port != TLS_PORT && !reads {
         return tunnel_anything(service, client, read, server, (host, port), decided, place).await;
     }
     let looked = tokio::time::timeout(service.header_timeout, Beginning::read(&client, read, host)).await;
     let beginning = match looked {
-        Ok(Ok(Beginning { kind: Kind::Tls, bytes })) if !inspects => Ok(bytes),
-        Ok(Ok(Beginning { kind: Kind::Tls, .. })) => Err("its rules are about requests, which nobody can see in TLS"),
-        Ok(Ok(Beginning { kind: Kind::Http, bytes })) if inspects && port != TLS_PORT => {
+        Ok(Ok(Beginning { kind: Kind::Tls, bytes })) if !reads => Ok(bytes),
+        Ok(Ok(Beginning { kind: Kind::Tls, bytes })) => match &service.terminator {
+            Some(terminator) => {
+                let client = (client, bytes);
+                return proxy::serve_terminated(service, terminator, client, server, (host, port), decided, place)
+                    .await;
+            }
+            None => Err("its rules are about requests, which nobody can see in TLS"),
+        },
+        Ok(Ok(_)) if port == TLS_PORT => Err("only TLS is carried to port 443"),
+        Ok(Ok(Beginning { kind: Kind::Http, bytes })) => {
             return proxy::serve_origin(service, client, bytes, server, (host, port), decided, place).await;
         }
-        Ok(Ok(_)) if inspects => Err("its rules are about requests, and this is neither HTTP nor TLS"),
-        Ok(Ok(_)) => Err("only TLS is carried to port 443"),
+        Ok(Ok(_)) => Err("its requests are read, and this is neither HTTP nor TLS"),
         Ok(Err(why)) => Err(why),
         Err(_) => Err("nothing that names the host came in time"),
     };

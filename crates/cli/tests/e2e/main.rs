@@ -12,6 +12,7 @@ mod denials;
 mod egress;
 mod egress_agent;
 mod egress_clients;
+mod egress_credentials;
 mod egress_questions;
 mod environment;
 mod files;
