@@ -31,6 +31,7 @@ use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
 use crate::terminate::Terminator;
 use crate::trust::Trusted;
+use crate::wire::dns;
 use crate::{proxy, queries, transparent};
 
 /// Where programs that know about proxies find one.
@@ -306,6 +307,11 @@ impl Service {
         let addresses = match host {
             Host::Address(address) => Rc::from([*address]),
             Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => {
+                self.may_be_looked_up(host, port, name)?;
+                self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
+            }
         };
         self.rules.borrow().addresses(host, port, &addresses).map_err(Unreached::Denied)?;
         let mut last = Unreached::Unresolved(Failure::Nothing);
@@ -321,6 +327,28 @@ impl Service {
             }
         }
         Err(last)
+    }
+
+    /// A name that a program gives to the proxy leaves as a lookup does: it may be data, and there may be too many.
+    fn may_be_looked_up(&self, host: &Host, port: u16, name: &str) -> Result<(), Unreached> {
+        if dns::looks_tunnelled(name) {
+            return Err(Unreached::Denied(Denial {
+                rule: "names that look like data are refused".to_owned(),
+                origin: None,
+                why: format!("{} looks like data", with_port(host, port)),
+                remedy: String::new(),
+            }));
+        }
+        let now = Instant::now();
+        let mut names = self.names.borrow_mut();
+        if !names.has(name) {
+            if !self.queries.take(now) {
+                return Err(Unreached::Unresolved(Failure::TooMany));
+            }
+            // Where the table is full it counts again, which is what a limit is for.
+            let _known = names.address_of(name, now);
+        }
+        Ok(())
     }
 
     fn obey(&self, told: Told) {
