@@ -306,8 +306,6 @@ impl Service {
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
             Host::Address(address) => Rc::from([*address]),
-            Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
-            Host::Address(address) => vec![*address],
             Host::Name(name) => {
                 self.may_be_looked_up(host, port, name)?;
                 self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
