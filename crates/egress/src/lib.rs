@@ -26,8 +26,10 @@ mod transparent;
 mod trust;
 pub mod wire;
 
+pub use agent::AgentStart;
 pub use decide::{Decided, Denial, Rules, Verdict};
 pub use inject::{Injection, Secret};
+pub use own::own_addresses;
 pub use publish::Published;
 pub use service::{PROXY, Start, Terminates, serve};
 pub use trust::Trusted;

@@ -9,17 +9,16 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{AgentUse, Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
 use crate::inject::{Injection, Injections};
@@ -32,6 +31,7 @@ use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
 use crate::terminate::Terminator;
 use crate::trust::Trusted;
+use crate::wire::dns;
 use crate::{proxy, queries, transparent};
 
 /// Where programs that know about proxies find one.
@@ -52,7 +52,7 @@ pub struct Start {
     /// What happens to a place that no rule is about.
     pub unknown: Ruled<OnUnknown>,
     /// The user's ssh-agent, if programs inside may have it sign.
-    pub agent: Option<(PathBuf, AgentUse)>,
+    pub agent: Option<AgentStart>,
     /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
     pub published: Vec<Published>,
     pub dialer: Option<OwnedFd>,
@@ -150,10 +150,7 @@ async fn run(start: Start) -> Result<(), String> {
             tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
         }
     }
-    let agent = agent.map(|(socket, usage)| {
-        let asks = service.unknown.value == OnUnknown::Ask;
-        Rc::new(Agent { socket, usage, asks, link: Rc::clone(&service.link), decided: RefCell::default() })
-    });
+    let agent = agent.map(|start| Rc::new(Agent::new(start, Rc::clone(&service.link))));
     tokio::task::spawn_local(take_sockets(Rc::clone(&service), agent, sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
@@ -309,7 +306,10 @@ impl Service {
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
             Host::Address(address) => Rc::from([*address]),
-            Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
+            Host::Name(name) => {
+                self.may_be_looked_up(host, port, name)?;
+                self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
+            }
         };
         self.rules.borrow().addresses(host, port, &addresses).map_err(Unreached::Denied)?;
         let mut last = Unreached::Unresolved(Failure::Nothing);
@@ -325,6 +325,28 @@ impl Service {
             }
         }
         Err(last)
+    }
+
+    /// A name that a program gives to the proxy leaves as a lookup does: it may be data, and there may be too many.
+    fn may_be_looked_up(&self, host: &Host, port: u16, name: &str) -> Result<(), Unreached> {
+        if dns::looks_tunnelled(name) {
+            return Err(Unreached::Denied(Denial {
+                rule: "names that look like data are refused".to_owned(),
+                origin: None,
+                why: format!("{} looks like data", with_port(host, port)),
+                remedy: String::new(),
+            }));
+        }
+        let now = Instant::now();
+        let mut names = self.names.borrow_mut();
+        if !names.has(name) {
+            if !self.queries.take(now) {
+                return Err(Unreached::Unresolved(Failure::TooMany));
+            }
+            // Where the table is full it counts again, which is what a limit is for.
+            let _known = names.address_of(name, now);
+        }
+        Ok(())
     }
 
     fn obey(&self, told: Told) {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::message::{Outcome, Said, Told};
-use cofferdam_egress::{Published, Start, Terminates, serve};
+use cofferdam_egress::{AgentStart, Published, Start, Terminates, serve};
 use cofferdam_gate::Op;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
@@ -77,7 +77,11 @@ impl Ends {
                 unknown: plan.unknown.clone(),
                 published,
                 dialer: asks,
-                agent: plan.agent.as_ref().map(|agent| (agent.socket.clone(), agent.usage)),
+                agent: plan.agent.as_ref().map(|agent| AgentStart {
+                    socket: agent.socket.clone(),
+                    usage: agent.usage,
+                    asks: agent.asks,
+                }),
                 sockets,
                 link,
                 terminates,

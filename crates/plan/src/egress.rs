@@ -45,6 +45,8 @@ pub struct AgentPlan {
     pub socket: PathBuf,
     pub inside: PathBuf,
     pub usage: AgentUse,
+    /// Whether somebody can be asked.
+    pub asks: bool,
 }
 
 impl AgentPlan {
@@ -56,7 +58,8 @@ impl AgentPlan {
             && policy.isolation.value == Isolation::Full
             && socket.is_absolute()
             && facts.system.iter().any(|path| path == Path::new("/run"));
-        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage })
+        let asks = policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::Ask;
+        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage, asks })
     }
 }
 

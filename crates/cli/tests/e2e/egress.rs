@@ -197,3 +197,41 @@ fn what_was_reached_and_what_was_not_is_recorded() {
     assert_eq!(name["decision"], "deny");
     internet.place.sandbox(&["audit", "verify"]).ok();
 }
+
+#[test]
+fn why_says_what_a_session_would_do_and_what_one_did() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    internet.config("allow = [\"allowed.test\", \"*.deep.test:22\"]\ndeny = [\"bad.deep.test\"]\n");
+    let why = |arguments: &[&str]| internet.sandbox(&[&["why"], arguments].concat()).ok();
+    for (target, flags, texts) in [
+        ("allowed.test", &["--network", "egress"][..], &["can be reached", "allowed.test", "config.toml:3"][..]),
+        ("allowed.test:80", &["--network", "egress"], &["can be reached", "--deny-host allowed.test:80"]),
+        ("allowed.test:22", &["--network", "egress", "--mode", "static"], &["cannot be reached", "not about port 22"]),
+        ("a.deep.test:22", &["--network", "egress"], &["can be reached", "*.deep.test:22"]),
+        (
+            "bad.deep.test:22",
+            &["--network", "egress"],
+            &["cannot be reached", "remove `bad.deep.test`", "config.toml:4"],
+        ),
+        ("other.test", &["--network", "egress", "--on-unknown", "ask"], &["would be asked", "--allow-host other.test"]),
+        ("other.test", &["--network", "egress", "--on-unknown", "deny"], &["cannot be reached", "no rule allows"]),
+        ("other.test", &["--network", "host"], &["can be reached", "unfiltered"]),
+        ("other.test", &["--network", "none"], &["cannot be reached", "own loopback"]),
+        ("169.254.169.254:80", &["--network", "egress"], &["cannot be reached", "cloud metadata"]),
+        ("10.1.2.3:5432", &["--network", "egress"], &["cannot be reached", "--allow-host 10.1.2.3:5432"]),
+    ] {
+        let told = why(&[&[target], flags].concat());
+        for text in texts {
+            assert!(told.contains(text), "{target} {flags:?}: `{text}` is not in\n{told}");
+        }
+    }
+    let script = "curl -sS -o /dev/null http://allowed.test/; curl -sS http://allowed.test:8080/; curl -sS http://bad.deep.test/; exit 3";
+    internet.direct(&["--network", "egress"], script).code(3).says(&["remove `bad.deep.test` from network.deny"]);
+    let log = attempts(&internet);
+    let session = log.first().and_then(|one| one["sandboxId"].as_str()).expect("a session");
+    let told = why(&["allowed.test", "--session", session]);
+    assert!(told.contains("allowed allowed.test:80") && told.contains("denied allowed.test:8080"), "{told}");
+    assert!(!why(&["allowed.test:80", "--session", session]).contains("8080"));
+    assert!(why(&["bad.deep.test", "--session", session]).contains("denied the name bad.deep.test"));
+    assert!(why(&["third.test", "--session", session]).contains("never asked"));
+}

@@ -10,6 +10,7 @@ mod command_line;
 mod debugging;
 mod denials;
 mod egress;
+mod egress_agent;
 mod egress_clients;
 mod egress_credentials;
 mod egress_questions;

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::log::{self, Connection, Log, Record};
-use super::{dns, http};
+use super::{credulous, dns, http};
 
 /// Long for a busy machine's sake.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,6 +43,9 @@ pub(crate) enum Order {
     Listen {
         bind: SocketAddr,
         banner: String,
+    },
+    CredulousProxy {
+        bind: SocketAddr,
     },
     /// Connects to a listener, until its line is in the log; the reply is where from.
     Knock {
@@ -129,6 +132,12 @@ impl Servers {
                 let listener = TcpListener::bind(bind).map_err(at(bind))?;
                 let address = listener.local_addr()?.to_string();
                 listen(listener, address.clone(), banner, self.log.clone());
+                Ok(address)
+            }
+            Order::CredulousProxy { bind } => {
+                let listener = TcpListener::bind(bind).map_err(at(bind))?;
+                let address = listener.local_addr()?.to_string();
+                credulous::start(listener);
                 Ok(address)
             }
             Order::Knock { address } => self.knock(address),
