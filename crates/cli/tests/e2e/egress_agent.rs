@@ -105,7 +105,7 @@ fn commits_are_signed_and_pushed_with_a_key_that_stays_outside() {
     }
     let line = pushing.secret.lines().nth(1).expect("a key has lines").to_owned();
     let found =
-        format!("grep -als '{}' /proc/[0-9]*/environ /proc/self/mem /run/user/*/* 2>/dev/null; true", &line[..32]);
+        format!("grep -a -l -s '{}' /proc/[0-9]*/environ /proc/self/mem /run/user/*/* 2>/dev/null; true", &line[..32]);
     assert_eq!(pushing.run(&["--ssh-agent", "allow"], &found).ok(), "");
 
     // The control: without leave there is no agent, and nothing is signed.
