@@ -11,6 +11,7 @@ mod debugging;
 mod denials;
 mod egress;
 mod egress_clients;
+mod egress_names;
 mod egress_questions;
 mod environment;
 mod files;
