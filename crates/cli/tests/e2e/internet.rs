@@ -4,12 +4,14 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use cofferdam_testkit::world::{Answer, Dns, World, lacks};
+use cofferdam_testkit::world::{Answer, Dns, Records, World, lacks};
 
 use crate::support::{Place, Ran, Running, binary, finish};
 
 pub(crate) const ALLOWED: &str = "93.184.216.34";
 pub(crate) const OTHER: &str = "93.184.216.35";
+/// Where a network of one's own would have a server.
+pub(crate) const PRIVATE: &str = "10.0.0.5";
 
 /// Programs find no proxy in their environment.
 const UNSET: &str = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY; ";
@@ -39,6 +41,14 @@ impl Internet {
         let dns = internet.dns();
         dns.name("allowed.test", Answer::addresses([ALLOWED]));
         dns.name("other.test", Answer::addresses([OTHER]));
+        // Names that lead where nobody should get by them.
+        dns.name("private.test", Answer::addresses([PRIVATE]));
+        dns.name("mixed.test", Answer::addresses([ALLOWED, PRIVATE]));
+        dns.name("six.test", Answer::addresses([ALLOWED, "fd00::5"]));
+        dns.name("alias.test", Answer::of(Records::Alias("private.test".to_owned())));
+        dns.name("loop.test", Answer::addresses(["127.0.0.1"]));
+        dns.name("metadata.test", Answer::addresses(["169.254.169.254"]));
+        dns.turns("turns.test", vec![Answer::addresses([ALLOWED]).ttl(0), Answer::addresses([PRIVATE]).ttl(0)]);
         Some(internet)
     }
 
