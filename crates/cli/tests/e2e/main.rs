@@ -12,11 +12,8 @@ mod denials;
 mod egress;
 mod egress_agent;
 mod egress_clients;
-<<<<<<< HEAD
 mod egress_credentials;
-=======
 mod egress_names;
->>>>>>> eg-a
 mod egress_questions;
 mod environment;
 mod files;
