@@ -147,7 +147,9 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             if let RequestTarget::Authority { host, port } = request.target {
                 return self.connect(host, port).await;
             }
-            if !self.one(&request).await? {
+            let goes_on = self.one(&request).await?;
+            self.place.traffic.settle(false);
+            if !goes_on {
                 return Ok(None);
             }
         }
@@ -370,6 +372,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             let body = Body::of_request(request.body);
             let result = pass(head, body, incoming, going, &up).await;
             sent.set(result.is_ok());
+            place.traffic.settle(true);
             // A server may answer and not read on; what it answered still counts.
             std::future::pending::<()>().await;
         };

@@ -42,6 +42,9 @@ const MOST_NAMES: usize = 65_536;
 const PER_ADDRESS: Duration = Duration::from_secs(4);
 /// Longest wait for the last one.
 const PER_HOST: Duration = Duration::from_secs(15);
+/// How long what was sent last may take; the supervisor waits a little longer.
+const LAST_BYTES: Duration = Duration::from_millis(1500);
+const TURN: Duration = Duration::from_millis(1);
 /// Descriptors for everything but connections.
 const RESERVED: u64 = 128;
 
@@ -156,7 +159,7 @@ async fn run(start: Start) -> Result<(), String> {
     while let Some(told) = service.link.hear().await {
         service.obey(told);
     }
-    service.link.flush().await;
+    service.finish().await;
     Ok(())
 }
 
@@ -219,6 +222,24 @@ async fn accept(service: Rc<Service>, listener: TcpListener) {
 }
 
 impl Service {
+    /// Nobody is inside any more. What programs sent last is delivered, as it would be without us, and what every connection
+    /// carried is written down.
+    async fn finish(&self) {
+        let end = Instant::now() + LAST_BYTES;
+        loop {
+            // Whoever was not accepted yet is, before anything is looked at.
+            tokio::time::sleep(TURN).await;
+            if !self.connections.is_owing() || Instant::now() > end {
+                break;
+            }
+        }
+        self.connections.end();
+        while !self.connections.is_empty() && Instant::now() < end + TURN * 100 {
+            tokio::time::sleep(TURN).await;
+        }
+        self.link.flush().await;
+    }
+
     /// Starts a connection's own task.
     async fn begin(self: Rc<Self>, client: TcpStream, from: SocketAddr) {
         let Ok(to) = client.local_addr().map(canonical) else { return };

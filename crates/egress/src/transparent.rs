@@ -112,7 +112,9 @@ async fn tunnel_anything<'a>(
             let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
             let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
             let sent = async {
-                if let Err(why) = send_watched(service, bytes, host, &there).await {
+                let sent = send_watched(service, bytes, host, &there).await;
+                place.traffic.settle(true);
+                if let Err(why) = sent {
                     refuse(service, &client, (host, port), why).await;
                     shut(&server);
                     shut(&client);
@@ -169,7 +171,11 @@ pub(crate) async fn carry(
     let there = Way { from: client, to: server, carried: &recorded.up, traffic: &place.traffic };
     let back = Way { from: server, to: client, carried: &recorded.down, traffic: &place.traffic };
     // How it ended is the programs' business.
-    let (_sent, _received) = tokio::join!(send_and_carry(service, bytes, &there), service.carrier.one(&back));
+    let sending = async {
+        let _sent = send_and_carry(service, bytes, &there).await;
+        place.traffic.settle(true);
+    };
+    let ((), _received) = tokio::join!(sending, service.carrier.one(&back));
 }
 
 async fn send_and_carry(service: &Service, bytes: Vec<u8>, way: &Way<'_>) -> io::Result<()> {

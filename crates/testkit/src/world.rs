@@ -228,6 +228,12 @@ impl World {
         self.started(&Order::Listen { bind: parsed(bind), banner: banner.to_owned() })
     }
 
+    /// Greets with one byte and keeps every connection without a word more, in one thread.
+    #[track_caller]
+    pub fn keeper(&self, bind: &str) -> SocketAddr {
+        self.started(&Order::Keep { bind: parsed(bind) })
+    }
+
     /// A proxy that checks nothing.
     #[track_caller]
     pub fn credulous_proxy(&self, bind: &str) -> SocketAddr {
