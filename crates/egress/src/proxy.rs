@@ -10,12 +10,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::carry::write_all;
-use crate::decide::Decided;
 use crate::exchange::{Exchange, For, Incoming, Server};
 use crate::limits::Place;
 use crate::service::{self, Service, Unreached, reset};
 use crate::terminate::Terminator;
-use crate::transparent::{self, Recorded};
+use crate::transparent::{self, Dialled, Flow, Recorded};
 use crate::wire::socks;
 
 /// The version that a client of SOCKS begins with; no method of HTTP does.
@@ -51,22 +50,15 @@ async fn serve_http(service: &Service, client: TcpStream, from: SocketAddr, plac
     let case = service::allowed(&agreed.host, agreed.port, agreed.address, &agreed.decided);
     service.link.open(&case).await;
     let server = Some((agreed.server, Recorded::new(service, case)));
-    let to = (&agreed.host, agreed.port);
-    transparent::tunnel(service, client, incoming.bytes, server, to, &agreed.decided, place).await;
+    let flow = Flow { service, host: &agreed.host, port: agreed.port, decided: &agreed.decided, place };
+    transparent::tunnel(flow, client, incoming.bytes, server).await;
 }
 
 /// A client that sent plain HTTP to a server of its choice, of which `read` was read.
-pub(crate) async fn serve_origin<'a>(
-    service: &'a Service,
-    client: TcpStream,
-    read: Vec<u8>,
-    server: Option<(TcpStream, Recorded<'a>)>,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-    place: &Place,
-) {
+pub(crate) async fn serve_origin<'a>(flow: Flow<'a>, client: TcpStream, read: Vec<u8>, dialled: Dialled<'a>) {
+    let Flow { service, host, port, decided, place } = flow;
     let (reading, writing) = client.into_split();
-    let server = server.map(|(stream, recorded)| Server::new(host, port, stream, recorded));
+    let server = dialled.map(|(stream, recorded)| Server::new(host, port, stream, recorded));
     let mut exchange = Exchange {
         service,
         incoming: Incoming { from: reading, bytes: read },
@@ -82,14 +74,13 @@ pub(crate) async fn serve_origin<'a>(
 
 /// A client that began TLS with a host whose requests are read.
 pub(crate) async fn serve_terminated<'a>(
-    service: &'a Service,
+    flow: Flow<'a>,
     terminator: &'a Terminator,
-    (client, read): (TcpStream, Vec<u8>),
-    dialled: Option<(TcpStream, Recorded<'a>)>,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-    place: &Place,
+    client: TcpStream,
+    read: Vec<u8>,
+    dialled: Dialled<'a>,
 ) {
+    let Flow { service, host, port, decided, place } = flow;
     let accepted = tokio::time::timeout(service.header_timeout, terminator.accept(host, client, read)).await;
     let stream = match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => stream,
@@ -135,7 +126,8 @@ async fn serve_socks(service: &Service, client: TcpStream, from: SocketAddr, pla
     let case = service::allowed(&host, port, address, &decided);
     service.link.open(&case).await;
     let server = Some((server, Recorded::new(service, case)));
-    transparent::tunnel(service, client, rest, server, (&host, port), &decided, place).await;
+    let flow = Flow { service, host: &host, port, decided: &decided, place };
+    transparent::tunnel(flow, client, rest, server).await;
 }
 
 fn unreached_reply(unreached: &Unreached) -> socks::Reply {

@@ -87,7 +87,8 @@ fn an_imported_policy_is_enforced_and_nothing_of_it_is_dropped_in_silence() {
     let text = place.sandbox(&["policy", "import", &path]).ok();
     assert!(text.contains("# network.allowNetwork = true: a session reaches the hosts of network.allow"), "{text}");
     assert!(text.contains("# colour = \"green\": has no equal here"), "{text}");
-    let diff = place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0).says(&["colour", "network.allow"]).out;
+    let diff =
+        place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0).says(&["colour", "network.allow"]).out;
     assert!(diff.contains("+max = 200"), "{diff}");
     place.inside("echo new > ~/out/file").ok();
     assert_eq!(place.read("home:out/file").as_deref(), Some("new\n"));
