@@ -262,10 +262,10 @@ impl Service {
 
     async fn serve(self: Rc<Self>, client: TcpStream, from: SocketAddr, to: SocketAddr, place: Place) {
         if to == PROXY {
-            return proxy::serve(&self, client, from, &place).await;
+            return Box::pin(proxy::serve(&self, client, from, &place)).await;
         }
         if to.port() == network::NAME_PORT && !self.is_allowed_address(to) {
-            return queries::serve_stream(&self, client).await;
+            return Box::pin(queries::serve_stream(&self, client)).await;
         }
         if to.ip().is_loopback() {
             let Some(listed) = self.host_ports.iter().find(|port| port.value == to.port()) else {

@@ -50,7 +50,8 @@ pub(crate) async fn serve(
         Ok(decided) => {
             let flow = Flow { service, host, port, decided: &decided, place };
             if port == HTTP_PORT {
-                proxy::serve_origin(flow, client, Vec::new(), None).await;
+                // What few connections need does not stand in the memory of all.
+                Box::pin(proxy::serve_origin(flow, client, Vec::new(), None)).await;
             } else {
                 tunnel(flow, client, Vec::new(), None).await;
             }
@@ -73,11 +74,13 @@ pub(crate) async fn tunnel<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<
     let refused = match looked {
         Ok(Ok(Kind::Tls)) if !reads => None,
         Ok(Ok(Kind::Tls)) => match &service.terminator {
-            Some(terminator) => return proxy::serve_terminated(flow, terminator, client, read, dialled).await,
+            Some(terminator) => {
+                return Box::pin(proxy::serve_terminated(flow, terminator, client, read, dialled)).await;
+            }
             None => Some("its rules are about requests, which nobody can see in TLS"),
         },
         Ok(Ok(_)) if port == TLS_PORT => Some("only TLS is carried to port 443"),
-        Ok(Ok(Kind::Http)) => return proxy::serve_origin(flow, client, read, dialled).await,
+        Ok(Ok(Kind::Http)) => return Box::pin(proxy::serve_origin(flow, client, read, dialled)).await,
         Ok(Ok(_)) => Some("its requests are read, and this is neither HTTP nor TLS"),
         Ok(Err(why)) => Some(why),
         Err(_) => Some("nothing that names the host came in time"),
@@ -99,7 +102,7 @@ async fn tunnel_anything<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<u8
         _ = server.readable() => Ok(Kind::Unclear),
     };
     match looked {
-        Ok(Kind::Http) => proxy::serve_origin(flow, client, read, Some((server, recorded))).await,
+        Ok(Kind::Http) => Box::pin(proxy::serve_origin(flow, client, read, Some((server, recorded)))).await,
         Ok(Kind::Unclear) => {
             let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
             let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
@@ -172,12 +175,9 @@ async fn send_watched(service: &Service, first: Vec<u8>, host: &Host, way: &Way<
         if kind.is_some() {
             break;
         }
-        let mut chunk = [0; 2048];
-        let length = read_some(way.from, &mut chunk).await.map_err(|_| FAILED)?;
-        if length == 0 {
+        if read_more(way.from, &mut seen).await.map_err(|_| FAILED)? == 0 {
             break;
         }
-        seen.extend_from_slice(&chunk[..length]);
     }
     drop(seen);
     // How it ended is the programs' business.
@@ -275,9 +275,8 @@ async fn look(client: &TcpStream, read: &mut Vec<u8>, host: &Host) -> Result<Kin
         if let Some(kind) = kind_of(read, host)? {
             return Ok(kind);
         }
-        let mut chunk = [0; 2048];
-        let reading = read_some(client, &mut chunk);
         let is_letters = !read.is_empty() && !read.starts_with(&[HANDSHAKE]);
+        let reading = read_more(client, read);
         let length = if is_letters {
             match tokio::time::timeout(BETWEEN_LETTERS, reading).await {
                 Ok(length) => length,
@@ -286,17 +285,18 @@ async fn look(client: &TcpStream, read: &mut Vec<u8>, host: &Host) -> Result<Kin
         } else {
             reading.await
         };
-        match length.map_err(|_| "the connection failed")? {
-            0 => return Ok(Kind::Other),
-            length => read.extend_from_slice(&chunk[..length]),
+        if length.map_err(|_| "the connection failed")? == 0 {
+            return Ok(Kind::Other);
         }
     }
 }
 
-async fn read_some(from: &TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
+/// Room is made once there is something: a connection that says nothing holds none.
+async fn read_more(from: &TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         from.readable().await?;
-        match from.try_read(chunk) {
+        into.reserve(2048);
+        match from.try_read_buf(into) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
         }
