@@ -175,12 +175,11 @@ fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         let host = shown(reached.host.as_bytes());
         let line = if reached.port == 0 {
             let verdict = Host::parse(&reached.host).map_or(HostVerdict::Unknown, |host| rules.name(&host));
-            let (why, remedy) = match verdict {
-                HostVerdict::Denied(denial) => (denial.why, denial.remedy),
-                _ => {
-                    let remedy = format!("--allow-host {host}, or {host}:PORT for another port than the web's");
-                    (reached.why.clone(), remedy)
-                }
+            let (why, remedy) = if let HostVerdict::Denied(denial) = verdict {
+                (denial.why, denial.remedy)
+            } else {
+                let remedy = format!("--allow-host {host}, or {host}:PORT for another port than the web's");
+                (reached.why.clone(), remedy)
             };
             format!("could not look up {host}: {}; to allow it: {}", shown(why.as_bytes()), shown(remedy.as_bytes()))
         } else {

@@ -26,7 +26,9 @@ pub(super) fn about(target: &str, policy: &Policy) -> Result<Vec<String>, Failur
     let (host, port) = place(target)?;
     let shown = with_port(&host, port);
     let network = &policy.network;
-    let allow = format!("to allow it: --allow-host {}", Endpoint::of(&host, port));
+    // As it was typed, where that is what a rule would say.
+    let endpoint = Endpoint::parse_allow(target).unwrap_or_else(|_| Endpoint::of(&host, port));
+    let allow = format!("to allow it: --allow-host {endpoint}");
     let unfiltered = |origin| format!("{shown} can be reached: the network is the host's own, unfiltered [{origin}]");
     let lines = match (policy.isolation.value, network.mode.value) {
         (Isolation::None, _) => vec![unfiltered(&policy.isolation.origin)],
@@ -35,7 +37,7 @@ pub(super) fn about(target: &str, policy: &Policy) -> Result<Vec<String>, Failur
                 "{shown} cannot be reached: isolation `process` has no sockets for it [{}]",
                 policy.isolation.origin
             ),
-            format!("to allow it: --isolation full --allow-host {}", Endpoint::of(&host, port)),
+            format!("to allow it: --isolation full --allow-host {endpoint}"),
         ],
         (Isolation::Full, NetworkMode::Host) => {
             vec![unfiltered(&network.mode.origin), "to forbid it: leave out the mode `host`".to_owned()]

@@ -141,6 +141,20 @@ fn a_server_inside_listens_anywhere_and_is_reached_at_localhost() {
 }
 
 #[test]
+fn a_server_inside_does_not_hear_what_is_meant_for_a_host_outside() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    internet.place.write("server.py", SERVER);
+    for address in ["0.0.0.0", "::"] {
+        let script = format!(
+            "coproc python3 server.py {address} 8080; read -u ${{COPROC[0]}} up
+             curl -sS -m 5 http://allowed.test:8080/outside; code=$?; kill $COPROC_PID; exit $code"
+        );
+        let out = internet.direct(&["--allow-host", "allowed.test:8080"], &script).ok();
+        assert!(out.contains("GET /outside HTTP/1.1"), "{address}: {out}");
+    }
+}
+
+#[test]
 fn a_chosen_port_of_the_host_is_reached_and_no_other() {
     let Some(internet) = Internet::with(&["curl"]) else { return };
     internet.world.http("127.0.0.1:9000");
