@@ -2,6 +2,7 @@
 //! may be left. Owns the order and the report; how runs are made is `runs`', what is compared is `traces`'. Called by
 //! people and `.ci/run`.
 
+mod egress;
 mod ground;
 mod runs;
 mod traces;
@@ -24,7 +25,8 @@ const MOST_TOLD: usize = 12;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed); else all three
+    /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed), egress (floods of one
+    /// session's network); else the first three
     kinds: Vec<Kind>,
     /// How many sandboxes, instead of the usual number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,6 +47,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let workspace = Workspace::load()?;
+    if args.kinds == [Kind::Egress] {
+        return egress::run(&workspace, &users(args)?, args.json);
+    }
+    if args.kinds.contains(&Kind::Egress) {
+        return Err(Problems::one("`egress` takes minutes, and comes alone".to_owned()));
+    }
     if args.binary.is_none() {
         cargo(&["build", "--quiet", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
     }

@@ -373,19 +373,32 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             let result = pass(head, body, incoming, going, &up).await;
             sent.set(result.is_ok());
             place.traffic.settle(true);
-            // A server may answer and not read on; what it answered still counts.
-            std::future::pending::<()>().await;
+            match result {
+                // Nothing that follows can be framed.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => Stopped::Malformed,
+                // The client is gone in the middle of its request, which nobody can answer.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Stopped::Gone,
+                // A server may answer and not read on; what it answered still counts.
+                _ => std::future::pending().await,
+            }
         };
         let receiving = async {
             let down = |bytes| count(bytes, &recorded.down);
             respond(request, coming, outgoing, &down, &hide).await
         };
-        let keep = tokio::select! {
+        let received = tokio::select! {
             biased;
-            keep = receiving => keep?,
-            () = sending => false,
+            keep = receiving => Ok(keep?),
+            stopped = sending => Err(stopped),
         };
-        Ok(keep && sent.get() && request.keep_alive)
+        match received {
+            Ok(keep) => Ok(keep && sent.get() && request.keep_alive),
+            Err(Stopped::Gone) => Ok(false),
+            Err(Stopped::Malformed) => {
+                self.refuse(&Refusal::malformed(400, "the body is not framed as it says")).await?;
+                Ok(false)
+            }
+        }
     }
 }
 
@@ -397,6 +410,12 @@ fn in_the_open(host: &Host) -> Denial {
         why: format!("the credential of {host} is put into requests over TLS only, and this one is in the open"),
         remedy: format!("use https://{host}"),
     }
+}
+
+/// Why a request cannot be sent to its end.
+enum Stopped {
+    Malformed,
+    Gone,
 }
 
 /// The response, with whatever comes before it; whether the server keeps its connection.

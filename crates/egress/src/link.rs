@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Instant;
 
 use cofferdam_kernel::socket;
 use rustix::io::Errno;
@@ -13,6 +14,7 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::oneshot;
 
+use crate::limits::Rate;
 use crate::message::{Outcome, Said, Tallied, Told};
 
 /// An answer as the asker gets it.
@@ -52,10 +54,18 @@ pub(crate) struct Link {
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     tally: RefCell<BTreeMap<Case, Count>>,
     queries: RefCell<BTreeMap<(String, String, Outcome), u64>>,
+    apart: Rate,
 }
 
+/// New kinds of refused connections that are written down one by one in a second. A program that tries every address there is
+/// must not fill the disk.
+const REFUSED_APART: u32 = 50;
 /// Kinds of connections that are counted apart; past it they are written down at once.
 const MOST_CASES: usize = 4096;
+
+/// Hosts that have no record of their own.
+const OTHERS: &str = "(others)";
+const TOO_MANY: &str = "too many to be written down one by one";
 
 impl Link {
     pub(crate) fn new(socket: OwnedFd) -> std::io::Result<Rc<Link>> {
@@ -66,6 +76,7 @@ impl Link {
             waiting: RefCell::default(),
             tally: RefCell::default(),
             queries: RefCell::default(),
+            apart: Rate::new(REFUSED_APART),
         }))
     }
 
@@ -111,8 +122,15 @@ impl Link {
         self.say(&Said::Warn { text }).await;
     }
 
-    /// The first of a kind is written down before anything else happens.
+    /// The first of a kind is written down before anything else happens. Whatever is dialled has its own record; of what is
+    /// refused, too many at once share one.
     pub(crate) async fn open(&self, case: &Case) {
+        let others =
+            Case { host: OTHERS.to_owned(), port: 0, address: None, rule: TOO_MANY.to_owned(), ..case.clone() };
+        let others = Case { origin: String::new(), remedy: String::new(), ..others };
+        let is_known = self.tally.borrow().contains_key(case);
+        let is_apart = is_known || case.verdict == Outcome::Allowed || self.apart.take(Instant::now());
+        let case = if is_apart { case } else { &others };
         let is_new = {
             let mut tally = self.tally.borrow_mut();
             let count = tally.entry(case.clone()).or_default();

@@ -9,6 +9,7 @@ pub mod probe;
 pub mod raw;
 mod row;
 mod rows;
+pub mod storm;
 mod table;
 mod talk;
 mod words;

@@ -46,14 +46,14 @@ impl Stage {
         command
     }
 
-    /// Records of connections that were allowed.
-    fn records(&self) -> Vec<Value> {
+    /// Records of connections with this outcome.
+    fn records(&self, outcome: &str) -> Vec<Value> {
         let mut texts = Vec::new();
         read_below(&self.scene.home().join(".local/state"), &mut texts);
         let lines = texts.iter().flat_map(|text| text.lines());
         let records =
             lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|record| found(&record));
-        records.filter(|details| details["outcome"] == "allowed" && details.get("connections").is_some()).collect()
+        records.filter(|details| details["outcome"] == outcome && details.get("connections").is_some()).collect()
     }
 
     fn wait_for(&self, name: &str) {
@@ -120,7 +120,7 @@ fn what_a_program_sent_last_arrives_and_is_recorded() {
     }
     let requests = stage.world.until(rounds, |world| world.requests(WEB));
     assert!(requests.iter().all(|request| request.body_bytes == 200_000), "{requests:?}");
-    let records = stage.records();
+    let records = stage.records("allowed");
     let sum = |name: &str| records.iter().filter_map(|record| record[name].as_u64()).sum::<u64>();
     assert_eq!(sum("connections"), rounds as u64);
     assert!(sum("up") >= 200_000 * rounds as u64, "{} bytes are recorded", sum("up"));
@@ -135,7 +135,7 @@ fn bytes_of_connections_that_are_open_at_the_end_are_recorded() {
     let began = Instant::now();
     let output = stage.sandbox("good.test:9000", script).output().expect("it runs");
     assert!(output.status.success() && began.elapsed() < PATIENCE, "{output:?}");
-    let records = stage.records();
+    let records = stage.records("allowed");
     let sum = |name: &str| records.iter().filter_map(|record| record[name].as_u64()).sum::<u64>();
     assert_eq!([sum("connections"), sum("up"), sum("down")], [1, 5000, 1], "{records:?}");
 }
@@ -184,4 +184,18 @@ fn the_egress_process_ends_with_a_killed_supervisor() {
         assert!(Instant::now() < end, "the egress process lives on");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_flood_of_refused_connections_is_counted_and_does_not_fill_the_log() {
+    let Some(stage) = stage() else { return };
+    let script =
+        "for a in {1..12}; do for b in {1..100}; do true 3<>/dev/tcp/93.185.$a.$b/8080; done; done 2>/dev/null";
+    let output = stage.sandbox("good.test:8080", script).output().expect("it runs");
+    assert!(output.status.code().is_some(), "{output:?}");
+    let records = stage.records("denied");
+    let sum = records.iter().filter_map(|record| record["connections"].as_u64()).sum::<u64>();
+    assert_eq!(sum, 1200);
+    let named = records.iter().filter(|record| record["host"] != "(others)").count();
+    assert!((50..600).contains(&named), "{named} records");
 }

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Row,
     Crowd,
     Kill,
+    /// Not here: `egress` runs it.
+    Egress,
 }
 
 impl Kind {
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Row => "row",
             Kind::Crowd => "crowd",
             Kind::Kill => "kill",
+            Kind::Egress => "egress",
         }
     }
 
@@ -48,6 +51,7 @@ impl Kind {
         match self {
             Kind::Row => 1000,
             Kind::Crowd | Kind::Kill => 200,
+            Kind::Egress => 0,
         }
     }
 }
@@ -68,6 +72,7 @@ pub(crate) fn run(kind: Kind, ground: &Ground, count: usize, seed: u64) -> Resul
         Kind::Row => row(ground, count),
         Kind::Crowd => crowd(ground, count),
         Kind::Kill => kill(ground, count, seed),
+        Kind::Egress => Ok(Tally::default()),
     };
     tally.map_err(|e| Problems::one(format!("cannot go on with {}: {e}", kind.name())))
 }

@@ -1,10 +1,11 @@
 //! Runs the escape suite: every row with its negative control. `neighbour` measures what one session costs another.
-//! `launch ...` and `neighbour-launch ...` are what it starts itself with, once per launch.
+//! `storm` floods a session's egress. `launch ...`, `neighbour-launch ...` and `storm-launch ...` are what it starts itself
+//! with, once per launch.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use cofferdam_escape::{ROWS, Verdict, judge, launch, neighbour};
+use cofferdam_escape::{ROWS, Verdict, judge, launch, neighbour, storm};
 use serde_json::json;
 
 fn main() -> ExitCode {
@@ -14,13 +15,17 @@ fn main() -> ExitCode {
         Some((first, rest)) if first == "neighbour-launch" => {
             ExitCode::from(u8::try_from(neighbour::launch(rest)).unwrap_or(2))
         }
-        Some((first, rest)) if first == "neighbour" => measure(rest),
+        Some((first, rest)) if first == "storm-launch" => {
+            ExitCode::from(u8::try_from(storm::launch(rest)).unwrap_or(2))
+        }
+        Some((first, rest)) if first == "neighbour" => measured(neighbour::measure(rest)),
+        Some((first, rest)) if first == "storm" => measured(storm::measure(rest)),
         _ => suite(&arguments),
     }
 }
 
-fn measure(arguments: &[String]) -> ExitCode {
-    match neighbour::measure(arguments) {
+fn measured(result: Result<bool, String>) -> ExitCode {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {

@@ -80,7 +80,7 @@ fn named(error: &io::Error) -> String {
     }
 }
 
-fn connect(to: &str) -> io::Result<TcpStream> {
+pub(super) fn connect(to: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in to.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {

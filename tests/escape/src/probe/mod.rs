@@ -13,6 +13,7 @@ mod memory;
 mod posture;
 mod processes;
 mod resources;
+mod storm;
 
 use std::io;
 use std::time::Duration;
@@ -126,6 +127,8 @@ pub fn run(check: &str, place: &Place) -> Finding {
 /// What runs to be measured, or to disturb what is.
 fn beside_others(check: &str, place: &Place) -> Finding {
     match check {
+        "rebinding" => storm::rebinding(place),
+        "crowd" => storm::crowd(place),
         "work" => latency::work_in_small_steps(place),
         "attack-forks" => latency::attack_with_forks(),
         "attack-memory" => latency::attack_with_memory(),

@@ -95,7 +95,7 @@ fn rule(endpoint: &str) -> NetworkRule {
 }
 
 /// A session whose names are the world's, and which reaches these.
-pub(super) fn allow(policy: &mut Policy, hosts: &[&str]) {
+pub(crate) fn allow(policy: &mut Policy, hosts: &[&str]) {
     let network = &mut policy.network;
     network.mode = Ruled::new(NetworkMode::Egress, Origin::flag("--network"));
     network.resolvers = RESOLVER.parse().ok().map(|at| Ruled::new(at, Origin::flag("--test"))).into_iter().collect();

@@ -95,9 +95,12 @@ pub(crate) static G22: Row = Row {
 pub(crate) static G23: Row = Row {
     what: "requests of which two readers see two lengths",
     control: "what is not written strictly is refused, and the connection ends",
-    policy: |policy, _| allow(policy, &["echo.test", "good.test"]),
+    policy: |policy, _| allow(policy, &["echo.test", "chunks.test", "good.test"]),
     run: |trial| {
-        let make = |_: &World, _: Dns<'_>| {
+        let make = |world: &World, dns: Dns<'_>| {
+            // A body is read as it goes on, so this host is dialled.
+            world.listener("93.184.216.40:80");
+            dns.name("chunks.test", Answer::addresses(["93.184.216.40"]));
             let start = "POST http://echo.test/ HTTP/1.1\r\nHost: echo.test\r\n";
             let with = |headers: &str| raw(&format!("{start}{headers}\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"));
             let mut attempts: Vec<Attempt> = [
@@ -120,6 +123,18 @@ pub(crate) static G23: Row = Row {
             .iter()
             .map(|headers| Attempt::fails(Way::Proxy, with(headers), MALFORMED))
             .collect();
+            let chunks = |body: &str| {
+                raw(&format!("{}Transfer-Encoding: chunked\r\n\r\n{body}", start.replace("echo", "chunks")))
+            };
+            for body in [
+                "5;a=b\nhello\r\n0\r\n\r\n",
+                "10000000000000005\r\nhello",
+                "5\r\nhello0\r\n\r\n",
+                "-5\r\nhello",
+                "0\r\nX\r\n\r\n",
+            ] {
+                attempts.push(Attempt::fails(Way::Proxy, chunks(body), MALFORMED));
+            }
             attempts.push(Attempt::fails(
                 Way::Proxy,
                 raw("GET http://echo.test/ HTTP/1.1\nHost: echo.test\n\n"),

@@ -3,7 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod calls;
-mod egress;
+pub(crate) mod egress;
 pub(crate) mod egress_places;
 pub(crate) mod egress_requests;
 pub(crate) mod egress_spelling;
