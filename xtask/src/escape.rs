@@ -15,7 +15,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
-    cargo(&["build", "--quiet", "--package", "cofferdam-escape", "--package", "cofferdam-cli"])?;
+    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-cli", "--package", "cofferdam-testkit"];
+    cargo(&[&["build", "--quiet"][..], &packages].concat())?;
     let runner = workspace.target.join("debug/escape-runner");
     let status = Command::new(&runner)
         .args(args.json.then_some("--json"))

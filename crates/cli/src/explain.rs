@@ -114,6 +114,7 @@ fn describe_kind(kind: &MountKind) -> String {
         }
         MountKind::Empty { .. } => "an empty directory".to_owned(),
         MountKind::Refused => "a file that cannot be opened".to_owned(),
+        MountKind::Trust { .. } => "the authorities that programs believe in TLS".to_owned(),
         MountKind::Text(_) => "a stand-in file".to_owned(),
         MountKind::Tmpfs { size: 0, .. } => "a private tmpfs".to_owned(),
         MountKind::Tmpfs { size, .. } => format!("a private tmpfs of {}", bytes(*size)),

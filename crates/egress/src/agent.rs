@@ -2,6 +2,7 @@
 //! allowed is passed on. Owns the connections to both sides; the agent's own socket and its keys are never inside.
 //! Called by `service`.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -25,18 +26,24 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What relaying needs.
 #[derive(Debug)]
-pub(crate) struct Agent {
-    pub(crate) socket: PathBuf,
-    pub(crate) usage: AgentUse,
+pub struct AgentStart {
+    /// Of the agent, outside.
+    pub socket: PathBuf,
+    pub usage: AgentUse,
     /// Whether somebody can be asked.
-    pub(crate) asks: bool,
-    pub(crate) link: Rc<Link>,
+    pub asks: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Agent {
+    start: AgentStart,
+    link: Rc<Link>,
     /// Keys with purposes that were decided for the session.
-    pub(crate) decided: std::cell::RefCell<Decided>,
+    decided: RefCell<Decided>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Decided {
+struct Decided {
     allowed: BTreeSet<String>,
     denied: BTreeSet<String>,
 }
@@ -59,10 +66,14 @@ pub(crate) async fn serve(agent: Rc<Agent>, listener: UnixListener) {
 }
 
 impl Agent {
+    pub(crate) fn new(start: AgentStart, link: Rc<Link>) -> Agent {
+        Agent { start, link, decided: RefCell::default() }
+    }
+
     /// One program, one connection to the agent: what is bound to a session stays with it.
     async fn relay(&self, mut client: UnixStream) -> io::Result<()> {
         let process = client.peer_cred().ok().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
-        let mut real = UnixStream::connect(&self.socket).await?;
+        let mut real = UnixStream::connect(&self.start.socket).await?;
         let mut bytes = Vec::new();
         loop {
             let length = match agent::message(&bytes) {
@@ -95,12 +106,12 @@ impl Agent {
         let subject = subject_of(request);
         let known = {
             let decided = self.decided.borrow();
-            match self.usage {
+            match self.start.usage {
                 _ if decided.denied.contains(&subject) => Some(false),
                 AgentUse::Off => Some(false),
                 AgentUse::Allow => Some(true),
                 AgentUse::Ask if decided.allowed.contains(&subject) => Some(true),
-                AgentUse::Ask if !self.asks => Some(false),
+                AgentUse::Ask if !self.start.asks => Some(false),
                 AgentUse::Ask => None,
             }
         };

@@ -5,9 +5,11 @@
 
 pub mod address;
 mod agent;
+mod authority;
 mod carry;
 pub mod decide;
 mod exchange;
+mod inject;
 mod limits;
 mod link;
 pub mod message;
@@ -19,10 +21,15 @@ mod queries;
 mod request_path;
 mod resolve;
 mod service;
+mod terminate;
 mod transparent;
+mod trust;
 pub mod wire;
 
+pub use agent::AgentStart;
 pub use decide::{Decided, Denial, Rules, Verdict};
+pub use inject::{Injection, Secret};
 pub use own::own_addresses;
 pub use publish::Published;
-pub use service::{PROXY, Start, serve};
+pub use service::{PROXY, Start, Terminates, serve};
+pub use trust::Trusted;

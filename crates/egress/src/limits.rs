@@ -17,19 +17,34 @@ pub(crate) struct Traffic {
     /// Whole seconds since the start: what the sweep looks at.
     now: Rc<Cell<u64>>,
     last: Cell<u64>,
+    /// Nothing of the program's is on its way any more.
+    settled: Cell<bool>,
     session: Option<Rc<Traffic>>,
 }
 
 impl Traffic {
     pub(crate) fn of_session(most: Option<u64>) -> Rc<Traffic> {
         let now = Rc::new(Cell::new(0));
-        Rc::new(Traffic { bytes: Cell::new(0), most, last: Cell::new(0), now, session: None })
+        Rc::new(Traffic {
+            bytes: Cell::new(0),
+            most,
+            last: Cell::new(0),
+            now,
+            settled: Cell::new(false),
+            session: None,
+        })
     }
 
     fn of_connection(session: &Rc<Traffic>) -> Rc<Traffic> {
         let now = Rc::clone(&session.now);
         let last = Cell::new(now.get());
-        Rc::new(Traffic { bytes: Cell::new(0), most: None, now, last, session: Some(Rc::clone(session)) })
+        let settled = Cell::new(false);
+        Rc::new(Traffic { bytes: Cell::new(0), most: None, now, last, settled, session: Some(Rc::clone(session)) })
+    }
+
+    /// Whether everything that the program sent so far was sent on.
+    pub(crate) fn settle(&self, is_settled: bool) {
+        self.settled.set(is_settled);
     }
 
     pub(crate) fn add(&self, bytes: u64) -> io::Result<()> {
@@ -93,6 +108,23 @@ impl Connections {
     pub(crate) fn watch(&self, id: u64, task: AbortHandle) {
         if let Some(entry) = self.open.borrow_mut().get_mut(&id) {
             entry.1 = Some(task);
+        }
+    }
+
+    /// Whether something that a program sent may not be sent on yet.
+    pub(crate) fn is_owing(&self) -> bool {
+        self.open.borrow().values().any(|(traffic, _)| !traffic.settled.get())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+
+    /// Ends them all. What each carried is known once its task is gone, at the next turn of the event loop.
+    pub(crate) fn end(&self) {
+        let tasks: Vec<AbortHandle> = self.open.borrow().values().filter_map(|(_, task)| task.clone()).collect();
+        for task in tasks {
+            task.abort();
         }
     }
 

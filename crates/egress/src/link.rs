@@ -98,6 +98,11 @@ impl Link {
         answer.await.ok()
     }
 
+    /// The certificate that programs inside have to believe.
+    pub(crate) async fn introduce(&self, certificate: &[u8]) {
+        self.say(&Said::Authority { certificate: certificate.to_vec() }).await;
+    }
+
     pub(crate) async fn signed(&self, subject: String, verdict: Outcome) {
         self.say(&Said::Signed { subject, verdict }).await;
     }

@@ -31,6 +31,10 @@ pub enum Said {
     Withdraw {
         id: u64,
     },
+    /// First of all, where requests are read in TLS: the certificate of the session's authority, in DER.
+    Authority {
+        certificate: Vec<u8>,
+    },
     Connections(Tallied),
     Queries {
         name: String,

@@ -69,6 +69,11 @@ impl Names {
         self.by_name.is_empty()
     }
 
+    /// Whether a name has an address; no use of it.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// The address for a canonical name. `None` when the table is full of names that may still be in use, or the name
     /// is longer than DNS allows.
     pub fn address_of(&mut self, name: &str, now: Instant) -> Option<Ipv4Addr> {

@@ -150,7 +150,7 @@ async fn resolved(service: &Service, query: &Query) -> Vec<u8> {
     let failed = |failure| match failure {
         Failure::NoSuchName => query.nxdomain(None),
         Failure::Nothing => query.nodata(),
-        Failure::Unanswered => query.servfail(),
+        Failure::Unanswered | Failure::TooMany => query.servfail(),
     };
     match query.kind {
         Kind::A => match service.resolve.addresses(&query.name).await {

@@ -41,6 +41,8 @@ pub(crate) enum Failure {
     /// The name exists and has nothing of this kind.
     Nothing,
     Unanswered,
+    /// It was not asked: there were too many names.
+    TooMany,
 }
 
 impl fmt::Display for Failure {
@@ -49,6 +51,7 @@ impl fmt::Display for Failure {
             Failure::NoSuchName => "there is no such name",
             Failure::Nothing => "the name has no address",
             Failure::Unanswered => "no resolver answered",
+            Failure::TooMany => "too many names were looked up [network.queries_per_second]",
         })
     }
 }

@@ -9,19 +9,19 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{AgentUse, Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
 use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
+use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
@@ -29,6 +29,9 @@ use crate::names::Names;
 use crate::own::OwnAddresses;
 use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
+use crate::terminate::Terminator;
+use crate::trust::Trusted;
+use crate::wire::dns;
 use crate::{proxy, queries, transparent};
 
 /// Where programs that know about proxies find one.
@@ -39,6 +42,9 @@ const MOST_NAMES: usize = 65_536;
 const PER_ADDRESS: Duration = Duration::from_secs(4);
 /// Longest wait for the last one.
 const PER_HOST: Duration = Duration::from_secs(15);
+/// How long what was sent last may take; the supervisor waits a little longer.
+const LAST_BYTES: Duration = Duration::from_millis(1500);
+const TURN: Duration = Duration::from_millis(1);
 /// Descriptors for everything but connections.
 const RESERVED: u64 = 128;
 
@@ -49,7 +55,7 @@ pub struct Start {
     /// What happens to a place that no rule is about.
     pub unknown: Ruled<OnUnknown>,
     /// The user's ssh-agent, if programs inside may have it sign.
-    pub agent: Option<(PathBuf, AgentUse)>,
+    pub agent: Option<AgentStart>,
     /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
     pub published: Vec<Published>,
     pub dialer: Option<OwnedFd>,
@@ -57,6 +63,15 @@ pub struct Start {
     pub sockets: OwnedFd,
     /// The supervisor.
     pub link: OwnedFd,
+    /// Where some requests are read in TLS.
+    pub terminates: Option<Terminates>,
+}
+
+/// What it takes to stand in the middle of TLS.
+#[derive(Debug)]
+pub struct Terminates {
+    pub trusted: Trusted,
+    pub injections: Vec<Injection>,
 }
 
 /// What all connections share.
@@ -71,6 +86,8 @@ pub(crate) struct Service {
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
     pub(crate) unknown: Ruled<OnUnknown>,
+    pub(crate) injections: Injections,
+    pub(crate) terminator: Option<Terminator>,
     host_ports: Vec<Ruled<u16>>,
     own: OwnAddresses,
     warned: Cell<bool>,
@@ -89,7 +106,16 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, agent, published, dialer, sockets, link } = start;
+    let Start { network, unknown, agent, published, dialer, sockets, link, terminates } = start;
+    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
+    let (terminator, injections) = match terminates {
+        Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
+        None => (None, Vec::new()),
+    };
+    if let Some(terminator) = &terminator {
+        // Whoever builds the session waits for it.
+        link.introduce(terminator.certificate()).await;
+    }
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -99,7 +125,7 @@ async fn run(start: Start) -> Result<(), String> {
         rules: RefCell::new(Rules::new(&network, own.now())),
         names: RefCell::new(Names::new(MOST_NAMES, queries::TTL)),
         resolve: Resolve::new(&resolvers)?,
-        link: Link::new(link).map_err(|error| format!("the supervisor: {error}"))?,
+        link,
         carrier: Carrier::new(),
         connections: Connections::new(
             most,
@@ -109,6 +135,8 @@ async fn run(start: Start) -> Result<(), String> {
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
         unknown,
+        injections: Injections::new(injections),
+        terminator,
         host_ports: network.host_ports.clone(),
         own,
         warned: Cell::new(false),
@@ -125,16 +153,13 @@ async fn run(start: Start) -> Result<(), String> {
             tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
         }
     }
-    let agent = agent.map(|(socket, usage)| {
-        let asks = service.unknown.value == OnUnknown::Ask;
-        Rc::new(Agent { socket, usage, asks, link: Rc::clone(&service.link), decided: RefCell::default() })
-    });
+    let agent = agent.map(|start| Rc::new(Agent::new(start, Rc::clone(&service.link))));
     tokio::task::spawn_local(take_sockets(Rc::clone(&service), agent, sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
         service.obey(told);
     }
-    service.link.flush().await;
+    service.finish().await;
     Ok(())
 }
 
@@ -197,6 +222,24 @@ async fn accept(service: Rc<Service>, listener: TcpListener) {
 }
 
 impl Service {
+    /// Nobody is inside any more. What programs sent last is delivered, as it would be without us, and what every connection
+    /// carried is written down.
+    async fn finish(&self) {
+        let end = Instant::now() + LAST_BYTES;
+        loop {
+            // Whoever was not accepted yet is, before anything is looked at.
+            tokio::time::sleep(TURN).await;
+            if !self.connections.is_owing() || Instant::now() > end {
+                break;
+            }
+        }
+        self.connections.end();
+        while !self.connections.is_empty() && Instant::now() < end + TURN * 100 {
+            tokio::time::sleep(TURN).await;
+        }
+        self.link.flush().await;
+    }
+
     /// Starts a connection's own task.
     async fn begin(self: Rc<Self>, client: TcpStream, from: SocketAddr) {
         let Ok(to) = client.local_addr().map(canonical) else { return };
@@ -248,6 +291,11 @@ impl Service {
         matches!(self.rules.borrow().host(&Host::Address(to.ip()), to.port()), Verdict::Allowed(_))
     }
 
+    /// Whether requests to this place are read one by one: for rules about them, or for a secret.
+    pub(crate) fn reads(&self, host: &Host, port: u16) -> bool {
+        self.injections.concern(host, port) || self.rules.borrow().inspects(host, port)
+    }
+
     /// What is said about a place, by policy or by whoever is asked.
     pub(crate) async fn judge(&self, host: &Host, port: u16, from: Option<SocketAddr>) -> Result<Decided, Denial> {
         let verdict = self.rules.borrow().host(host, port);
@@ -279,7 +327,10 @@ impl Service {
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
             Host::Address(address) => Rc::from([*address]),
-            Host::Name(name) => self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?,
+            Host::Name(name) => {
+                self.may_be_looked_up(host, port, name)?;
+                self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
+            }
         };
         self.rules.borrow().addresses(host, port, &addresses).map_err(Unreached::Denied)?;
         let mut last = Unreached::Unresolved(Failure::Nothing);
@@ -295,6 +346,28 @@ impl Service {
             }
         }
         Err(last)
+    }
+
+    /// A name that a program gives to the proxy leaves as a lookup does: it may be data, and there may be too many.
+    fn may_be_looked_up(&self, host: &Host, port: u16, name: &str) -> Result<(), Unreached> {
+        if dns::looks_tunnelled(name) {
+            return Err(Unreached::Denied(Denial {
+                rule: "names that look like data are refused".to_owned(),
+                origin: None,
+                why: format!("{} looks like data", with_port(host, port)),
+                remedy: String::new(),
+            }));
+        }
+        let now = Instant::now();
+        let mut names = self.names.borrow_mut();
+        if !names.has(name) {
+            if !self.queries.take(now) {
+                return Err(Unreached::Unresolved(Failure::TooMany));
+            }
+            // Where the table is full it counts again, which is what a limit is for.
+            let _known = names.address_of(name, now);
+        }
+        Ok(())
     }
 
     fn obey(&self, told: Told) {
@@ -355,7 +428,7 @@ pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     }
 }
 
-fn failed(host: &Host, port: u16, why: String) -> Case {
+pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
     let (origin, remedy) = (String::new(), String::new());
     Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: why, origin, remedy }
 }

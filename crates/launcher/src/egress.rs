@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::message::{Outcome, Said, Told};
-use cofferdam_egress::{Published, Start, serve};
+use cofferdam_egress::{AgentStart, Published, Start, Terminates, serve};
 use cofferdam_gate::Op;
-use cofferdam_kernel::{process, socket};
+use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
 use cofferdam_policy::{Host, with_port};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -25,6 +25,8 @@ use crate::supervisor::Running;
 
 /// How long the last records may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long it may take to make an authority.
+const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// The ends of the sockets, before anybody was started.
 pub(crate) struct Ends {
@@ -63,14 +65,28 @@ impl Ends {
         self.catcher.take()
     }
 
-    /// Starts the process. It has nothing of this one but its three ends.
-    pub(crate) fn start(self, plan: &EgressPlan) -> Result<Egress, Errno> {
+    /// Starts the process. It has nothing of this one but its ends, and what is given to it; that is forgotten here.
+    pub(crate) fn start(self, plan: &EgressPlan, terminates: Option<Terminates>) -> Result<Egress, Errno> {
         let Ends { catcher, sockets, link, ours, published, dialer } = self;
         drop(catcher);
         let (asks, dials) = dialer.unzip();
         let Some(pid) = process::fork()? else {
             drop(ours);
-            process::exit_now(i32::from(run(plan, sockets, link, published, asks).is_err()));
+            let start = Start {
+                network: plan.network.clone(),
+                unknown: plan.unknown.clone(),
+                published,
+                dialer: asks,
+                agent: plan.agent.as_ref().map(|agent| AgentStart {
+                    socket: agent.socket.clone(),
+                    usage: agent.usage,
+                    asks: agent.asks,
+                }),
+                sockets,
+                link,
+                terminates,
+            };
+            process::exit_now(i32::from(run(start).is_err()));
         };
         let process = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
         Ok(Egress { link: Some(ours), process: Some(process), dials })
@@ -78,27 +94,15 @@ impl Ends {
 }
 
 /// The life of the egress process.
-fn run(
-    plan: &EgressPlan,
-    sockets: OwnedFd,
-    link: OwnedFd,
-    published: Vec<Published>,
-    dialer: Option<OwnedFd>,
-) -> Result<(), String> {
-    let mut kept = vec![sockets.as_fd(), link.as_fd()];
-    kept.extend(published.iter().map(|one| one.listener.as_fd()));
-    kept.extend(dialer.as_ref().map(AsFd::as_fd));
+fn run(start: Start) -> Result<(), String> {
+    // Signals of a terminal are for the command; this process ends with its supervisor.
+    signal::block_all().map_err(|errno| errno.to_string())?;
+    let mut kept = vec![start.sockets.as_fd(), start.link.as_fd()];
+    kept.extend(start.published.iter().map(|one| one.listener.as_fd()));
+    kept.extend(start.dialer.as_ref().map(AsFd::as_fd));
     leave_everything(&kept).map_err(|errno| errno.to_string())?;
-    let last = link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(Start {
-        network: plan.network.clone(),
-        unknown: plan.unknown.clone(),
-        published,
-        dialer,
-        agent: plan.agent.as_ref().map(|agent| (agent.socket.clone(), agent.usage)),
-        sockets,
-        link,
-    });
+    let last = start.link.try_clone().map_err(|error| error.to_string())?;
+    let served = serve(start);
     if let Err(why) = &served
         && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
     {
@@ -128,6 +132,25 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn wanted(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Waits for the certificate of its authority.
+    pub(crate) fn authority(&mut self) -> Result<Vec<u8>, String> {
+        let deadline = Instant::now() + FIRST_WORD;
+        while let Some(link) = &self.link {
+            let mut fds = [PollFd::new(link, PollFlags::IN)];
+            match poll(&mut fds, Some(&time_until(deadline))) {
+                Ok(0) => return Err("it took too long to start".to_owned()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.to_string()),
+            }
+            match self.hear() {
+                Heard::Said(Said::Authority { certificate }) => return Ok(certificate),
+                Heard::Said(Said::Warn { text }) => return Err(text),
+                Heard::Said(_) | Heard::Nothing | Heard::Gone => {}
+            }
+        }
+        Err("it ended".to_owned())
     }
 
     /// The next word of it, if there is one now. It is gone when nothing more can come.
@@ -234,6 +257,8 @@ impl Running<'_> {
                     hint: hint_about(&host),
                 })?;
             }
+            // Waited for before the session begins.
+            Said::Authority { .. } => {}
             Said::Sign { id, subject, process } => {
                 self.ask_about_host(Asked { id, op: Op::Sign, subject, who: Who::Process(process), hint: None })?;
             }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::PlanError;
 use crate::facts::HostFacts;
+use crate::terminates::TerminatesPlan;
 
 /// Where programs inside find the proxy.
 pub(crate) const PROXY: &str = "198.18.0.1:3128";
@@ -32,6 +33,9 @@ pub struct EgressPlan {
     /// The user's ssh-agent, and where programs inside find what stands for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentPlan>,
+    /// Where requests to some hosts are read in TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminates: Option<TerminatesPlan>,
 }
 
 /// An ssh-agent that is relayed.
@@ -41,6 +45,8 @@ pub struct AgentPlan {
     pub socket: PathBuf,
     pub inside: PathBuf,
     pub usage: AgentUse,
+    /// Whether somebody can be asked.
+    pub asks: bool,
 }
 
 impl AgentPlan {
@@ -52,7 +58,8 @@ impl AgentPlan {
             && policy.isolation.value == Isolation::Full
             && socket.is_absolute()
             && facts.system.iter().any(|path| path == Path::new("/run"));
-        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage })
+        let asks = policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::Ask;
+        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage, asks })
     }
 }
 
@@ -99,7 +106,11 @@ impl EgressPlan {
         if !named || policy.mode.value == Mode::Static {
             unknown.value = OnUnknown::Deny;
         }
-        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, agent }))
+        let terminates = if named { TerminatesPlan::of(&network, facts) } else { None };
+        ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, agent, terminates }))
     }
 
     /// For programs that read them; all others are served as well.
@@ -115,6 +126,7 @@ impl EgressPlan {
         variables.extend(
             both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned()))),
         );
+        variables.extend(self.terminates.iter().flat_map(TerminatesPlan::variables));
         variables
     }
 }

@@ -15,6 +15,7 @@ mod posture;
 mod rules;
 pub mod seccomp;
 mod step;
+mod terminates;
 #[cfg(test)]
 mod tests;
 
@@ -27,4 +28,5 @@ pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, Limit
 pub use mounts::{own_areas, system_candidates};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};
-pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger};
+pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger, TrustFormat};
+pub use terminates::{CredentialPlan, SecretPlace, TerminatesPlan};

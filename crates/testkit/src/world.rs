@@ -9,6 +9,7 @@
 //!     assert_eq!(world.queries("example.test").len(), 2);
 
 mod certificates;
+mod credulous;
 pub mod dns;
 mod http;
 pub mod log;
@@ -225,6 +226,26 @@ impl World {
     #[track_caller]
     pub fn banner(&self, bind: &str, banner: &str) -> SocketAddr {
         self.started(&Order::Listen { bind: parsed(bind), banner: banner.to_owned() })
+    }
+
+    /// Greets with one byte and keeps every connection without a word more, in one thread.
+    #[track_caller]
+    pub fn keeper(&self, bind: &str) -> SocketAddr {
+        self.started(&Order::Keep { bind: parsed(bind) })
+    }
+
+    /// A proxy that checks nothing.
+    #[track_caller]
+    pub fn credulous_proxy(&self, bind: &str) -> SocketAddr {
+        self.started(&Order::CredulousProxy { bind: parsed(bind) })
+    }
+
+    /// Makes an address this world's own: one that an interface has.
+    pub fn own_address(&self, address: &str) -> io::Result<()> {
+        let words = ["ip", "address", "add", address, "dev", "lo"];
+        let mut program = self.program(&words, Ready::Ended);
+        program.user = None;
+        self.order(&Order::Program(program)).map(|_| ())
     }
 
     /// Everything that the servers saw so far.

@@ -10,6 +10,7 @@ pub mod raw;
 mod row;
 mod rows;
 mod table;
+mod talk;
 mod words;
 
 pub use launching::launch;

@@ -179,6 +179,16 @@ impl Trial {
         launched.unwrap_or_else(|error| panic!("cannot start the launching process: {error}"))
     }
 
+    /// Launches behind these words, which lead elsewhere: into a world of its own.
+    pub(crate) fn launch_behind(&self, words: &[String], check: &str, more: &[(&str, &str)]) -> Launched {
+        let environment = [self.row.environment, more].concat();
+        let runner = self.runner.to_string_lossy();
+        let all: Vec<&str> = words.iter().map(String::as_str).chain([&*runner]).chain(self.arguments(check)).collect();
+        let (program, arguments) = all.split_first().unwrap_or((&"", &[]));
+        let launched = run_helper(Path::new(program), arguments, &self.scene, &self.project(), &environment);
+        launched.unwrap_or_else(|error| panic!("cannot start the launching process: {error}"))
+    }
+
     pub(crate) fn start(&self, check: &str, stdin: Stdio) -> Helper {
         self.start_with(check, &[], stdin)
     }

@@ -3,8 +3,8 @@
 
 use crate::row::Row;
 use crate::rows::{
-    answers, calls, gate, ipc, kernel_files, launch, leftovers, names, processes, records, refusals, resources,
-    sockets, workspace,
+    answers, calls, egress_places, egress_requests, egress_spelling, gate, ipc, kernel_files, launch, leftovers, names,
+    processes, records, refusals, resources, sockets, workspace,
 };
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
@@ -109,6 +109,38 @@ macro_rules! every_row {
             fn escape_f14_flood_is_denied_with_one_summary() => gate::F14;
             fn escape_f15_newline_in_a_path_is_one_record() => records::F15;
             fn escape_f16_edited_log_is_found() => records::F16;
+            fn escape_g01_nothing_goes_past_the_broker() => egress_places::G01;
+            fn escape_g02_empty_list_allows_nothing() => egress_places::G02;
+            fn escape_g03_rebound_name_reaches_nothing_private() => egress_places::G03;
+            fn escape_g04_one_private_address_refuses_all() => egress_places::G04;
+            fn escape_g05_alias_of_a_private_name_is_refused() => egress_places::G05;
+            fn escape_g06_ipv4_inside_ipv6_is_judged() => egress_places::G06;
+            fn escape_g07_unspecified_addresses_are_refused() => egress_places::G07;
+            fn escape_g08_other_notations_of_addresses_are_refused() => egress_spelling::G08;
+            fn escape_g09_metadata_services_are_refused() => egress_places::G09;
+            fn escape_g10_addresses_that_are_not_public_are_refused() => egress_places::G10;
+            fn escape_g11_zero_byte_in_a_name_is_refused() => egress_spelling::G11;
+            fn escape_g12_spelling_does_not_change_the_verdict() => egress_spelling::G12;
+            fn escape_g13_names_are_compared_label_by_label() => egress_spelling::G13;
+            fn escape_g14_user_before_the_host_is_refused() => egress_spelling::G14;
+            fn escape_g15_lookalike_is_refused_and_shown() => egress_spelling::G15;
+            fn escape_g16_zone_of_an_address_is_refused() => egress_spelling::G16;
+            fn escape_g17_other_ports_are_refused() => egress_places::G17;
+            fn escape_g18_address_of_an_allowed_name_is_refused() => egress_places::G18;
+            fn escape_g19_target_and_host_must_agree() => egress_requests::G19;
+            fn escape_g20_tls_must_name_the_host() => egress_requests::G20;
+            fn escape_g21_port_of_tls_carries_tls_only() => egress_requests::G21;
+            fn escape_g22_redirect_is_a_new_decision() => egress_requests::G22;
+            fn escape_g23_ambiguous_requests_are_refused() => egress_requests::G23;
+            fn escape_g24_headers_of_the_hop_are_taken_off() => egress_requests::G24;
+            fn escape_g25_upgrade_and_trace_are_refused() => egress_requests::G25;
+            fn escape_g26_socks_connects_only() => egress_requests::G26;
+            fn escape_g27_lookups_carry_no_data() => egress_requests::G27;
+            fn escape_g28_requests_end_in_time() => egress_requests::G28;
+            fn escape_g29_relay_inside_changes_nothing() => egress_places::G29;
+            fn escape_g30_methods_and_paths_bound_a_host() => egress_requests::G30;
+            fn escape_g31_no_proxy_behind_ours() => egress_places::G31;
+            fn escape_g32_ambiguous_paths_are_refused() => egress_requests::G32;
         }
     };
 }

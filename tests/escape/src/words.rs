@@ -22,6 +22,8 @@ pub(crate) fn errno(number: i32) -> String {
         (libc::ENOSYS, "ENOSYS"),
         (libc::ELOOP, "ELOOP"),
         (libc::EXDEV, "EXDEV"),
+        (libc::ENETUNREACH, "ENETUNREACH"),
+        (libc::EHOSTUNREACH, "EHOSTUNREACH"),
         (libc::ECONNREFUSED, "ECONNREFUSED"),
         (libc::EAFNOSUPPORT, "EAFNOSUPPORT"),
         (libc::EPROTONOSUPPORT, "EPROTONOSUPPORT"),

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::log::{self, Connection, Log, Record};
-use super::{dns, http};
+use super::{credulous, dns, http};
 
 /// Long for a busy machine's sake.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,6 +43,12 @@ pub(crate) enum Order {
     Listen {
         bind: SocketAddr,
         banner: String,
+    },
+    Keep {
+        bind: SocketAddr,
+    },
+    CredulousProxy {
+        bind: SocketAddr,
     },
     /// Connects to a listener, until its line is in the log; the reply is where from.
     Knock {
@@ -78,6 +84,9 @@ pub(crate) enum Ready {
 
 /// What `test-world` does, with the path of the log.
 pub fn serve(log_file: &Path) -> io::Result<()> {
+    // Some tests connect very often.
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
     let mut servers = Servers {
         log: Log::open(log_file)?,
         log_file: log_file.to_owned(),
@@ -129,6 +138,18 @@ impl Servers {
                 let listener = TcpListener::bind(bind).map_err(at(bind))?;
                 let address = listener.local_addr()?.to_string();
                 listen(listener, address.clone(), banner, self.log.clone());
+                Ok(address)
+            }
+            Order::Keep { bind } => {
+                let listener = TcpListener::bind(bind).map_err(at(bind))?;
+                let address = listener.local_addr()?.to_string();
+                keep(listener, address.clone(), self.log.clone());
+                Ok(address)
+            }
+            Order::CredulousProxy { bind } => {
+                let listener = TcpListener::bind(bind).map_err(at(bind))?;
+                let address = listener.local_addr()?.to_string();
+                credulous::start(listener);
                 Ok(address)
             }
             Order::Knock { address } => self.knock(address),
@@ -245,6 +266,22 @@ fn listen(listener: TcpListener, label: String, banner: String, log: Log) {
                     stream.write_all(&buffer[..length])?;
                 }
             });
+        }
+    });
+}
+
+/// Until the process ends.
+fn keep(listener: TcpListener, label: String, log: Log) {
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            if let Ok(from) = stream.peer_addr() {
+                log.connection(&label, from);
+            }
+            // A client that is gone already is kept like the others.
+            if stream.write_all(b"k").is_ok() {
+                kept.push(stream);
+            }
         }
     });
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod cpu;
+mod egress;
 mod files;
 mod gate;
 mod ipc;
@@ -116,7 +117,15 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "e06" => files::e06_working_directory(place),
         "e12" | "e15" | "e16" | "e18" => files::protected(place),
         "e14" => files::e14_forged_pointer(place),
+        "talk" => egress::talk(place),
         "nothing" => wait(Duration::ZERO),
+        _ => beside_others(check, place),
+    }
+}
+
+/// What runs to be measured, or to disturb what is.
+fn beside_others(check: &str, place: &Place) -> Finding {
+    match check {
         "work" => latency::work_in_small_steps(place),
         "attack-forks" => latency::attack_with_forks(),
         "attack-memory" => latency::attack_with_memory(),

@@ -3,6 +3,10 @@
 
 pub(crate) mod answers;
 pub(crate) mod calls;
+mod egress;
+pub(crate) mod egress_places;
+pub(crate) mod egress_requests;
+pub(crate) mod egress_spelling;
 pub(crate) mod gate;
 pub(crate) mod ipc;
 pub(crate) mod kernel_files;
