@@ -10,8 +10,8 @@ use cofferdam_gate::Op;
 use cofferdam_launcher::{NetworkOutcome, Options, Outcome, Returns};
 use cofferdam_plan::{LaunchPlan, MountKind, Step};
 use cofferdam_policy::{
-    Accessed, Draft, Endpoint, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Setting, Touch,
-    learn as smallest,
+    Accessed, Draft, Endpoint, Host, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Setting, Touch,
+    learn as smallest, with_port,
 };
 use serde_json::json;
 
@@ -65,7 +65,8 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
 /// The hosts that it reached and that no rule was about.
 fn hosts(outcome: &Outcome) -> Vec<Setting> {
     let reached = outcome.hosts.iter().filter(|host| host.verdict != NetworkOutcome::Denied && host.port > 0);
-    let endpoints: BTreeSet<String> = reached.map(|host| format!("{}:{}", host.host, host.port)).collect();
+    let written = reached.filter_map(|reached| Some(with_port(&Host::parse(&reached.host).ok()?, reached.port)));
+    let endpoints: BTreeSet<String> = written.collect();
     let rules = endpoints.iter().filter_map(|endpoint| Endpoint::parse_allow(endpoint).ok());
     let allow: Vec<Setting> =
         rules.map(|endpoint| Setting::NetworkPart(NetworkPart::Allow(HostRule::whole(endpoint)))).collect();

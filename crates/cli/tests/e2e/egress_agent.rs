@@ -69,7 +69,7 @@ impl Pushing {
         );
         let made = internet.command("bash").args(["-c", &set_up]).status().expect("bash starts");
         assert!(made.success());
-        Some(Pushing { internet, agent, bare, secret })
+        Some(Pushing { agent, internet, bare, secret })
     }
 
     fn run(&self, flags: &[&str], script: &str) -> Ran {
