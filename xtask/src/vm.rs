@@ -30,7 +30,8 @@ use crate::vm::stage::Stage;
 use crate::workspace::Workspace;
 
 /// What the guest needs to find its root and its disks, and what an unprivileged user cannot load.
-const MODULES: [&str; 7] = ["virtio_pci", "virtio_blk", "virtiofs", "fuse", "overlay", "ext4", "quota_v2"];
+const MODULES: [&str; 8] =
+    ["virtio_pci", "virtio_blk", "virtiofs", "fuse", "overlay", "ext4", "quota_v2", "nft_tproxy"];
 
 type Kernels = Vec<(Version, Kernel)>;
 

@@ -4,11 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_egress::{Rules, Verdict as HostVerdict};
 use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
-use cofferdam_policy::{Access, Isolation};
+use cofferdam_policy::{Access, Host, Isolation};
 
 use crate::limits;
 use crate::run::Prepared;
@@ -33,7 +34,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     if plan.egress.is_none() {
         lines.extend(network(prepared, outcome.unrouted));
     }
-    lines.extend(hosts(outcome));
+    lines.extend(hosts(prepared, outcome));
     lines.extend(outcome.warnings.iter().cloned());
     lines.extend(unapproved(prepared, outcome));
     lines.extend(
@@ -166,13 +167,21 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
 }
 
 /// Hosts that were not reached because of a rule, with what would allow them.
-fn hosts(outcome: &Outcome) -> Vec<String> {
+fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
+    let rules = Rules::new(&prepared.known.policy.network, Vec::new());
     let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
     let mut lines: Vec<String> = Vec::new();
     for reached in denied {
         let host = shown(reached.host.as_bytes());
         let line = if reached.port == 0 {
-            format!("could not look up {host}: {}; allow it with --allow-host {host}", reached.why)
+            let verdict = Host::parse(&reached.host).map_or(HostVerdict::Unknown, |host| rules.name(&host));
+            let (why, remedy) = if let HostVerdict::Denied(denial) = verdict {
+                (denial.why, denial.remedy)
+            } else {
+                let remedy = format!("--allow-host {host}, or {host}:PORT for another port than the web's");
+                (reached.why.clone(), remedy)
+            };
+            format!("could not look up {host}: {}; to allow it: {}", shown(why.as_bytes()), shown(remedy.as_bytes()))
         } else {
             let origin = if reached.origin.is_empty() { String::new() } else { format!(" [{}]", reached.origin) };
             let remedy =

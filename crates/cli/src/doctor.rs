@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use cofferdam_kernel::process::{Side, clone_into, exit_now, namespace};
-use cofferdam_kernel::{Errno, landlock, mount};
+use cofferdam_kernel::{Errno, landlock, mount, network, socket};
 use cofferdam_plan::CgroupHome;
 use rustix::process::{WaitId, WaitIdOptions};
 use serde::Serialize;
@@ -56,6 +56,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
         landlock_abi(),
         overlayfs(),
         fuse(),
+        egress(),
         cgroup(),
         limits(),
         mode(),
@@ -261,6 +262,38 @@ fn fuse() -> Check {
         "/dev/fuse usable by this user",
         Some(
             "questions at first access work without it too, and slow programs down: modprobe fuse, chmod 666 /dev/fuse",
+        ),
+    )
+}
+
+/// Makes a session's network as `--allow-host` needs it, and asks how much of it is caught.
+fn egress() -> Check {
+    let (uid, gid) = ids();
+    let probe = || {
+        map_self(uid, gid)?;
+        let (ours, theirs) = socket::pair()?;
+        let catch = network::Catch { to: theirs.as_fd(), ports: &[], also: &[], without_filter: false };
+        network::create_beside(Some(catch))?.join()?;
+        match socket::receive_now(&ours)?.0.first() {
+            Some(&network::CAUGHT_ALL) => Ok(()),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    };
+    let (status, measured) = match in_namespaces(namespace::USER, probe) {
+        Ok(()) => (Status::Ok, "every port of allowed hosts can be reached: nftables catches them".to_owned()),
+        Err(Errno::OPNOTSUPP) => {
+            let measured = "no nftables in a user namespace: only ports that rules name, 80 and 443 can be reached";
+            (Status::Warn, measured.to_owned())
+        }
+        Err(errno) => (Status::Warn, format!("`--allow-host` fails: {errno}")),
+    };
+    check(
+        "egress",
+        status,
+        measured,
+        "nftables with transparent proxying in a user namespace",
+        Some(
+            "load the modules nf_tables and nft_tproxy (modprobe), or build them in; without them name the ports in rules, and programs inside cannot listen on those",
         ),
     )
 }

@@ -91,6 +91,7 @@ fn describe(step: &Step) -> String {
         Step::SetHostname(name) => format!("set the host name to `{name}`"),
         Step::CreateNetwork => "start making a network namespace with loopback, beside what follows".to_owned(),
         Step::JoinNetwork => "move into the network namespace".to_owned(),
+        Step::OfferAgent { at } => format!("listen for uses of the ssh-agent at {}", at.display()),
         Step::Limit { resource, value } => format!("limit {resource:?} to {value}"),
         Step::DropCapabilities => "empty all capability sets, lock securebits".to_owned(),
         Step::NoNewPrivileges => "set no_new_privs".to_owned(),
@@ -113,6 +114,7 @@ fn describe_kind(kind: &MountKind) -> String {
         }
         MountKind::Empty { .. } => "an empty directory".to_owned(),
         MountKind::Refused => "a file that cannot be opened".to_owned(),
+        MountKind::Trust { .. } => "the authorities that programs believe in TLS".to_owned(),
         MountKind::Text(_) => "a stand-in file".to_owned(),
         MountKind::Tmpfs { size: 0, .. } => "a private tmpfs".to_owned(),
         MountKind::Tmpfs { size, .. } => format!("a private tmpfs of {}", bytes(*size)),

@@ -4,6 +4,7 @@
 
 mod agents;
 mod build_yaml;
+mod hosts;
 mod notation;
 mod proxy;
 #[cfg(test)]
@@ -85,8 +86,6 @@ struct Import {
     draft: Draft,
 }
 
-const EGRESS: &str = "arrives with egress; there is no network until then";
-
 impl Import {
     /// Takes a value out, by its keys with dots between.
     fn take(&mut self, path: &str) -> Option<Value> {
@@ -110,17 +109,6 @@ impl Import {
     fn no_equal(&mut self, path: &str, why: &str) {
         if let Some(value) = self.take(path) {
             self.remark(path, &value, why);
-        }
-    }
-
-    /// Something about the network; what asks for none is what there is.
-    fn network(&mut self, path: &str) {
-        match self.take(path) {
-            Some(Value::Bool(false)) => self.add(Setting::Network(cofferdam_policy::NetworkMode::None)),
-            Some(Value::Array(list)) if list.is_empty() => {}
-            Some(Value::Number(number)) if number.as_u64() == Some(0) => {}
-            Some(value) => self.remark(path, &value, EGRESS),
-            None => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! File requests of past sessions, as the audit log has them. Owns what of a record counts; what a policy makes of it is
+//! File requests and connections of past sessions, as the audit log has them. Owns what of a record counts; what a policy makes of it is
 //! the caller's, and whether the log is whole that of `sandbox audit verify`. Called by `sandbox policy test` and
 //! `sandbox why --session`.
 
@@ -46,5 +46,66 @@ fn decision(entry: &Entry) -> Option<Recorded> {
         path: PathBuf::from(text("path")?),
         allowed: entry.decision.as_deref()? == "allow",
         cause: entry.origin.clone().or_else(|| text("cause")),
+    })
+}
+
+/// What a session did about one host and port, or about a name that it looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RecordedHost {
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    /// allowed, denied, failed
+    pub(crate) outcome: String,
+    pub(crate) rule: Option<String>,
+    pub(crate) origin: Option<String>,
+    pub(crate) count: u64,
+    pub(crate) up: u64,
+    pub(crate) down: u64,
+}
+
+/// What was decided about hosts in a session, equal things put together, in the order of their first record.
+pub(crate) fn hosts(state: &Path, session: &str) -> Result<Vec<RecordedHost>, Failure> {
+    let directory = cofferdam_audit::directory(state).display().to_string();
+    let failed = |errno: rustix::io::Errno| Failure::Read { path: directory.clone(), source: errno.into() };
+    let mut entries = cofferdam_audit::entries(state).map_err(failed)?;
+    let mut found: Vec<RecordedHost> = Vec::new();
+    let mut is_known = false;
+    while let Some(entry) = entries.try_next().map_err(failed)? {
+        if entry.session != session {
+            continue;
+        }
+        is_known = true;
+        let Some(one) = about_host(&entry) else { continue };
+        let same = |known: &&mut RecordedHost| {
+            (&known.host, known.port, &known.outcome, &known.rule) == (&one.host, one.port, &one.outcome, &one.rule)
+        };
+        match found.iter_mut().find(same) {
+            Some(known) => {
+                known.count += one.count;
+                known.up += one.up;
+                known.down += one.down;
+            }
+            None => found.push(one),
+        }
+    }
+    if is_known { Ok(found) } else { Err(Failure::NoSuchSession { session: session.to_owned() }) }
+}
+
+fn about_host(entry: &Entry) -> Option<RecordedHost> {
+    if entry.event != Event::ConnectionAttempt.name() {
+        return None;
+    }
+    let text = |name: &str| entry.details.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    let number = |name: &str| entry.details.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let is_query = entry.details.get("query").is_some();
+    Some(RecordedHost {
+        host: text(if is_query { "query" } else { "host" })?,
+        port: u16::try_from(number("port")).ok().filter(|_| !is_query),
+        outcome: text("outcome")?,
+        rule: text("rule"),
+        origin: entry.origin.clone(),
+        count: if is_query { number("count") } else { number("connections") },
+        up: number("up"),
+        down: number("down"),
     })
 }

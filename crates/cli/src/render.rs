@@ -190,6 +190,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         }
         PlanError::NetworkNeedsFull { .. } => "run with --isolation full, or with --network none".to_owned(),
         PlanError::NoGate { .. } => "run with --mode static, which asks nothing".to_owned(),
+        PlanError::SecretIsWritable { origin, .. } => format!("keep it elsewhere, readable by you alone ({origin})"),
         PlanError::NoSuchCpus { origin, .. } => format!("name CPUs of this machine ({origin})"),
         PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } => {
             return None;
@@ -215,6 +216,11 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         }
         LaunchError::Step { errno, .. } if *errno == Errno::STALE => "run it again".to_owned(),
         LaunchError::Step { .. } | LaunchError::Vanished => "`sandbox doctor` shows what this kernel offers".to_owned(),
+        LaunchError::Secret { .. } => "the secret of each entry in `network.credentials` is read before anything starts".to_owned(),
+        LaunchError::Trusted { .. } => {
+            "install the package `ca-certificates`, or set SSL_CERT_FILE to a file of authorities in PEM".to_owned()
+        }
+        LaunchError::Publish { origin, .. } => format!("choose another port, as in --publish HOSTPORT:PORT ({origin})"),
         LaunchError::Hold { path, .. } => {
             format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
         }
@@ -228,6 +234,7 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         LaunchError::Execute { .. }
         | LaunchError::SessionDirectory { .. }
         | LaunchError::Namespaces { .. }
+        | LaunchError::Egress { .. }
         | LaunchError::Supervise(_) => return None,
     })
 }

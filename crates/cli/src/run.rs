@@ -35,7 +35,8 @@ pub(crate) fn prepare_to(args: &PolicyArgs, argv: &[String], learns: bool) -> Re
         before = after;
     };
     let around = Surroundings::look(&environment)?;
-    let policy = policy_files::load(args, &around, &environment)?;
+    let mut policy = policy_files::load(args, &around, &environment)?;
+    policy.hide_secret_files();
     done("policy");
     let request = Request { argv: argv.to_vec(), environment, learns };
     let facts = survey(&policy, &around, &request);
@@ -99,6 +100,9 @@ fn exit_code(end: End) -> u8 {
 pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for (path, changes) in &outcome.kept {
         say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+    }
+    for exposed in &outcome.exposed {
+        say!("sandbox: {}", escaped(exposed));
     }
     for told in &outcome.answers {
         for line in told.lines() {

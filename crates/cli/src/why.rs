@@ -1,5 +1,7 @@
 //! `sandbox why`: which rule decides about a path, a host or a system call, here and now, and the smallest change that
-//! would turn the answer around. Owns the wording; the answers are those of `plan` and `policy`.
+//! would turn the answer around. Owns the wording; the answers are those of `plan` and `policy`, about hosts `host`'s.
+
+mod host;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +31,7 @@ pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     let lines = match subject(&args.target, &around) {
         Subject::Path(path) => about_path(args, &policy, &around, environment, &path),
         Subject::Call => about_call(&args.target, &policy)?,
-        Subject::Host => about_host(&args.target, &policy),
+        Subject::Host => host::about(&args.target, &policy)?,
     };
     Ok(tell(&lines))
 }
@@ -264,23 +266,17 @@ fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
     Ok(vec![format!("system call {name} {what} [{origin}]"), change])
 }
 
-fn about_host(host: &str, policy: &Policy) -> Vec<String> {
-    vec![
-        format!(
-            "{host} cannot be reached: there is no network inside but an own loopback [{}]",
-            policy.network.mode.origin
-        ),
-        format!("to allow it: --allow-host {host}"),
-    ]
-}
-
 fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<ExitCode, Failure> {
+    let subject = subject(&args.target, around);
+    if matches!(subject, Subject::Host) {
+        return Ok(tell(&host::in_session(&args.target, session, &around.state)?));
+    }
     let found = recorded::read(&around.state, Some(session))?;
     if found.is_empty() {
         return Err(Failure::NoSuchSession { session: session.to_owned() });
     }
-    let Subject::Path(path) = subject(&args.target, around) else {
-        return Ok(tell(&["only decisions about paths are recorded".to_owned()]));
+    let Subject::Path(path) = subject else {
+        return Ok(tell(&["decisions about paths and hosts are recorded, not about calls".to_owned()]));
     };
     let mut lines: Vec<String> = found
         .iter()

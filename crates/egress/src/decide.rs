@@ -312,7 +312,8 @@ fn written(list: &str, rule: &NetworkRule) -> String {
     format!("network.{list} = [\"{}\"]", rule.endpoint)
 }
 
-fn allow_it(host: &Host, port: u16) -> String {
+/// What lets a place be reached, as a flag and as a file has it.
+pub(crate) fn allow_it(host: &Host, port: u16) -> String {
     let endpoint = Endpoint::of(host, port);
     format!("`--allow-host {endpoint}`, or network.allow = [\"{endpoint}\"]")
 }

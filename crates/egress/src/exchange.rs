@@ -4,15 +4,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use cofferdam_policy::{Host, parse_authority};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::decide::{Decided, Denial, Verdict};
 use crate::limits::Place;
 use crate::service::{self, Service};
+use crate::terminate::Terminator;
 use crate::transparent::Recorded;
 use crate::wire::Progress;
 use crate::wire::http::{
@@ -24,14 +27,16 @@ use crate::wire::http::{
 const CHUNK: usize = 4096;
 /// Read at once of a body that is larger.
 const BODY: usize = 64 << 10;
+/// Longest wait for a server to begin TLS.
+const HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// Whom the requests of a connection are for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum For<'a> {
     /// Whoever each names: the program knows that it speaks to a proxy.
     Anybody { from: SocketAddr },
-    /// The host that the program connected to.
-    One { host: &'a Host, port: u16, decided: &'a Decided },
+    /// The host that the program connected to, in TLS that ends here where it is secure.
+    One { host: &'a Host, port: u16, decided: &'a Decided, secure: Option<&'a Terminator> },
 }
 
 /// What comes from one side, read ahead.
@@ -52,23 +57,39 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 pub(crate) struct Server<'a> {
     host: Host,
     port: u16,
-    incoming: Incoming<OwnedReadHalf>,
-    outgoing: OwnedWriteHalf,
+    incoming: Incoming<Box<dyn AsyncRead + Unpin>>,
+    outgoing: Box<dyn AsyncWrite + Unpin>,
     recorded: Recorded<'a>,
 }
 
 impl<'a> Server<'a> {
     pub(crate) fn new(host: &Host, port: u16, stream: TcpStream, recorded: Recorded<'a>) -> Self {
         let (from, outgoing) = stream.into_split();
+        Server::of(host, port, Box::new(from), Box::new(outgoing), recorded)
+    }
+
+    fn of(
+        host: &Host,
+        port: u16,
+        from: Box<dyn AsyncRead + Unpin>,
+        outgoing: Box<dyn AsyncWrite + Unpin>,
+        recorded: Recorded<'a>,
+    ) -> Self {
         let incoming = Incoming { from, bytes: Vec::new() };
         Server { host: host.clone(), port, incoming, outgoing, recorded }
     }
 
     /// A server may have closed a connection that nobody used for a while.
-    fn is_usable(&self, host: &Host, port: u16) -> bool {
+    fn is_usable(&mut self, host: &Host, port: u16) -> bool {
+        self.host == *host && self.port == port && self.incoming.bytes.is_empty() && self.is_silent()
+    }
+
+    /// Only looks: whoever reads next is woken for itself.
+    fn is_silent(&mut self) -> bool {
         let mut byte = [0];
-        let silent = || self.incoming.from.try_read(&mut byte).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
-        self.host == *host && self.port == port && self.incoming.bytes.is_empty() && { silent }()
+        let mut context = Context::from_waker(Waker::noop());
+        let looked = Pin::new(&mut self.incoming.from).poll_read(&mut context, &mut ReadBuf::new(&mut byte));
+        looked.is_pending()
     }
 }
 
@@ -79,6 +100,8 @@ pub(crate) struct Exchange<'a, R, W> {
     pub(crate) outgoing: W,
     pub(crate) whom: For<'a>,
     pub(crate) server: Option<Server<'a>>,
+    /// Somebody has connected the server, and TLS with it has not begun.
+    pub(crate) dialled: Option<(TcpStream, Recorded<'a>)>,
     pub(crate) place: &'a Place,
 }
 
@@ -263,21 +286,27 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             self.refuse(&Refusal::denied(&denial)).await?;
             return Ok(false);
         }
-        let usable = self.server.take().filter(|server| server.is_usable(&host, port));
-        let mut server = if let Some(server) = usable {
-            server
-        } else {
-            let from = match self.whom {
-                For::Anybody { from } => Some(from),
-                For::One { .. } => None,
-            };
-            let Some((stream, address, decided)) = self.reach(&host, port, from).await? else { return Ok(false) };
-            let case = service::allowed(&host, port, address, &decided);
-            self.service.link.open(&case).await;
-            Server::new(&host, port, stream, Recorded::new(self.service, case))
+        let secure = self.terminator();
+        if secure.is_none()
+            && request.headers.iter().any(|header| self.service.injections.is_held_for(&host, header.value))
+        {
+            let denial = in_the_open(&host);
+            self.service.link.open(&service::denied(&host, port, &denial)).await;
+            self.refuse(&Refusal::denied(&denial)).await?;
+            return Ok(false);
+        }
+        let usable = self.server.take().and_then(|mut server| server.is_usable(&host, port).then_some(server));
+        let mut server = match usable {
+            Some(server) => server,
+            None => match self.open(&host, port).await? {
+                Some(server) => server,
+                None => return Ok(false),
+            },
         };
         let mut head = Vec::with_capacity(1024);
-        if rewrite(request, &mut head, |_, _| None).is_err() {
+        let injections = &self.service.injections;
+        let reveal = |name: &str, value: &[u8]| secure.and_then(|_| injections.reveal((&host, port), name, value));
+        if rewrite(request, &mut head, reveal).is_err() {
             return Ok(false);
         }
         let keep = self.forward(request, &head, &mut server).await?;
@@ -287,10 +316,51 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
         Ok(keep)
     }
 
+    /// Where TLS with the client ended here.
+    fn terminator(&self) -> Option<&'a Terminator> {
+        match self.whom {
+            For::One { secure, .. } => secure,
+            For::Anybody { .. } => None,
+        }
+    }
+
+    /// Connects to the server; None once the client was told why not.
+    async fn open(&mut self, host: &Host, port: u16) -> io::Result<Option<Server<'a>>> {
+        let (stream, recorded) = if let Some(dialled) = self.dialled.take() {
+            dialled
+        } else {
+            let from = match self.whom {
+                For::Anybody { from } => Some(from),
+                For::One { .. } => None,
+            };
+            let Some((stream, address, decided)) = self.reach(host, port, from).await? else { return Ok(None) };
+            let case = service::allowed(host, port, address, &decided);
+            self.service.link.open(&case).await;
+            (stream, Recorded::new(self.service, case))
+        };
+        let Some(terminator) = self.terminator() else { return Ok(Some(Server::new(host, port, stream, recorded))) };
+        let begun = tokio::time::timeout(HANDSHAKE, terminator.connect(host, stream)).await;
+        match begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(stream) => {
+                let (from, outgoing) = tokio::io::split(stream);
+                Ok(Some(Server::of(host, port, Box::new(from), Box::new(outgoing), recorded)))
+            }
+            Err(error) => {
+                let why = format!("TLS with {host} failed: {error}");
+                self.service.link.open(&service::failed(host, port, why.clone())).await;
+                let rule = "none: the host was not reached".to_owned();
+                self.refuse(&Refusal { status: 502, rule, why, remedy: String::new() }).await?;
+                Ok(None)
+            }
+        }
+    }
+
     /// Sends the request while the response comes back; whether both connections can be used again.
     async fn forward(&mut self, request: &RequestHead<'_>, head: &[u8], server: &mut Server<'a>) -> io::Result<bool> {
-        let Exchange { incoming, outgoing, place, .. } = self;
-        let Server { incoming: coming, outgoing: going, recorded, .. } = server;
+        let secure = self.terminator().is_some();
+        let Exchange { service, incoming, outgoing, place, .. } = self;
+        let Server { host, port, incoming: coming, outgoing: going, recorded } = server;
+        let hide = |value: &[u8]| if secure { service.injections.hide((host, *port), value) } else { None };
         let sent = std::cell::Cell::new(false);
         let count = |bytes: usize, direction: &std::cell::Cell<u64>| {
             let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -314,7 +384,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
         };
         let receiving = async {
             let down = |bytes| count(bytes, &recorded.down);
-            respond(request, coming, outgoing, &down).await
+            respond(request, coming, outgoing, &down, &hide).await
         };
         let received = tokio::select! {
             biased;
@@ -338,12 +408,23 @@ enum Stopped {
     Gone,
 }
 
+/// Why a placeholder does not travel where everybody on the way could read what it stands for.
+fn in_the_open(host: &Host) -> Denial {
+    Denial {
+        rule: "network.credentials".to_owned(),
+        origin: None,
+        why: format!("the credential of {host} is put into requests over TLS only, and this one is in the open"),
+        remedy: format!("use https://{host}"),
+    }
+}
+
 /// The response, with whatever comes before it; whether the server keeps its connection.
 async fn respond<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     request: &RequestHead<'_>,
     coming: &mut Incoming<R>,
     outgoing: &mut W,
     count: &impl Fn(usize) -> io::Result<()>,
+    hide: &impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> io::Result<bool> {
     loop {
         let (length, head, body, keeps, interim) = loop {
@@ -351,7 +432,7 @@ async fn respond<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 Progress::Done(response, length) => {
                     let mut head = Vec::with_capacity(length + 64);
                     let keeps = response.keep_alive;
-                    rewrite_response(&response, keeps && request.keep_alive, &mut head);
+                    rewrite_response(&response, keeps && request.keep_alive, &mut head, hide);
                     break (length, head, response.body, keeps, response.is_interim());
                 }
                 Progress::Bad(why, status) => {
@@ -435,6 +516,7 @@ async fn pass<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     from.bytes.drain(..used);
     count(first.len())?;
     to.write_all(&first).await?;
+    to.flush().await?;
     drop(first);
     while !ended {
         if from.bytes.is_empty() && !from.more(BODY).await? {
@@ -446,6 +528,7 @@ async fn pass<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let (used, over) = body.take(&from.bytes)?;
         count(used)?;
         to.write_all(&from.bytes[..used]).await?;
+        to.flush().await?;
         from.bytes.drain(..used);
         ended = over;
     }

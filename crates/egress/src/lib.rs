@@ -4,21 +4,32 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod agent;
+mod authority;
 mod carry;
 pub mod decide;
 mod exchange;
+mod inject;
 mod limits;
 mod link;
 pub mod message;
 pub mod names;
 mod own;
 mod proxy;
+mod publish;
 mod queries;
 mod request_path;
 mod resolve;
 mod service;
+mod terminate;
 mod transparent;
+mod trust;
 pub mod wire;
 
+pub use agent::AgentStart;
 pub use decide::{Decided, Denial, Rules, Verdict};
-pub use service::{PROXY, Start, serve};
+pub use inject::{Injection, Secret};
+pub use own::own_addresses;
+pub use publish::Published;
+pub use service::{PROXY, Start, Terminates, serve};
+pub use trust::Trusted;

@@ -21,6 +21,8 @@ use crate::message::{Outcome, Said, Tallied, Told};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
+    /// For the rest of the session as well.
+    pub(crate) kept: bool,
     pub(crate) origin: String,
 }
 
@@ -90,13 +92,30 @@ impl Link {
 
     /// Waits for somebody to decide. A supervisor that is gone decides nothing.
     pub(crate) async fn ask(&self, host: &str, port: u16, client: Option<SocketAddr>) -> Option<Answer> {
+        self.ask_for(|id| Said::Ask { id, host: host.to_owned(), port, client }).await
+    }
+
+    pub(crate) async fn ask_to_sign(&self, subject: &str, process: Option<u32>) -> Option<Answer> {
+        self.ask_for(|id| Said::Sign { id, subject: subject.to_owned(), process }).await
+    }
+
+    async fn ask_for(&self, question: impl FnOnce(u64) -> Said) -> Option<Answer> {
         let id = self.next.get();
         self.next.set(id + 1);
         let (answered, answer) = oneshot::channel();
         self.waiting.borrow_mut().insert(id, answered);
         let _withdrawn = Withdrawn { link: self, id };
-        self.say(&Said::Ask { id, host: host.to_owned(), port, client }).await;
+        self.say(&question(id)).await;
         answer.await.ok()
+    }
+
+    /// The certificate that programs inside have to believe.
+    pub(crate) async fn introduce(&self, certificate: &[u8]) {
+        self.say(&Said::Authority { certificate: certificate.to_vec() }).await;
+    }
+
+    pub(crate) async fn signed(&self, subject: String, verdict: Outcome) {
+        self.say(&Said::Signed { subject, verdict }).await;
     }
 
     pub(crate) async fn warn(&self, text: String) {

@@ -16,9 +16,24 @@ pub enum Said {
         port: u16,
         client: Option<SocketAddr>,
     },
+    /// A program wants a signature; `process` is its number as seen from outside.
+    Sign {
+        id: u64,
+        subject: String,
+        process: Option<u32>,
+    },
+    /// What became of it.
+    Signed {
+        subject: String,
+        verdict: Outcome,
+    },
     /// Whoever asked is gone.
     Withdraw {
         id: u64,
+    },
+    /// First of all, where requests are read in TLS: the certificate of the session's authority, in DER.
+    Authority {
+        certificate: Vec<u8>,
     },
     Connections(Tallied),
     Queries {

@@ -1,5 +1,6 @@
 //! The host's own addresses, which a session reaches only where policy lists them. Owns reading them from the kernel's
-//! tables, again and again: a laptop changes networks. Asked by `service`.
+//! tables, again and again: a laptop changes networks. Asked by `service`, and
+//! by `sandbox why`.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,6 +11,11 @@ use std::os::unix::fs::FileExt;
 pub(crate) struct OwnAddresses {
     v4: Option<File>,
     v6: Option<File>,
+}
+
+/// The addresses that this host has now.
+pub fn own_addresses() -> Vec<IpAddr> {
+    OwnAddresses::open().now()
 }
 
 impl OwnAddresses {

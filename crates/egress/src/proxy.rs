@@ -6,14 +6,15 @@ use std::io;
 use std::net::SocketAddr;
 
 use cofferdam_policy::Host;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::carry::write_all;
-use crate::decide::Decided;
 use crate::exchange::{Exchange, For, Incoming, Server};
 use crate::limits::Place;
 use crate::service::{self, Service, Unreached, reset};
-use crate::transparent::{self, Recorded};
+use crate::terminate::Terminator;
+use crate::transparent::{self, Dialled, Flow, Recorded};
 use crate::wire::socks;
 
 /// The version that a client of SOCKS begins with; no method of HTTP does.
@@ -33,8 +34,15 @@ pub(crate) async fn serve(service: &Service, client: TcpStream, from: SocketAddr
 async fn serve_http(service: &Service, client: TcpStream, from: SocketAddr, place: &Place) {
     let (reading, writing) = client.into_split();
     let incoming = Incoming { from: reading, bytes: Vec::new() };
-    let mut exchange =
-        Exchange { service, incoming, outgoing: writing, whom: For::Anybody { from }, server: None, place };
+    let mut exchange = Exchange {
+        service,
+        incoming,
+        outgoing: writing,
+        whom: For::Anybody { from },
+        server: None,
+        dialled: None,
+        place,
+    };
     // A client that goes away in the middle has nobody to be told.
     let Ok(Some(agreed)) = exchange.run().await else { return };
     let Exchange { incoming, outgoing, .. } = exchange;
@@ -42,32 +50,58 @@ async fn serve_http(service: &Service, client: TcpStream, from: SocketAddr, plac
     let case = service::allowed(&agreed.host, agreed.port, agreed.address, &agreed.decided);
     service.link.open(&case).await;
     let server = Some((agreed.server, Recorded::new(service, case)));
-    let to = (&agreed.host, agreed.port);
-    transparent::tunnel(service, client, incoming.bytes, server, to, &agreed.decided, place).await;
+    let flow = Flow { service, host: &agreed.host, port: agreed.port, decided: &agreed.decided, place };
+    transparent::tunnel(flow, client, incoming.bytes, server).await;
 }
 
 /// A client that sent plain HTTP to a server of its choice, of which `read` was read.
-pub(crate) async fn serve_origin<'a>(
-    service: &'a Service,
-    client: TcpStream,
-    read: Vec<u8>,
-    server: Option<(TcpStream, Recorded<'a>)>,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-    place: &Place,
-) {
+pub(crate) async fn serve_origin<'a>(flow: Flow<'a>, client: TcpStream, read: Vec<u8>, dialled: Dialled<'a>) {
+    let Flow { service, host, port, decided, place } = flow;
     let (reading, writing) = client.into_split();
-    let server = server.map(|(stream, recorded)| Server::new(host, port, stream, recorded));
+    let server = dialled.map(|(stream, recorded)| Server::new(host, port, stream, recorded));
     let mut exchange = Exchange {
         service,
         incoming: Incoming { from: reading, bytes: read },
         outgoing: writing,
-        whom: For::One { host, port, decided },
+        whom: For::One { host, port, decided, secure: None },
         server,
+        dialled: None,
         place,
     };
     // As above.
     drop(exchange.run().await);
+}
+
+/// A client that began TLS with a host whose requests are read.
+pub(crate) async fn serve_terminated<'a>(
+    flow: Flow<'a>,
+    terminator: &'a Terminator,
+    client: TcpStream,
+    read: Vec<u8>,
+    dialled: Dialled<'a>,
+) {
+    let Flow { service, host, port, decided, place } = flow;
+    let accepted = tokio::time::timeout(service.header_timeout, terminator.accept(host, client, read)).await;
+    let stream = match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let why = format!("the program does not speak TLS with the session's own authority: {error}");
+            return service.link.open(&service::failed(host, port, why)).await;
+        }
+    };
+    let (reading, writing) = tokio::io::split(stream);
+    let mut exchange = Exchange {
+        service,
+        incoming: Incoming { from: reading, bytes: Vec::new() },
+        outgoing: writing,
+        whom: For::One { host, port, decided, secure: Some(terminator) },
+        server: None,
+        dialled,
+        place,
+    };
+    // As above; but TLS says when it is over.
+    drop(exchange.run().await);
+    drop(exchange.outgoing.shutdown().await);
 }
 
 async fn serve_socks(service: &Service, client: TcpStream, from: SocketAddr, place: &Place) {
@@ -92,7 +126,8 @@ async fn serve_socks(service: &Service, client: TcpStream, from: SocketAddr, pla
     let case = service::allowed(&host, port, address, &decided);
     service.link.open(&case).await;
     let server = Some((server, Recorded::new(service, case)));
-    transparent::tunnel(service, client, rest, server, (&host, port), &decided, place).await;
+    let flow = Flow { service, host: &host, port, decided: &decided, place };
+    transparent::tunnel(flow, client, rest, server).await;
 }
 
 fn unreached_reply(unreached: &Unreached) -> socks::Reply {

@@ -24,6 +24,8 @@ use crate::wire::dns::{self, Extended, Kind, Query, Transport};
 const DATAGRAM: usize = 4096;
 /// How long programs keep an address of ours.
 pub(crate) const TTL: Duration = Duration::from_mins(1);
+/// What the session calls itself.
+const OWN_NAME: &str = "sandbox";
 /// How long a stream for queries stays open without one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -84,7 +86,7 @@ async fn answer(service: &Service, bytes: &[u8], transport: Transport) -> Option
         Ok(query) => query,
         Err(bad) => return bad.reply,
     };
-    if query.name == "localhost" || query.name.ends_with(".localhost") {
+    if query.name == OWN_NAME || query.name == "localhost" || query.name.ends_with(".localhost") {
         let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         return Some(query.addresses(&own, seconds(TTL)));
     }

@@ -1,9 +1,12 @@
 //! From a name to addresses, outside the sandbox. Owns the resolver and its cache (within each answer's time to live); what
 //! the addresses may be is `decide`'s. Called once a name was allowed, never before.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolverConfig};
@@ -14,10 +17,21 @@ use hickory_resolver::proto::rr::{Record, RecordType};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Answers kept.
 const CACHED: u64 = 4096;
+const MOST_FOUND: usize = 4096;
+/// Longest that one is believed, whatever it says.
+const LONGEST: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub(crate) struct Resolve {
     resolver: TokioResolver,
+    /// Both families of a name in one place: the resolver forgets that a family has nothing.
+    found: RefCell<HashMap<String, Found>>,
+}
+
+#[derive(Debug)]
+struct Found {
+    addresses: Rc<[IpAddr]>,
+    until: Instant,
 }
 
 /// Why there are no addresses.
@@ -67,14 +81,29 @@ impl Resolve {
         options.ndots = 0;
         options.ip_strategy = hickory_resolver::config::LookupIpStrategy::Ipv4AndIpv6;
         let resolver = builder.build().map_err(|error| format!("the resolver: {error}"))?;
-        Ok(Resolve { resolver })
+        Ok(Resolve { resolver, found: RefCell::default() })
     }
 
     /// Every address of both families.
-    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        let found = self.resolver.lookup_ip(format!("{name}.")).await.map_err(|error| failure(&error))?;
-        let found: Vec<IpAddr> = found.iter().collect();
-        if found.is_empty() { Err(Failure::Nothing) } else { Ok(found) }
+    pub(crate) async fn addresses(&self, name: &str) -> Result<Rc<[IpAddr]>, Failure> {
+        let now = Instant::now();
+        if let Some(found) = self.found.borrow().get(name).filter(|found| now < found.until) {
+            return Ok(Rc::clone(&found.addresses));
+        }
+        let looked = self.resolver.lookup_ip(format!("{name}.")).await.map_err(|error| failure(&error))?;
+        let addresses: Rc<[IpAddr]> = looked.iter().collect();
+        if addresses.is_empty() {
+            return Err(Failure::Nothing);
+        }
+        let until = looked.valid_until().min(now + LONGEST);
+        let mut found = self.found.borrow_mut();
+        if found.len() >= MOST_FOUND {
+            found.retain(|_, found| now < found.until);
+        }
+        if found.len() < MOST_FOUND && now < until {
+            found.insert(name.to_owned(), Found { addresses: Rc::clone(&addresses), until });
+        }
+        Ok(addresses)
     }
 
     /// Records of another kind.

@@ -15,17 +15,22 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
 use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
 use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpStream, UnixDatagram};
+use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
+use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
-use crate::decide::{Decided, Denial, Rules, Verdict};
+use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
+use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
 use crate::message::{Outcome, Told};
 use crate::names::Names;
 use crate::own::OwnAddresses;
+use crate::publish::{self, Dialer, Published};
 use crate::resolve::{Failure, Resolve};
+use crate::terminate::Terminator;
+use crate::trust::Trusted;
 use crate::wire::dns;
 use crate::{proxy, queries, transparent};
 
@@ -49,10 +54,24 @@ pub struct Start {
     pub network: Network,
     /// What happens to a place that no rule is about.
     pub unknown: Ruled<OnUnknown>,
+    /// The user's ssh-agent, if programs inside may have it sign.
+    pub agent: Option<AgentStart>,
+    /// Ports of the session that can be reached from the host, and the way to who connects to them inside.
+    pub published: Vec<Published>,
+    pub dialer: Option<OwnedFd>,
     /// Where the sockets come from.
     pub sockets: OwnedFd,
     /// The supervisor.
     pub link: OwnedFd,
+    /// Where some requests are read in TLS.
+    pub terminates: Option<Terminates>,
+}
+
+/// What it takes to stand in the middle of TLS.
+#[derive(Debug)]
+pub struct Terminates {
+    pub trusted: Trusted,
+    pub injections: Vec<Injection>,
 }
 
 /// What all connections share.
@@ -67,6 +86,8 @@ pub(crate) struct Service {
     pub(crate) queries: Rate,
     pub(crate) header_timeout: Duration,
     pub(crate) unknown: Ruled<OnUnknown>,
+    pub(crate) injections: Injections,
+    pub(crate) terminator: Option<Terminator>,
     host_ports: Vec<Ruled<u16>>,
     own: OwnAddresses,
     warned: Cell<bool>,
@@ -85,7 +106,16 @@ pub fn serve(start: Start) -> Result<(), String> {
 }
 
 async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, sockets, link } = start;
+    let Start { network, unknown, agent, published, dialer, sockets, link, terminates } = start;
+    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
+    let (terminator, injections) = match terminates {
+        Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
+        None => (None, Vec::new()),
+    };
+    if let Some(terminator) = &terminator {
+        // Whoever builds the session waits for it.
+        link.introduce(terminator.certificate()).await;
+    }
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -95,7 +125,7 @@ async fn run(start: Start) -> Result<(), String> {
         rules: RefCell::new(Rules::new(&network, own.now())),
         names: RefCell::new(Names::new(MOST_NAMES, queries::TTL)),
         resolve: Resolve::new(&resolvers)?,
-        link: Link::new(link).map_err(|error| format!("the supervisor: {error}"))?,
+        link,
         carrier: Carrier::new(),
         connections: Connections::new(
             most,
@@ -105,6 +135,8 @@ async fn run(start: Start) -> Result<(), String> {
         queries: Rate::new(network.queries_per_second.value),
         header_timeout: network.header_timeout.value,
         unknown,
+        injections: Injections::new(injections),
+        terminator,
         host_ports: network.host_ports.clone(),
         own,
         warned: Cell::new(false),
@@ -115,7 +147,14 @@ async fn run(start: Start) -> Result<(), String> {
     if !restricted {
         return Err("the egress process could not give up its files".to_owned());
     }
-    tokio::task::spawn_local(take_sockets(Rc::clone(&service), sockets));
+    if let Some(dialer) = dialer {
+        let dialer = Dialer::new(dialer).map_err(|error| format!("published ports: {error}"))?;
+        for one in published {
+            tokio::task::spawn_local(publish::serve(Rc::clone(&service), Rc::clone(&dialer), one));
+        }
+    }
+    let agent = agent.map(|start| Rc::new(Agent::new(start, Rc::clone(&service.link))));
+    tokio::task::spawn_local(take_sockets(Rc::clone(&service), agent, sockets));
     tokio::task::spawn_local(keep_time(Rc::clone(&service)));
     while let Some(told) = service.link.hear().await {
         service.obey(told);
@@ -136,7 +175,7 @@ async fn keep_time(service: Rc<Service>) {
 }
 
 /// Until everybody who could send one is gone.
-async fn take_sockets(service: Rc<Service>, from: OwnedFd) {
+async fn take_sockets(service: Rc<Service>, agent: Option<Rc<Agent>>, from: OwnedFd) {
     if rustix::io::ioctl_fionbio(&from, true).is_err() {
         return;
     }
@@ -146,6 +185,14 @@ async fn take_sockets(service: Rc<Service>, from: OwnedFd) {
         let received = from.async_io(Interest::READABLE, || Ok(socket::receive_now(&from)?)).await;
         let Some((message, fds)) = received.ok().filter(|(message, _)| !message.is_empty()) else { return };
         let mut fds = fds.into_iter();
+        if message.first() == Some(&network::AGENT) {
+            if let (Some(agent), Some(fd)) = (&agent, fds.next())
+                && let Ok(listener) = UnixListener::from_std(fd.into())
+            {
+                tokio::task::spawn_local(agent::serve(Rc::clone(agent), listener));
+            }
+            continue;
+        }
         if is_first && let Some(names) = fds.next() {
             tokio::task::spawn_local(queries::serve(Rc::clone(&service), names));
             if message.first() == Some(&network::CAUGHT_PORTS) {
@@ -215,10 +262,10 @@ impl Service {
 
     async fn serve(self: Rc<Self>, client: TcpStream, from: SocketAddr, to: SocketAddr, place: Place) {
         if to == PROXY {
-            return proxy::serve(&self, client, from, &place).await;
+            return Box::pin(proxy::serve(&self, client, from, &place)).await;
         }
         if to.port() == network::NAME_PORT && !self.is_allowed_address(to) {
-            return queries::serve_stream(&self, client).await;
+            return Box::pin(queries::serve_stream(&self, client)).await;
         }
         if to.ip().is_loopback() {
             let Some(listed) = self.host_ports.iter().find(|port| port.value == to.port()) else {
@@ -244,6 +291,11 @@ impl Service {
         matches!(self.rules.borrow().host(&Host::Address(to.ip()), to.port()), Verdict::Allowed(_))
     }
 
+    /// Whether requests to this place are read one by one: for rules about them, or for a secret.
+    pub(crate) fn reads(&self, host: &Host, port: u16) -> bool {
+        self.injections.concern(host, port) || self.rules.borrow().inspects(host, port)
+    }
+
     /// What is said about a place, by policy or by whoever is asked.
     pub(crate) async fn judge(&self, host: &Host, port: u16, from: Option<SocketAddr>) -> Result<Decided, Denial> {
         let verdict = self.rules.borrow().host(host, port);
@@ -256,15 +308,15 @@ impl Service {
                 Ok(Decided { rule, origin: self.unknown.origin.clone() })
             }
             Verdict::Unknown => match self.link.ask(&host.to_string(), port, from).await {
-                Some(Answer { allowed: true, origin }) => {
+                Some(Answer { allowed: true, origin, .. }) => {
                     let rule = format!("{host}:{port}");
                     Ok(Decided { rule, origin: answered(origin) })
                 }
                 Some(Answer { origin, .. }) => Err(Denial {
-                    rule: "an answer".to_owned(),
-                    origin: Some(answered(origin)),
-                    why: format!("{} was asked about and denied", with_port(host, port)),
-                    remedy: "answer otherwise, or list it in network.allow".to_owned(),
+                    rule: "unknown.verdict = \"ask\"".to_owned(),
+                    origin: Some(self.unknown.origin.clone()),
+                    why: format!("{} was not approved: {origin}", with_port(host, port)),
+                    remedy: format!("approve it when it is asked about, or {}", allow_it(host, port)),
                 }),
                 None => Err(self.rules.borrow().unlisted(host, port)),
             },
@@ -274,7 +326,7 @@ impl Service {
     /// Resolves, checks every address and connects to one that was checked.
     pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
-            Host::Address(address) => vec![*address],
+            Host::Address(address) => Rc::from([*address]),
             Host::Name(name) => {
                 self.may_be_looked_up(host, port, name)?;
                 self.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
@@ -326,7 +378,7 @@ impl Service {
                     let origin = answered(origin.clone());
                     if allowed { rules.grant(endpoint, origin) } else { rules.refuse(endpoint, origin) }
                 }
-                self.link.answer(id, Answer { allowed, origin });
+                self.link.answer(id, Answer { allowed, kept: keep.is_some(), origin });
             }
         }
     }
@@ -376,7 +428,7 @@ pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     }
 }
 
-fn failed(host: &Host, port: u16, why: String) -> Case {
+pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
     let (origin, remedy) = (String::new(), String::new());
     Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: why, origin, remedy }
 }

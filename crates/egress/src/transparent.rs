@@ -26,6 +26,19 @@ const LOOKED_AT: usize = 16 << 10;
 const TLS_PORT: u16 = 443;
 const HTTP_PORT: u16 = 80;
 
+/// A connection that was allowed, and by what.
+#[derive(Clone, Copy)]
+pub(crate) struct Flow<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) host: &'a Host,
+    pub(crate) port: u16,
+    pub(crate) decided: &'a Decided,
+    pub(crate) place: &'a Place,
+}
+
+/// A server that somebody has connected already.
+pub(crate) type Dialled<'a> = Option<(TcpStream, Recorded<'a>)>;
+
 pub(crate) async fn serve(
     service: &Service,
     client: TcpStream,
@@ -34,11 +47,15 @@ pub(crate) async fn serve(
     place: &Place,
 ) {
     match service.judge(host, port, Some(from)).await {
-        Ok(decided) if port == HTTP_PORT => {
-            let bytes = Vec::new();
-            proxy::serve_origin(service, client, bytes, None, (host, port), &decided, place).await;
+        Ok(decided) => {
+            let flow = Flow { service, host, port, decided: &decided, place };
+            if port == HTTP_PORT {
+                // What few connections need does not stand in the memory of all.
+                Box::pin(proxy::serve_origin(flow, client, Vec::new(), None)).await;
+            } else {
+                tunnel(flow, client, Vec::new(), None).await;
+            }
         }
-        Ok(decided) => tunnel(service, client, Vec::new(), None, (host, port), &decided, place).await,
         Err(denial) => {
             service.link.open(&service::denied(host, port, &denial)).await;
             reset(&client);
@@ -46,69 +63,54 @@ pub(crate) async fn serve(
     }
 }
 
-/// Carries a connection that was allowed, once what it begins with (`read` is what came already) fits the name; to `server`
-/// where somebody has connected it.
-pub(crate) async fn tunnel<'a>(
-    service: &'a Service,
-    client: TcpStream,
-    read: Vec<u8>,
-    server: Option<(TcpStream, Recorded<'a>)>,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-    place: &Place,
-) {
-    let inspects = service.rules.borrow().inspects(host, port);
-    if port != TLS_PORT && !inspects {
-        return tunnel_anything(service, client, read, server, (host, port), decided, place).await;
+/// Carries a connection that was allowed, once what it begins with (`read` is what came already) fits the name.
+pub(crate) async fn tunnel<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<u8>, dialled: Dialled<'a>) {
+    let Flow { service, host, port, .. } = flow;
+    let reads = service.reads(host, port);
+    if port != TLS_PORT && !reads {
+        return tunnel_anything(flow, client, read, dialled).await;
     }
-    let looked = tokio::time::timeout(service.header_timeout, Beginning::read(&client, read, host)).await;
-    let beginning = match looked {
-        Ok(Ok(Beginning { kind: Kind::Tls, bytes })) if !inspects => Ok(bytes),
-        Ok(Ok(Beginning { kind: Kind::Tls, .. })) => Err("its rules are about requests, which nobody can see in TLS"),
-        Ok(Ok(Beginning { kind: Kind::Http, bytes })) if inspects && port != TLS_PORT => {
-            return proxy::serve_origin(service, client, bytes, server, (host, port), decided, place).await;
-        }
-        Ok(Ok(_)) if inspects => Err("its rules are about requests, and this is neither HTTP nor TLS"),
-        Ok(Ok(_)) => Err("only TLS is carried to port 443"),
-        Ok(Err(why)) => Err(why),
-        Err(_) => Err("nothing that names the host came in time"),
+    let looked = tokio::time::timeout(service.header_timeout, look(&client, &mut read, host)).await;
+    let refused = match looked {
+        Ok(Ok(Kind::Tls)) if !reads => None,
+        Ok(Ok(Kind::Tls)) => match &service.terminator {
+            Some(terminator) => {
+                return Box::pin(proxy::serve_terminated(flow, terminator, client, read, dialled)).await;
+            }
+            None => Some("its rules are about requests, which nobody can see in TLS"),
+        },
+        Ok(Ok(_)) if port == TLS_PORT => Some("only TLS is carried to port 443"),
+        Ok(Ok(Kind::Http)) => return Box::pin(proxy::serve_origin(flow, client, read, dialled)).await,
+        Ok(Ok(_)) => Some("its requests are read, and this is neither HTTP nor TLS"),
+        Ok(Err(why)) => Some(why),
+        Err(_) => Some("nothing that names the host came in time"),
     };
-    let bytes = match beginning {
-        Ok(bytes) => bytes,
-        Err(why) => return refuse(service, &client, (host, port), why).await,
-    };
-    let Some((server, recorded)) = connected(service, server, &client, (host, port), decided).await else { return };
-    carry(service, (&client, bytes), &server, &recorded, place).await;
+    if let Some(why) = refused {
+        return flow.refuse(&client, why).await;
+    }
+    let Some((server, recorded)) = flow.connected(dialled, &client).await else { return };
+    carry(service, (&client, read), &server, &recorded, flow.place).await;
 }
 
 /// A server may speak first, so it is connected before anything was said.
-async fn tunnel_anything<'a>(
-    service: &'a Service,
-    client: TcpStream,
-    read: Vec<u8>,
-    server: Option<(TcpStream, Recorded<'a>)>,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-    place: &Place,
-) {
-    let Some((server, recorded)) = connected(service, server, &client, (host, port), decided).await else { return };
+async fn tunnel_anything<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<u8>, dialled: Dialled<'a>) {
+    let Flow { service, host, place, .. } = flow;
+    let Some((server, recorded)) = flow.connected(dialled, &client).await else { return };
     let looked = tokio::select! {
         biased;
-        looked = Beginning::read(&client, read, host) => looked,
-        _ = server.readable() => Ok(Beginning { kind: Kind::Unclear, bytes: Vec::new() }),
+        looked = look(&client, &mut read, host) => looked,
+        _ = server.readable() => Ok(Kind::Unclear),
     };
     match looked {
-        Ok(Beginning { kind: Kind::Http, bytes }) => {
-            proxy::serve_origin(service, client, bytes, Some((server, recorded)), (host, port), decided, place).await;
-        }
-        Ok(Beginning { kind: Kind::Unclear, bytes }) => {
+        Ok(Kind::Http) => Box::pin(proxy::serve_origin(flow, client, read, Some((server, recorded)))).await,
+        Ok(Kind::Unclear) => {
             let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
             let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
             let sent = async {
-                let sent = send_watched(service, bytes, host, &there).await;
+                let sent = send_watched(service, read, host, &there).await;
                 place.traffic.settle(true);
                 if let Err(why) = sent {
-                    refuse(service, &client, (host, port), why).await;
+                    flow.refuse(&client, why).await;
                     shut(&server);
                     shut(&client);
                 }
@@ -116,8 +118,40 @@ async fn tunnel_anything<'a>(
             // How it ended is the programs' business.
             let ((), _received) = tokio::join!(sent, service.carrier.one(&back));
         }
-        Ok(Beginning { bytes, .. }) => carry(service, (&client, bytes), &server, &recorded, place).await,
-        Err(why) => refuse(service, &client, (host, port), why).await,
+        Ok(Kind::Tls | Kind::Other) => carry(service, (&client, read), &server, &recorded, place).await,
+        Err(why) => flow.refuse(&client, why).await,
+    }
+}
+
+impl<'a> Flow<'a> {
+    async fn connected(self, dialled: Dialled<'a>, client: &TcpStream) -> Dialled<'a> {
+        if dialled.is_some() {
+            return dialled;
+        }
+        let Flow { service, host, port, decided, .. } = self;
+        match service.reach(host, port).await {
+            Ok((server, address)) => {
+                let case = service::allowed(host, port, address, decided);
+                service.link.open(&case).await;
+                Some((server, Recorded::new(service, case)))
+            }
+            Err(unreached) => {
+                service.link.open(&unreached.case(host, port)).await;
+                reset(client);
+                None
+            }
+        }
+    }
+
+    async fn refuse(self, client: &TcpStream, why: &'static str) {
+        let denial = Denial {
+            rule: "what is carried must fit the host".to_owned(),
+            origin: None,
+            why: why.to_owned(),
+            remedy: String::new(),
+        };
+        self.service.link.open(&service::denied(self.host, self.port, &denial)).await;
+        reset(client);
     }
 }
 
@@ -141,12 +175,9 @@ async fn send_watched(service: &Service, first: Vec<u8>, host: &Host, way: &Way<
         if kind.is_some() {
             break;
         }
-        let mut chunk = [0; 2048];
-        let length = read_some(way.from, &mut chunk).await.map_err(|_| FAILED)?;
-        if length == 0 {
+        if read_more(way.from, &mut seen).await.map_err(|_| FAILED)? == 0 {
             break;
         }
-        seen.extend_from_slice(&chunk[..length]);
     }
     drop(seen);
     // How it ended is the programs' business.
@@ -154,7 +185,7 @@ async fn send_watched(service: &Service, first: Vec<u8>, host: &Host, way: &Way<
     Ok(())
 }
 
-async fn carry(
+pub(crate) async fn carry(
     service: &Service,
     (client, bytes): (&TcpStream, Vec<u8>),
     server: &TcpStream,
@@ -194,41 +225,6 @@ pub(crate) async fn to_host(service: &Service, client: TcpStream, to: SocketAddr
     service.link.open(&case).await;
     let recorded = Recorded::new(service, case);
     carry(service, (&client, Vec::new()), &server, &recorded, place).await;
-}
-
-async fn connected<'a>(
-    service: &'a Service,
-    server: Option<(TcpStream, Recorded<'a>)>,
-    client: &TcpStream,
-    (host, port): (&Host, u16),
-    decided: &Decided,
-) -> Option<(TcpStream, Recorded<'a>)> {
-    if server.is_some() {
-        return server;
-    }
-    match service.reach(host, port).await {
-        Ok((server, address)) => {
-            let case = service::allowed(host, port, address, decided);
-            service.link.open(&case).await;
-            Some((server, Recorded::new(service, case)))
-        }
-        Err(unreached) => {
-            service.link.open(&unreached.case(host, port)).await;
-            reset(client);
-            None
-        }
-    }
-}
-
-async fn refuse(service: &Service, client: &TcpStream, (host, port): (&Host, u16), why: &'static str) {
-    let denial = Denial {
-        rule: "what is carried must fit the host".to_owned(),
-        origin: None,
-        why: why.to_owned(),
-        remedy: String::new(),
-    };
-    service.link.open(&service::denied(host, port, &denial)).await;
-    reset(client);
 }
 
 fn shut(stream: &TcpStream) {
@@ -272,43 +268,35 @@ const HANDSHAKE: u8 = 0x16;
 /// How long a program may take between the first letters of what could be a request.
 const BETWEEN_LETTERS: Duration = Duration::from_millis(100);
 
-/// The first bytes of a program, and what they are.
-struct Beginning {
-    kind: Kind,
-    bytes: Vec<u8>,
-}
-
-impl Beginning {
-    /// Reads as much as it takes to know. Bytes are taken off the connection: who only looks would be woken again and again.
-    async fn read(client: &TcpStream, mut bytes: Vec<u8>, host: &Host) -> Result<Beginning, &'static str> {
-        loop {
-            if let Some(kind) = kind_of(&bytes, host)? {
-                return Ok(Beginning { kind, bytes });
+/// Reads as much as it takes to know what a program begins with. Bytes are taken off the connection, into `read`: who only
+/// looks would be woken again and again. Whoever stops waiting finds there what came until then.
+async fn look(client: &TcpStream, read: &mut Vec<u8>, host: &Host) -> Result<Kind, &'static str> {
+    loop {
+        if let Some(kind) = kind_of(read, host)? {
+            return Ok(kind);
+        }
+        let is_letters = !read.is_empty() && !read.starts_with(&[HANDSHAKE]);
+        let reading = read_more(client, read);
+        let length = if is_letters {
+            match tokio::time::timeout(BETWEEN_LETTERS, reading).await {
+                Ok(length) => length,
+                Err(_) => return Ok(Kind::Unclear),
             }
-            let mut chunk = [0; 2048];
-            let reading = read_some(client, &mut chunk);
-            let is_letters = !bytes.is_empty() && !bytes.starts_with(&[HANDSHAKE]);
-            let read = if is_letters {
-                match tokio::time::timeout(BETWEEN_LETTERS, reading).await {
-                    Ok(read) => read,
-                    Err(_) => return Ok(Beginning { kind: Kind::Unclear, bytes }),
-                }
-            } else {
-                reading.await
-            };
-            let read = read.map_err(|_| "the connection failed")?;
-            if read == 0 {
-                return Ok(Beginning { kind: Kind::Other, bytes });
-            }
-            bytes.extend_from_slice(&chunk[..read]);
+        } else {
+            reading.await
+        };
+        if length.map_err(|_| "the connection failed")? == 0 {
+            return Ok(Kind::Other);
         }
     }
 }
 
-async fn read_some(from: &TcpStream, chunk: &mut [u8]) -> io::Result<usize> {
+/// Room is made once there is something: a connection that says nothing holds none.
+async fn read_more(from: &TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         from.readable().await?;
-        match from.try_read(chunk) {
+        into.reserve(2048);
+        match from.try_read_buf(into) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
         }

@@ -118,6 +118,13 @@ pub struct Gate {
 }
 
 /// Number under which the broker holds what a question is about, and the directory that it lies in.
+/// The number that a process has in its own namespace.
+fn inner_number(outside: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{outside}/status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last()?.parse().ok()
+}
+
 fn object(id: QuestionId) -> u64 {
     id * 2
 }
@@ -325,6 +332,20 @@ impl Gate {
         let Some(processes) = &self.processes else { return Default::default() };
         let first = if self.plan.trigger == cofferdam_plan::Trigger::Fuse { 1 } else { first };
         let Some(holder) = processes.holder_of(port, first) else { return Default::default() };
+        Self::described(processes, holder)
+    }
+
+    /// The same of a process by its number outside.
+    pub fn known_as(&self, outside: u32) -> (Asker, Option<String>) {
+        let Some(processes) = &self.processes else { return Default::default() };
+        let is_inside = self.plan.trigger == cofferdam_plan::Trigger::Fuse;
+        let Some(process) = (if is_inside { inner_number(outside) } else { Some(outside) }) else {
+            return Default::default();
+        };
+        Self::described(processes, process)
+    }
+
+    fn described(processes: &Processes, holder: u32) -> (Asker, Option<String>) {
         let asker = processes.asker(holder);
         let package = std::iter::once(holder)
             .chain(asker.parents.iter().map(|parent| parent.pid))

@@ -2,7 +2,7 @@
 //! elsewhere to one listener. Owns the encoding; which traffic is caught is `network`'s choice. No connection tracking is
 //! involved: a transparent proxy rule finds a socket and changes no packet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
@@ -123,6 +123,25 @@ pub(crate) fn make_all_local(family: AddressFamily) -> Result<(), Errno> {
         to.value(OUT_INTERFACE, &LOOPBACK.to_ne_bytes());
     });
     // The protocol for routes has the number 0.
+    messages.exchange(None, 1)
+}
+
+/// Gives the loopback one more address.
+pub(crate) fn add_address(address: Ipv4Addr) -> Result<(), Errno> {
+    const NEW_ADDRESS: u16 = 20;
+    const WHOLE: u8 = 32;
+    const SCOPE_HOST: u8 = 254;
+    const ADDRESS: u16 = 1;
+    const LOCAL: u16 = 2;
+
+    let family = u8::try_from(AddressFamily::INET.as_raw()).map_err(|_| Errno::AFNOSUPPORT)?;
+    let mut header = vec![family, WHOLE, 0, SCOPE_HOST];
+    header.extend_from_slice(&LOOPBACK.to_ne_bytes());
+    let mut messages = Messages::default();
+    messages.message(NEW_ADDRESS, ACKNOWLEDGE | CREATE | EXCLUSIVE, &header, |to| {
+        to.value(LOCAL, &address.octets());
+        to.value(ADDRESS, &address.octets());
+    });
     messages.exchange(None, 1)
 }
 

@@ -17,6 +17,9 @@ use crate::{netlink, process, raw, socket};
 pub const CATCH_PORT: u16 = 1;
 /// Where names are asked.
 pub const NAME_PORT: u16 = 53;
+/// The address that a session has besides its loopback's, so that the C library does not think it is offline: it gives no
+/// addresses of a family (`AI_ADDRCONFIG`) of which it sees none but 127.0.0.1.
+const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// Connections that wait for the egress process; the kernel cuts it to its own limit.
 const BACKLOG: i32 = 4096;
 
@@ -36,6 +39,9 @@ pub struct Catch<'a> {
 /// How much is caught, as the first byte of the message that carries the sockets: the socket for names first.
 pub const CAUGHT_ALL: u8 = b'a';
 pub const CAUGHT_PORTS: u8 = b'p';
+
+/// The message that carries the socket of programs that use the user's ssh-agent.
+pub const AGENT: u8 = b's';
 
 /// A network namespace that a helper process is making.
 #[derive(Debug)]
@@ -92,6 +98,7 @@ fn loopback_up() -> Result<(), Errno> {
 /// Every address becomes local, and whoever listens here hears what was meant for it.
 fn catch_outgoing(catch: Catch<'_>) -> Result<(), Errno> {
     netlink::make_all_local(AddressFamily::INET)?;
+    netlink::add_address(OWN)?;
     let has_v6 = match netlink::make_all_local(AddressFamily::INET6) {
         Ok(()) => true,
         // This kernel was started without it.
@@ -153,4 +160,13 @@ fn names(has_v6: bool) -> Result<OwnedFd, Errno> {
         raw::set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     Ok(socket)
+}
+
+/// Makes a socket at a path of this process's tree, and hands it over.
+pub fn offer_agent(at: &std::path::Path, to: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(at)?)?;
+    rustix::net::listen(&socket, 64)?;
+    socket::send(to, &[AGENT], Some(socket.as_fd()))
 }

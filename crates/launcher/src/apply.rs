@@ -21,6 +21,8 @@ use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
+/// Stand-ins that hold something.
+const READABLE: Mode = Mode::RUSR.union(Mode::RGRP).union(Mode::ROTH);
 
 /// What set-up leaves for the life of the sandbox.
 pub(crate) struct Applied {
@@ -173,6 +175,10 @@ impl Builder<'_> {
                 self.has_network = true;
                 Ok(())
             }
+            Step::OfferAgent { at } => {
+                let to = self.catcher.ok_or(Errno::NOENT);
+                to.and_then(|to| network::offer_agent(at, to)).about(|| "the ssh-agent's socket".to_owned())
+            }
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
             }
@@ -313,10 +319,9 @@ impl Builder<'_> {
                 bind(source, *id, Attributes { write: *write, exec: *exec, devices: false })
             }
             MountKind::Empty { inside } => self.stand_in_directory(inside),
-            MountKind::Refused => self.stand_in_file("refused", "", Mode::empty()),
-            MountKind::Text(text) => {
-                self.stand_in_file(&format!("text {text}"), text, Mode::RUSR | Mode::RGRP | Mode::ROTH)
-            }
+            MountKind::Refused => self.stand_in_file("refused", b"", Mode::empty()),
+            MountKind::Text(text) => self.stand_in_file(&format!("text {text}"), text.as_bytes(), READABLE),
+            MountKind::Trust { format, content } => self.stand_in_file(&format!("trust {format:?}"), content, READABLE),
             MountKind::Tmpfs { mode, size, inodes, exec } => {
                 let mode = format!("{mode:o}");
                 let size = size.to_string();
@@ -440,8 +445,8 @@ impl Builder<'_> {
         self.scratch()?.directory(inside).about(|| "a stand-in directory".to_owned())
     }
 
-    fn stand_in_file(&mut self, key: &str, text: &str, mode: Mode) -> Result<OwnedFd, StepError> {
-        self.scratch()?.file(key, text, mode).about(|| "a stand-in file".to_owned())
+    fn stand_in_file(&mut self, key: &str, content: &[u8], mode: Mode) -> Result<OwnedFd, StepError> {
+        self.scratch()?.file(key, content, mode).about(|| "a stand-in file".to_owned())
     }
 
     fn pivot_root(&mut self) -> Result<(), StepError> {
@@ -489,12 +494,15 @@ impl Scratch {
         self.clone_made(&key)
     }
 
-    fn file(&mut self, key: &str, text: &str, mode: Mode) -> Result<OwnedFd, Errno> {
+    fn file(&mut self, key: &str, mut content: &[u8], mode: Mode) -> Result<OwnedFd, Errno> {
         if !self.made.contains_key(key) {
             let name = self.next_name();
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&self.dir, &name, flags, mode)?;
-            rustix::io::write(&fd, text.as_bytes())?;
+            while !content.is_empty() {
+                let written = rustix::io::write(&fd, content)?;
+                content = &content[written..];
+            }
             self.made.insert(key.to_owned(), fd);
         }
         self.clone_made(key)

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_egress::message::{Outcome, Said, Told};
-use cofferdam_egress::{Start, serve};
+use cofferdam_egress::{AgentStart, Published, Start, Terminates, serve};
 use cofferdam_gate::Op;
-use cofferdam_kernel::{process, socket};
+use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
 use cofferdam_policy::{Host, with_port};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,13 +17,16 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::hosts::Asked;
+use crate::hosts::{Asked, Who};
+use crate::launch::LaunchError;
 use crate::message::best_effort;
 use crate::patience::time_until;
 use crate::supervisor::Running;
 
 /// How long the last records may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long it may take to make an authority.
+const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// The ends of the sockets, before anybody was started.
 pub(crate) struct Ends {
@@ -32,37 +35,74 @@ pub(crate) struct Ends {
     sockets: OwnedFd,
     link: OwnedFd,
     ours: OwnedFd,
+    published: Vec<Published>,
+    /// Both ends, where ports are published.
+    dialer: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Ends {
-    pub(crate) fn new() -> Result<Ends, Errno> {
-        let (catcher, sockets) = socket::pair()?;
-        let (ours, link) = socket::pair()?;
-        Ok(Ends { catcher: Some(catcher), sockets, link, ours })
+    /// Opens what the host is to reach as well: a port that is taken is no session's fault, and told before there is one.
+    pub(crate) fn new(plan: &EgressPlan) -> Result<Ends, LaunchError> {
+        let mut published = Vec::new();
+        for wanted in &plan.network.publish {
+            let (host_port, port) = (wanted.value.host_port, wanted.value.port);
+            let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, host_port));
+            let listener = listener.map_err(|error| LaunchError::Publish {
+                port: host_port,
+                origin: Box::new(wanted.origin.clone()),
+                errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            })?;
+            published.push(Published { listener, port, origin: wanted.origin.clone() });
+        }
+        let pair = || socket::pair().map_err(LaunchError::Supervise);
+        let (catcher, sockets) = pair()?;
+        let (ours, link) = pair()?;
+        let dialer = if published.is_empty() { None } else { Some(pair()?) };
+        Ok(Ends { catcher: Some(catcher), sockets, link, ours, published, dialer })
     }
 
     pub(crate) fn catcher(&mut self) -> Option<OwnedFd> {
         self.catcher.take()
     }
 
-    /// Starts the process. It has nothing of this one but its three ends.
-    pub(crate) fn start(self, plan: &EgressPlan) -> Result<Egress, Errno> {
-        let Ends { catcher, sockets, link, ours } = self;
+    /// Starts the process. It has nothing of this one but its ends, and what is given to it; that is forgotten here.
+    pub(crate) fn start(self, plan: &EgressPlan, terminates: Option<Terminates>) -> Result<Egress, Errno> {
+        let Ends { catcher, sockets, link, ours, published, dialer } = self;
         drop(catcher);
+        let (asks, dials) = dialer.unzip();
         let Some(pid) = process::fork()? else {
             drop(ours);
-            process::exit_now(i32::from(run(plan, sockets, link).is_err()));
+            let start = Start {
+                network: plan.network.clone(),
+                unknown: plan.unknown.clone(),
+                published,
+                dialer: asks,
+                agent: plan.agent.as_ref().map(|agent| AgentStart {
+                    socket: agent.socket.clone(),
+                    usage: agent.usage,
+                    asks: agent.asks,
+                }),
+                sockets,
+                link,
+                terminates,
+            };
+            process::exit_now(i32::from(run(start).is_err()));
         };
         let process = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-        Ok(Egress { link: Some(ours), process: Some(process) })
+        Ok(Egress { link: Some(ours), process: Some(process), dials })
     }
 }
 
 /// The life of the egress process.
-fn run(plan: &EgressPlan, sockets: OwnedFd, link: OwnedFd) -> Result<(), String> {
-    leave_everything(&[sockets.as_fd(), link.as_fd()]).map_err(|errno| errno.to_string())?;
-    let last = link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(Start { network: plan.network.clone(), unknown: plan.unknown.clone(), sockets, link });
+fn run(start: Start) -> Result<(), String> {
+    // Signals of a terminal are for the command; this process ends with its supervisor.
+    signal::block_all().map_err(|errno| errno.to_string())?;
+    let mut kept = vec![start.sockets.as_fd(), start.link.as_fd()];
+    kept.extend(start.published.iter().map(|one| one.listener.as_fd()));
+    kept.extend(start.dialer.as_ref().map(AsFd::as_fd));
+    leave_everything(&kept).map_err(|errno| errno.to_string())?;
+    let last = start.link.try_clone().map_err(|error| error.to_string())?;
+    let served = serve(start);
     if let Err(why) = &served
         && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
     {
@@ -85,11 +125,32 @@ fn leave_everything(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
 pub(crate) struct Egress {
     link: Option<OwnedFd>,
     process: Option<Pid>,
+    /// The end of whoever connects inside, until there is one.
+    pub(crate) dials: Option<OwnedFd>,
 }
 
 impl Egress {
     pub(crate) fn wanted(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Waits for the certificate of its authority.
+    pub(crate) fn authority(&mut self) -> Result<Vec<u8>, String> {
+        let deadline = Instant::now() + FIRST_WORD;
+        while let Some(link) = &self.link {
+            let mut fds = [PollFd::new(link, PollFlags::IN)];
+            match poll(&mut fds, Some(&time_until(deadline))) {
+                Ok(0) => return Err("it took too long to start".to_owned()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.to_string()),
+            }
+            match self.hear() {
+                Heard::Said(Said::Authority { certificate }) => return Ok(certificate),
+                Heard::Said(Said::Warn { text }) => return Err(text),
+                Heard::Said(_) | Heard::Nothing | Heard::Gone => {}
+            }
+        }
+        Err("it ended".to_owned())
     }
 
     /// The next word of it, if there is one now. It is gone when nothing more can come.
@@ -188,8 +249,20 @@ impl Running<'_> {
         match said {
             Said::Ask { id, host, port, client } => {
                 let subject = subject_of(&host, port);
-                self.ask_about_host(Asked { id, op: Op::Connect, subject, client, hint: hint_about(&host) })?;
+                self.ask_about_host(Asked {
+                    id,
+                    op: Op::Connect,
+                    subject,
+                    who: Who::Client(client),
+                    hint: hint_about(&host),
+                })?;
             }
+            // Waited for before the session begins.
+            Said::Authority { .. } => {}
+            Said::Sign { id, subject, process } => {
+                self.ask_about_host(Asked { id, op: Op::Sign, subject, who: Who::Process(process), hint: None })?;
+            }
+            Said::Signed { subject, verdict } => self.log().signed(&subject, verdict),
             Said::Withdraw { id } => self.withdraw_host(id)?,
             Said::Connections(tallied) => {
                 self.log().connections(&tallied);

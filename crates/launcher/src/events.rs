@@ -91,17 +91,20 @@ impl<'a> Log<'a> {
     pub(crate) fn created(&mut self, plan: &LaunchPlan, options: &Options) {
         let argv = &plan.command.argv;
         let known = options.known.as_deref();
-        let severity = if plan.isolation == Isolation::None { Severity::Warning } else { Severity::Info };
+        let network = match plan.isolation {
+            Isolation::None => "host",
+            Isolation::Process => "refused",
+            Isolation::Full if !plan.namespaces.net => "host",
+            Isolation::Full if plan.egress.is_some() => "egress",
+            Isolation::Full => "own",
+        };
+        let severity = if network == "host" { Severity::Warning } else { Severity::Info };
         let mut details = json!({
             "action": "run",
             "tool": argv.first(),
             "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
             "isolation": plan.isolation,
-            "network": match plan.isolation {
-                Isolation::None => "host",
-                Isolation::Process => "refused",
-                Isolation::Full => "own",
-            },
+            "network": network,
             "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
             "supervisor": rustix::process::getpid().as_raw_nonzero(),
             "uid": rustix::process::getuid().as_raw(),
@@ -255,6 +258,20 @@ impl<'a> Log<'a> {
         let severity = if denied { Severity::Warning } else { Severity::Info };
         let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
         let details = json!({ "query": name, "kind": kind, "outcome": verdict, "count": count });
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity,
+            decision,
+            ..Entry::new(Event::ConnectionAttempt, "", details)
+        });
+    }
+
+    /// A key of the user signed something, or did not.
+    pub(crate) fn signed(&mut self, key: &str, verdict: Outcome) {
+        let denied = verdict == Outcome::Denied;
+        let severity = if denied { Severity::Warning } else { Severity::Info };
+        let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
+        let details = json!({ "op": "sign", "key": key, "outcome": verdict });
         self.add(Entry {
             actor: Actor::Workload,
             severity,

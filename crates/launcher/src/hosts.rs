@@ -34,13 +34,22 @@ pub(crate) struct HostQuestions {
     is_over: bool,
 }
 
+/// What is known of whoever asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Who {
+    /// The program's end of its connection.
+    Client(Option<SocketAddr>),
+    /// Its number as seen from outside.
+    Process(Option<u32>),
+}
+
 /// One thing that the egress process asks.
 pub(crate) struct Asked {
     pub(crate) id: u64,
     pub(crate) op: Op,
     /// What is asked about, as it is shown and kept.
     pub(crate) subject: String,
-    pub(crate) client: Option<SocketAddr>,
+    pub(crate) who: Who,
     pub(crate) hint: Option<String>,
 }
 
@@ -89,8 +98,11 @@ impl Running<'_> {
         }
         let timeout = gate.timeout;
         let first = self.pid.cast_unsigned();
-        let looked =
-            self.gate.as_ref().zip(asked.client).map(|(gate, client)| gate.connected_from(client.port(), first));
+        let looked = match (&self.gate, asked.who) {
+            (Some(gate), Who::Client(Some(client))) => Some(gate.connected_from(client.port(), first)),
+            (Some(gate), Who::Process(Some(process))) => Some(gate.known_as(process)),
+            _ => None,
+        };
         let (asker, package) = looked.unwrap_or_default();
         let package = package.map(|package| format!("it says that it works for the package {package}"));
         let question = Question {
@@ -175,9 +187,18 @@ impl Running<'_> {
                 id: *id,
                 allowed: verdict.is_allow(),
                 keep: subject.clone().filter(|_| keep > Keep::Once),
-                origin: format!("an answer ({})", crate::events::word(&cause)),
+                origin: by(cause),
             });
         }
         Ok(())
+    }
+}
+
+/// What decided, in the words that whoever asked is told.
+fn by(cause: Cause) -> String {
+    match cause {
+        Cause::Timeout => "nobody answered in time".to_owned(),
+        Cause::Budget => "more questions in a minute than the policy lets be asked".to_owned(),
+        cause => format!("an answer ({})", crate::events::word(&cause)),
     }
 }

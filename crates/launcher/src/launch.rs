@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
+use cofferdam_egress::Terminates;
 use cofferdam_gate::{Gate, Question, RulesInHome, Settled, Verdict};
 use cofferdam_kernel::process::{Side, namespace};
 use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
-use cofferdam_plan::{HostFacts, LaunchPlan, MountKind, Namespaces, Step, gate_rules, gate_rules_in_home, own_areas};
+use cofferdam_plan::{
+    HostFacts, LaunchPlan, Mount, MountKind, Namespaces, Step, TrustFormat, gate_rules, gate_rules_in_home, own_areas,
+};
 use cofferdam_policy::Policy;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -22,13 +25,14 @@ use thiserror::Error;
 
 use crate::cgroup::{self, SessionCgroup};
 use crate::changes::{self, Changed};
-use crate::egress;
+use crate::egress::{self, Egress};
 use crate::events::{Allowed, Blocked, Denied, Reached};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::message::{HOLDS_READY, Message};
 use crate::output::{self, Output};
 use crate::quota::Quota;
+use crate::secrets::{Credentials, SecretError};
 use crate::session::{self, Kept, SessionDir};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
@@ -47,12 +51,33 @@ pub(crate) const MARK_REAPED: usize = 6;
 
 #[derive(Debug, Error)]
 pub enum LaunchError {
+    #[error("cannot publish on port {port} of this host")]
+    Publish {
+        port: u16,
+        origin: Box<cofferdam_policy::Origin>,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot hold the name `{path}`")]
     Hold {
         path: PathBuf,
         #[source]
         errno: Errno,
     },
+    #[error("cannot read the secret for `{variable}`")]
+    Secret {
+        variable: String,
+        #[source]
+        cause: SecretError,
+    },
+    #[error("cannot read whom this host believes in TLS from `{path}`")]
+    Trusted {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error("cannot start the process that carries connections: {why}")]
+    Egress { why: String },
     #[error("cannot make the session's directory in `{path}`")]
     SessionDirectory {
         path: PathBuf,
@@ -172,6 +197,8 @@ pub struct Outcome {
     pub allowed: Vec<Allowed>,
     /// Hosts that were to be reached, allowed or not.
     pub hosts: Vec<Reached>,
+    /// Secrets of the host that others can read.
+    pub exposed: Vec<String>,
     /// What is weaker than it should be.
     pub warnings: Vec<String>,
     /// What a session that learns wrote where no rule lets it.
@@ -197,17 +224,21 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
     let began = Instant::now();
     marks.mark(MARK_START);
+    let mut credentials = Credentials::gather(plan)?;
+    let exposed = credentials.as_mut().map(|gathered| std::mem::take(&mut gathered.exposed)).unwrap_or_default();
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
     let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
     let cgroup = make_cgroup(plan, &session)?;
-    let mut way_out = plan.egress.as_ref().map(|_| egress::Ends::new()).transpose().map_err(LaunchError::Supervise)?;
+    let mut way_out = plan.egress.as_ref().map(egress::Ends::new).transpose()?;
     let catcher = way_out.as_mut().and_then(egress::Ends::catcher);
+    let (early, filled) = start_before(plan, &mut way_out, credentials)?;
+    let plan = filled.as_ref().unwrap_or(plan);
     let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), catcher, marks)?;
     marks.mark(MARK_CLONED);
-    let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan));
-    let egress = egress.transpose().map_err(LaunchError::Supervise)?;
+    let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan, None));
+    let egress = early.or(egress.transpose().map_err(LaunchError::Supervise)?);
     let holds = take_holds(plan, &ends, options)?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
@@ -219,6 +250,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.egress = egress;
+    for text in &exposed {
+        running.log().warned(text);
+    }
     let ended = running.until_end().map_err(LaunchError::Supervise);
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
@@ -262,6 +296,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         answers: record.answers,
         allowed: record.allowed,
         hosts: record.hosts,
+        exposed,
         warnings: record.warnings,
         changed,
         kept,
@@ -270,6 +305,36 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         timing: timing(plan, marks),
         usage,
     })
+}
+
+/// Where TLS is read, the process that does it comes first: it alone gets the secrets and has the authority's key, and the
+/// session is made with the certificate. Nothing that is cloned later has seen either.
+fn start_before(
+    plan: &LaunchPlan,
+    ends: &mut Option<egress::Ends>,
+    credentials: Option<Credentials>,
+) -> Result<(Option<Egress>, Option<LaunchPlan>), LaunchError> {
+    let (Some(credentials), Some(wanted)) = (credentials, &plan.egress) else { return Ok((None, None)) };
+    let Some(ends) = ends.take() else { return Ok((None, None)) };
+    let Credentials { trusted, injections, placeholders, .. } = credentials;
+    let terminates = Terminates { trusted: trusted.clone(), injections };
+    let mut egress = ends.start(wanted, Some(terminates)).map_err(LaunchError::Supervise)?;
+    let authority = egress.authority().map_err(|why| LaunchError::Egress { why })?;
+    let mut filled = plan.clone();
+    for (name, value) in &mut filled.command.environment {
+        if let Some((_, placeholder)) = placeholders.iter().find(|(variable, _)| variable == name) {
+            value.clone_from(placeholder);
+        }
+    }
+    for step in &mut filled.steps {
+        if let Step::Mount(Mount { kind: MountKind::Trust { format, content }, .. }) = step {
+            *content = match format {
+                TrustFormat::Pem => trusted.bundle(&authority).into_bytes(),
+                TrustFormat::Java => trusted.java_store(&authority),
+            };
+        }
+    }
+    Ok((Some(egress), Some(filled)))
 }
 
 /// Where what is written on the root that asks goes, in a session that learns.
@@ -526,6 +591,7 @@ fn step_name(step: &Step) -> String {
         Step::SetHostname(_) => "hostname".to_owned(),
         Step::CreateNetwork => "start the network namespace".to_owned(),
         Step::JoinNetwork => "join the network namespace".to_owned(),
+        Step::OfferAgent { .. } => "offer an ssh-agent".to_owned(),
         Step::Limit { resource, .. } => format!("limit {resource:?}"),
         Step::DropCapabilities => "drop capabilities".to_owned(),
         Step::NoNewPrivileges => "no_new_privs".to_owned(),

@@ -27,6 +27,7 @@ use serde::Serialize;
 use crate::attach::{self, Attached};
 use crate::cgroup::SessionCgroup;
 use crate::desk::{self, Desk};
+use crate::dialer::Dialer;
 use crate::egress::Egress;
 use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
@@ -104,6 +105,8 @@ pub(crate) struct Running<'a> {
     pub(crate) gate: Option<Gate>,
     pub(crate) egress: Option<Egress>,
     pub(crate) hosts: HostQuestions,
+    /// Who connects to published ports.
+    dialer: Option<Dialer>,
     /// What was granted for this session, to be kept on request.
     pub(crate) granted: Vec<Settled>,
     pub(crate) options: &'a Options,
@@ -198,6 +201,7 @@ impl<'a> Running<'a> {
             gate,
             egress: None,
             hosts: HostQuestions::default(),
+            dialer: None,
             granted: Vec::new(),
             options,
             directory,
@@ -414,6 +418,8 @@ impl<'a> Running<'a> {
     /// Nobody is left inside who could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
         self.end_hosts()?;
+        // It is in the session's network, which is taken apart next.
+        self.dialer = None;
         if let Some(gate) = &mut self.gate {
             gate.end()?;
         }
@@ -463,6 +469,9 @@ impl<'a> Running<'a> {
             other => other?,
         };
         if bytes == Message::Namespaces.encode() {
+            if let Some(way) = self.egress.as_mut().and_then(|egress| egress.dials.take()) {
+                self.dialer = Some(Dialer::start(&way, &fds)?);
+            }
             self.namespaces = Some(fds);
             return Ok(());
         }

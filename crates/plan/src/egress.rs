@@ -3,15 +3,18 @@
 //! Called by `plan()`; executed by `launcher`.
 
 use core::net::IpAddr;
+use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Isolation, Mode, Network, NetworkMode, OnUnknown, Policy, Ports, Ruled};
+use cofferdam_policy::{AgentUse, Isolation, Mode, Network, NetworkMode, OnUnknown, Policy, Ports, Ruled};
 use serde::Serialize;
 
 use crate::PlanError;
 use crate::facts::HostFacts;
+use crate::terminates::TerminatesPlan;
 
 /// Where programs inside find the proxy.
 pub(crate) const PROXY: &str = "198.18.0.1:3128";
+const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 /// What programs reach inside without it.
 const DIRECT: &str = "localhost,127.0.0.1,::1";
 
@@ -27,23 +30,58 @@ pub struct EgressPlan {
     pub caught: Vec<(IpAddr, u16)>,
     /// Whether nftables is tried; where it is not to be had, only `ports` are caught.
     pub by_filter: bool,
+    /// The user's ssh-agent, and where programs inside find what stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentPlan>,
+    /// Where requests to some hosts are read in TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminates: Option<TerminatesPlan>,
+}
+
+/// An ssh-agent that is relayed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentPlan {
+    /// On the host.
+    pub socket: PathBuf,
+    pub inside: PathBuf,
+    pub usage: AgentUse,
+    /// Whether somebody can be asked.
+    pub asks: bool,
+}
+
+impl AgentPlan {
+    fn of(policy: &Policy, facts: &HostFacts, environment: &[(String, String)]) -> Option<AgentPlan> {
+        let usage = policy.network.ssh_agent.value;
+        let socket =
+            environment.iter().find(|(name, _)| name == AGENT_VARIABLE).map(|(_, value)| PathBuf::from(value))?;
+        let wanted = usage != AgentUse::Off
+            && policy.isolation.value == Isolation::Full
+            && socket.is_absolute()
+            && facts.system.iter().any(|path| path == Path::new("/run"));
+        let asks = policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::Ask;
+        wanted.then(|| AgentPlan { socket, inside: format!("/run/user/{}/ssh-agent", facts.uid).into(), usage, asks })
+    }
 }
 
 impl EgressPlan {
-    pub(crate) fn of(policy: &Policy, facts: &HostFacts) -> Result<Option<EgressPlan>, PlanError> {
+    pub(crate) fn of(
+        policy: &Policy,
+        facts: &HostFacts,
+        environment: &[(String, String)],
+    ) -> Result<Option<EgressPlan>, PlanError> {
         let network = &policy.network;
         let wanted = network.mode.value;
-        let needs_own = wanted == NetworkMode::Egress || !network.publish.is_empty() || !network.host_ports.is_empty();
+        let agent = AgentPlan::of(policy, facts, environment);
+        let needs_own = wanted == NetworkMode::Egress
+            || !network.publish.is_empty()
+            || !network.host_ports.is_empty()
+            || agent.is_some();
         if !needs_own || policy.isolation.value == Isolation::None {
             return Ok(None);
         }
         if policy.isolation.value != Isolation::Full {
             let origin = network.mode.origin.clone();
             return Err(PlanError::NetworkNeedsFull { mode: wanted, origin });
-        }
-        if wanted == NetworkMode::Host {
-            // The host's own network has every port of it.
-            return Ok(None);
         }
         let named = network.allow.iter().filter_map(|rule| match rule.endpoint.ports {
             Ports::One(port) => Some(port),
@@ -68,18 +106,27 @@ impl EgressPlan {
         if !named || policy.mode.value == Mode::Static {
             unknown.value = OnUnknown::Deny;
         }
-        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true }))
+        let terminates = if named { TerminatesPlan::of(&network, facts) } else { None };
+        ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, agent, terminates }))
     }
 
     /// For programs that read them; all others are served as well.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let agent = self.agent.iter().map(|agent| (AGENT_VARIABLE.to_owned(), agent.inside.display().to_string()));
+        let mut variables: Vec<(String, String)> = agent.collect();
         if self.network.mode.value != NetworkMode::Egress {
-            return Vec::new();
+            return variables;
         }
         let proxy = format!("http://{PROXY}");
         let named = ["http_proxy", "https_proxy", "all_proxy"].map(|name| (name, proxy.as_str()));
         let both = named.into_iter().chain([("no_proxy", DIRECT)]);
-        both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned())))
-            .collect()
+        variables.extend(
+            both.flat_map(|(name, value)| [name.to_owned(), name.to_uppercase()].map(|name| (name, value.to_owned()))),
+        );
+        variables.extend(self.terminates.iter().flat_map(TerminatesPlan::variables));
+        variables
     }
 }

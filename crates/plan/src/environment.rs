@@ -1,7 +1,10 @@
 //! The environment of the command is built, not inherited. Owns which variables get in; reads no environment itself.
 //! Called by `plan()` with the host's variables as data.
 
-use cofferdam_policy::Env;
+use cofferdam_policy::Policy;
+
+use crate::egress::EgressPlan;
+use crate::terminates::{JAVA_OPTIONS, withheld};
 
 /// Variables the sandbox sets itself; policy may override them with `env.set`.
 fn own(uid: u32) -> Vec<(String, String)> {
@@ -12,20 +15,23 @@ fn own(uid: u32) -> Vec<(String, String)> {
     ]
 }
 
-/// `more` is what this session's network adds.
+/// With what this session's network adds, and without what it keeps outside.
 pub(crate) fn build(
-    env: &Env,
+    policy: &Policy,
     host: &[(String, String)],
     uid: u32,
-    more: Vec<(String, String)>,
+    egress: Option<&EgressPlan>,
 ) -> Vec<(String, String)> {
     let mut result: Vec<(String, String)> = Vec::new();
+    let (env, withheld) = (&policy.env, withheld(&policy.network));
     for (name, value) in host {
-        if name_is_plain(name) && env.lets_through(name) {
+        if name_is_plain(name) && env.lets_through(name) && !withheld.contains(&name.as_str()) {
             set(&mut result, name, value);
         }
     }
-    for (name, value) in own(uid).into_iter().chain(more) {
+    for (name, value) in own(uid).into_iter().chain(egress.map(EgressPlan::variables).unwrap_or_default()) {
+        let passed = result.iter().find(|(set, _)| *set == name && name == JAVA_OPTIONS);
+        let value = passed.map_or(value.clone(), |(_, options)| format!("{options} {value}"));
         set(&mut result, &name, &value);
     }
     for rule in &env.set {

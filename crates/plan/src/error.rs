@@ -30,6 +30,8 @@ pub enum PlanError {
     NoGate { why: String, origin: Origin },
     #[error("network `{mode}` needs `isolation = \"full\"`")]
     NetworkNeedsFull { mode: NetworkMode, origin: Origin },
+    #[error("`{path}` cannot hold a credential: sessions can write below `{writable}`")]
+    SecretIsWritable { path: PathBuf, writable: PathBuf, origin: Origin },
     #[error("`{name}` is not a system call of x86_64")]
     UnknownSyscall { name: String },
     #[error("system call `{name}` is always denied")]

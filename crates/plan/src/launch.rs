@@ -16,6 +16,7 @@ use crate::posture::Posture;
 use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
 use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
+use crate::terminates::{TerminatesPlan, refuse_writable_secrets, tell_of_credentials};
 use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
@@ -75,12 +76,13 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
     let full = isolation == Isolation::Full;
-    let egress = EgressPlan::of(policy, facts)?;
+    let egress = EgressPlan::of(policy, facts, &request.environment)?;
     let own_network = full && policy.network.mode.value != NetworkMode::Host;
     let exec = exec_rules(policy, facts, request)?;
     let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
     let decisions = decisions(policy, facts)?;
     let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
+    refuse_writable_secrets(&decisions)?;
     let trigger = gate.as_ref().map(|gate| gate.trigger);
     let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
     // In static mode they lie on the root itself, before everything else.
@@ -113,6 +115,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         None => Step::CloneRoot { exec: exec.is_none() },
     });
     steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
+    let terminates = egress.as_ref().and_then(|egress| egress.terminates.as_ref());
+    steps.extend(terminates.map(TerminatesPlan::steps).unwrap_or_default());
     steps.extend(first);
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
@@ -124,6 +128,9 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     if own_network {
         steps.push(Step::JoinNetwork);
+    }
+    if let Some(agent) = egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
+        steps.push(Step::OfferAgent { at: agent.inside.clone() });
     }
     steps.extend(limits.steps.iter().cloned());
     // Privilege ends here: nothing below may need a capability.
@@ -138,6 +145,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         steps.clear();
     }
 
+    let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
+    tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
     let cgroup = full && !own_cgroup;
@@ -145,15 +154,10 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     Ok(LaunchPlan {
         isolation,
         namespaces,
-        posture: posture(policy, facts, &filter, &landlock, &limits, gate.as_ref()),
+        posture,
         command: CommandSpec {
             argv: request.argv.clone(),
-            environment: environment::build(
-                &policy.env,
-                &request.environment,
-                facts.uid,
-                egress.as_ref().map(EgressPlan::variables).unwrap_or_default(),
-            ),
+            environment: environment::build(policy, &request.environment, facts.uid, egress.as_ref()),
             cwd: facts.cwd.clone(),
         },
         holds: if on { files.holds } else { Vec::new() },

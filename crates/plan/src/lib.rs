@@ -15,10 +15,11 @@ mod posture;
 mod rules;
 pub mod seccomp;
 mod step;
+mod terminates;
 #[cfg(test)]
 mod tests;
 
-pub use egress::EgressPlan;
+pub use egress::{AgentPlan, EgressPlan};
 pub use error::PlanError;
 pub use facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
 pub use gate::{GatePlan, GateRule, gate_rules, gate_rules_in_home};
@@ -27,4 +28,5 @@ pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, Limit
 pub use mounts::{own_areas, system_candidates};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};
-pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger};
+pub use step::{Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger, TrustFormat};
+pub use terminates::{CredentialPlan, SecretPlace, TerminatesPlan};

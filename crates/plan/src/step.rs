@@ -35,6 +35,15 @@ pub enum Resource {
     Nice,
 }
 
+/// Who reads a list of authorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrustFormat {
+    /// Most programs.
+    Pem,
+    Java,
+}
+
 /// What notices the first access to an unknown path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,6 +72,12 @@ pub enum MountKind {
     Refused,
     /// A read-only file with this content.
     Text(String),
+    /// A read-only list of the authorities that programs believe in TLS, filled in at the launch.
+    Trust {
+        format: TrustFormat,
+        #[serde(skip)]
+        content: Vec<u8>,
+    },
     Tmpfs {
         mode: u32,
         size: u64,
@@ -163,6 +178,10 @@ pub enum Step {
     CreateNetwork,
     /// Waits for it and moves in.
     JoinNetwork,
+    /// Makes the socket at which programs find an ssh-agent.
+    OfferAgent {
+        at: PathBuf,
+    },
     Limit {
         resource: Resource,
         value: u64,

@@ -3,6 +3,7 @@
 mod fixtures;
 mod limits;
 mod properties;
+mod terminates;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
 use fixtures::{Laptop, decided_at_start, rule};

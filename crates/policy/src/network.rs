@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::endpoint::Endpoint;
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
-use crate::types::NetworkMode;
+use crate::types::{Access, FileRule, Hold, NetworkMode, Policy, Stand};
 
 /// One rule about hosts, in the list of what is allowed or in that of what is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -134,6 +134,31 @@ pub struct Credential {
     /// The header in which the placeholder is replaced, in lower case.
     pub header: String,
     pub source: SecretSource,
+}
+
+/// Why the session cannot see a file.
+pub const HOLDS_A_SECRET: &str = "a credential of the session is read from it";
+
+impl Policy {
+    /// Hides the files that secrets are read from, whatever other rules say about them. Not a rule of any layer, so it is put in
+    /// by whoever launches.
+    pub fn hide_secret_files(&mut self) {
+        let rules = self.network.credentials.iter().filter_map(|credential| {
+            let SecretSource::File(path) = &credential.value.source else { return None };
+            Some(FileRule {
+                path: path.clone(),
+                access: Access::Deny,
+                stand: Stand::Refuse,
+                hold: Hold::Nothing,
+                only_missing: false,
+                optional: true,
+                is_final: true,
+                reason: Cow::Borrowed(HOLDS_A_SECRET),
+                origin: credential.origin.clone(),
+            })
+        });
+        self.files.extend(rules);
+    }
 }
 
 /// Where the secret comes from. It can never stand in a policy itself.

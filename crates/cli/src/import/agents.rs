@@ -1,9 +1,10 @@
 //! Settings of coding agents: Claude Code, Codex, Cursor. Owns what their keys mean here. Called by `import`.
 
-use cofferdam_policy::{Access, EnvMode, Isolation, Mode, Setting};
+use cofferdam_policy::{Access, EnvMode, Isolation, Mode, NetworkMode, Setting};
 use serde_json::Value;
 
-use super::{EGRESS, Import, object};
+use super::hosts::Keys;
+use super::{Import, object};
 
 const COMMANDS: &str = "commands are not judged by their text: the kernel enforces what they may do";
 
@@ -24,11 +25,15 @@ pub(super) fn claude(import: &mut Import) {
         let key = format!("sandbox.filesystem.{key}");
         import.each(&key, |import, path| import.path(&key, &absolute_path(path), access));
     }
-    for key in
-        ["allowedDomains", "deniedDomains", "allowUnixSockets", "allowLocalBinding", "httpProxyPort", "socksProxyPort"]
-    {
-        let key = format!("sandbox.network.{key}");
-        import.no_equal(&key, EGRESS);
+    import.network(&Keys {
+        allow: &["sandbox.network.allowedDomains"],
+        deny: &["sandbox.network.deniedDomains"],
+        ..Keys::default()
+    });
+    import.no_equal("sandbox.network.allowUnixSockets", "a socket of the host is reached where files.write gives it");
+    import.no_equal("sandbox.network.allowLocalBinding", "a session always listens on its own loopback");
+    for key in ["httpProxyPort", "socksProxyPort"] {
+        import.no_equal(&format!("sandbox.network.{key}"), "the proxy of a session is its own");
     }
     import.no_equal("sandbox.enabled", "`sandbox run -- claude` is the sandbox");
     import.no_equal("sandbox.excludedCommands", "no command inside is outside of the sandbox");
@@ -52,11 +57,24 @@ fn permission(import: &mut Import, key: &str, rule: &str) {
         ("Read", false) => Access::Deny,
         ("Edit" | "Write" | "MultiEdit" | "NotebookEdit", true) => Access::Write,
         ("Edit" | "Write" | "MultiEdit" | "NotebookEdit", false) => Access::Protect,
-        ("WebFetch" | "WebSearch", _) => return import.remark(key, &value, EGRESS),
+        ("WebFetch", allow) => return web_fetch(import, key, argument, allow),
+        ("WebSearch", _) => return import.remark(key, &value, "the agent's provider searches, not the session"),
         ("Bash", _) => return import.remark(key, &value, COMMANDS),
         _ => return import.remark(key, &value, "is about a tool of the agent"),
     };
     import.path(key, &project_path(argument), access);
+}
+
+/// `domain:HOST`.
+fn web_fetch(import: &mut Import, key: &str, argument: &str, allow: bool) {
+    match argument.strip_prefix("domain:") {
+        Some(host) if allow => {
+            import.allowed(key, host, &[]);
+            import.add(Setting::Network(NetworkMode::Egress));
+        }
+        Some(host) => import.denied(key, host),
+        None => import.remark(key, &Value::from(argument), "is about a tool of the agent"),
+    }
 }
 
 /// There, `//x` is absolute and `/x` lies in the project.
@@ -96,7 +114,18 @@ pub(super) fn codex(import: &mut Import) {
         None => {}
     }
     import.paths("sandbox_workspace_write.writable_roots", Access::Write);
-    import.network("sandbox_workspace_write.network_access");
+    match import.take("sandbox_workspace_write.network_access") {
+        Some(Value::Bool(false)) => import.add(Setting::Network(NetworkMode::None)),
+        Some(value @ Value::Bool(true)) => {
+            // There it opens everything; here what is not listed is asked about.
+            import.add(Setting::Network(NetworkMode::Egress));
+            let why =
+                "became egress: hosts are asked about, or listed in network.allow; `host` would be the whole network";
+            import.remark("sandbox_workspace_write.network_access", &value, why);
+        }
+        Some(value) => import.remark("sandbox_workspace_write.network_access", &value, "is neither true nor false"),
+        None => {}
+    }
     for key in ["exclude_tmpdir_env_var", "exclude_slash_tmp"] {
         import.no_equal(&format!("sandbox_workspace_write.{key}"), "/tmp is private and ends with the session");
     }
@@ -137,7 +166,16 @@ pub(super) fn cursor(import: &mut Import) {
     }
     import.paths("additionalReadwritePaths", Access::Write);
     import.paths("additionalReadonlyPaths", Access::Read);
-    import.no_equal("networkPolicy", EGRESS);
+    match import.take("networkPolicy.default") {
+        Some(default) if default == "deny" => {}
+        Some(default) => {
+            let why = "became egress: what is not listed is asked about";
+            import.add(Setting::Network(NetworkMode::Egress));
+            import.remark("networkPolicy.default", &default, why);
+        }
+        None => {}
+    }
+    import.network(&Keys { allow: &["networkPolicy.allow"], deny: &["networkPolicy.deny"], ..Keys::default() });
     import.no_equal("disableTmpWrite", "/tmp is private and ends with the session");
     import.no_equal("enableSharedBuildCache", "caches look writable; a preset makes them so for real");
 }

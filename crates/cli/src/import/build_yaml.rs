@@ -4,6 +4,7 @@
 use cofferdam_policy::{Access, Limit, Setting};
 use serde_json::Value;
 
+use super::hosts::Keys;
 use super::tool_json::executables;
 use super::{Import, cpu_seconds, object, small};
 
@@ -79,17 +80,19 @@ fn megabytes(import: &mut Import, key: &str, limit: fn(u64) -> Limit) {
 }
 
 fn network(import: &mut Import) {
-    for key in [
-        "sandbox_config.network.enabled",
-        "sandbox_config.network.allowlist",
-        "sandbox_config.network.ports",
-        "network_allowlist",
-        "blocked_protocols",
-        "port_restrictions.allowed_ports",
-        "port_restrictions.blocked_ranges",
-    ] {
-        import.network(key);
-    }
+    import.network(&Keys {
+        enabled: Some("sandbox_config.network.enabled"),
+        allow: &["sandbox_config.network.allowlist"],
+        ports: Some("sandbox_config.network.ports"),
+        ..Keys::default()
+    });
+    import.network(&Keys {
+        allow: &["network_allowlist"],
+        ports: Some("port_restrictions.allowed_ports"),
+        ..Keys::default()
+    });
+    import.no_equal("blocked_protocols", "only what is listed in network.allow is carried, and only TCP");
+    import.no_equal("port_restrictions.blocked_ranges", "a port that no rule names is refused");
 }
 
 fn blocked_path(import: &mut Import, path: &str) {

@@ -3,8 +3,10 @@
 
 use cofferdam_policy::{Access, EnvMode, Limit, NetworkMode, Setting};
 
-use super::{EGRESS, Import, is_object};
+use super::hosts::Keys;
+use super::{Import, is_object};
 
+const HOST: &str = "is no mode that a file should choose: network.mode = \"host\" is the whole network, unfiltered";
 const IMAGES: &str = "there are no images: the command sees the host's own software";
 
 pub(super) fn read(import: &mut Import) {
@@ -23,10 +25,11 @@ fn bash(import: &mut Import) {
     import.add(Setting::Preset("tool".to_owned()));
     match import.take("sandbox.bash.defaultNetwork") {
         Some(mode) if mode == "none" => import.add(Setting::Network(NetworkMode::None)),
-        Some(mode) => import.remark("sandbox.bash.defaultNetwork", &mode, EGRESS),
+        Some(mode) if mode == "proxy" => import.add(Setting::Network(NetworkMode::Egress)),
+        Some(mode) => import.remark("sandbox.bash.defaultNetwork", &mode, HOST),
         None => {}
     }
-    import.network("sandbox.bash.proxyAllowlist");
+    allowed_by_default(import);
     import.amount("sandbox.bash.resources.memory", |bytes| Some(Setting::Limit(Limit::Memory(bytes))));
     import.milliseconds("sandbox.bash.resources.timeout", Limit::Timeout);
     if let Some(value) = import.take("sandbox.bash.resources.cpus") {
@@ -37,13 +40,28 @@ fn bash(import: &mut Import) {
     }
 }
 
+/// A list beside a mode that has no network is for calls that ask for one.
+fn allowed_by_default(import: &mut Import) {
+    let none = import.draft.settings.contains(&Setting::Network(NetworkMode::None));
+    import.each("sandbox.bash.proxyAllowlist", |import, host| {
+        import.allowed("sandbox.bash.proxyAllowlist", host, &[]);
+    });
+    if none {
+        let why = "its hosts count once network.mode is egress, as with --network egress";
+        import.draft.remarks.push(format!("sandbox.bash.proxyAllowlist: {why}"));
+    }
+}
+
 fn proxy(import: &mut Import) {
-    for key in ["listenAddr", "allowlist.hosts", "allowlist.ports", "blocklist.hosts", "blocklist.ipRanges"] {
-        import.network(key);
-    }
-    for key in ["logRequests", "logResponses"] {
-        import.no_equal(key, EGRESS);
-    }
+    import.no_equal("listenAddr", "the proxy of a session is its own");
+    import.network(&Keys {
+        allow: &["allowlist.hosts"],
+        ports: Some("allowlist.ports"),
+        deny: &["blocklist.hosts", "blocklist.ipRanges"],
+        ..Keys::default()
+    });
+    import.no_equal("logRequests", "every connection is in the audit log");
+    import.no_equal("logResponses", "the audit log has how much came back, and never what");
 }
 
 fn process(import: &mut Import) {

@@ -84,16 +84,13 @@ fn a_deny_list_of_calls_and_a_network_are_told_apart() {
         &[
             "isolation = \"process\"",
             "process.executables = [\"git\", \"sh\"]",
+            "network.allow = \"a.example:443\"",
+            "network.mode = \"egress\"",
+            "network.max_connections = 5",
             "syscalls.mode = \"deny-list\"",
             "syscalls.deny = \"socket\"",
         ],
-        &[
-            "network.allowNetwork",
-            "network.allowedHosts",
-            "network.allowedPorts",
-            "network.maxConnections",
-            "syscalls.syscalls",
-        ],
+        &["syscalls.syscalls"],
     );
 }
 
@@ -105,21 +102,27 @@ fn the_users_configuration_of_a_tool_sandbox_becomes_the_tool_preset() {
     assert_imported(
         "config.json",
         text,
-        &["preset = \"tool\"", "network.mode = \"none\"", "limits.memory = \"1G\"", "limits.timeout = \"5m\""],
-        &["sandbox.bash.proxyAllowlist", "sandbox.images"],
+        &[
+            "preset = \"tool\"",
+            "network.mode = \"none\"",
+            "network.allow = \"*.company.com\"",
+            "limits.memory = \"1G\"",
+            "limits.timeout = \"5m\"",
+        ],
+        &[
+            "sandbox.bash.proxyAllowlist: its hosts count once network.mode is egress, as with --network egress",
+            "sandbox.images",
+        ],
     );
     let text = r#"{ "listenAddr": "0.0.0.0:3128", "allowlist": { "hosts": ["*.npmjs.org"], "ports": [80, 443] },
         "blocklist": { "hosts": ["localhost"], "ipRanges": ["10.0.0.0/8"] }, "logRequests": true, "logResponses": false }"#;
-    let remarks = [
-        "listenAddr",
-        "allowlist.hosts",
-        "allowlist.ports",
-        "blocklist.hosts",
-        "blocklist.ipRanges",
-        "logRequests",
-        "logResponses",
+    let settings = [
+        "network.allow = \"*.npmjs.org\"",
+        "network.mode = \"egress\"",
+        "network.deny = \"localhost\"",
+        "network.deny = \"10.0.0.0/8\"",
     ];
-    assert_imported("proxy.json", text, &[], &remarks);
+    assert_imported("proxy.json", text, &settings, &["listenAddr", "logRequests", "logResponses"]);
     let text = r#"{ "env": "explicit", "allowedEnvVars": ["CI"], "cwd": "/w", "allowedPaths": ["~/w"],
         "blockedPaths": ["~/w/.env"], "timeout": 60000, "maxOutputSize": 1048576, "uid": 1000 }"#;
     assert_imported(
@@ -171,6 +174,8 @@ fn a_build_tools_yaml_is_read() {
             "limits.storage = \"10G\"",
             "limits.output = \"100M\"",
             "limits.tmp_size = \"1G\"",
+            "network.allow = \"crates.io\"",
+            "network.mode = \"egress\"",
         ],
         &[
             "sandbox_config.resource_limits.threads",
@@ -178,9 +183,6 @@ fn a_build_tools_yaml_is_read() {
             "sandbox_config.security.strict_mode",
             "sandbox_config.security.audit_logging",
             "sandbox_config.security.block_shell_access",
-            "sandbox_config.network.enabled",
-            "sandbox_config.network.allowlist",
-            "sandbox_config.network.ports",
         ],
     );
     let long = "directory_permissions: {workspace: ro, target: rw}\nsize_limits: {total_workspace: 10GB, temp_files: 1GB}\n\
@@ -200,15 +202,15 @@ fn a_build_tools_yaml_is_read() {
             "limits.storage = \"10G\"",
             "limits.tmp_size = \"1G\"",
             "project = \"read\"",
+            "network.allow = \"crates.io:80\"",
+            "network.mode = \"egress\"",
             "files.deny = \"/root\"",
             "process.executables = [\"cargo\", \"rustc\"]",
         ],
         &[
             "process_limits.threads",
             "directory_permissions.target",
-            "network_allowlist",
             "blocked_protocols",
-            "port_restrictions.allowed_ports",
             "blocked_paths",
             "blocked_paths",
             "blocked_paths",
@@ -229,7 +231,8 @@ fn claude_codes_settings_are_read() {
       "env": { "CI": "1" },
       "sandbox": { "enabled": true, "filesystem": { "allowWrite": ["/srv/build", "~/.cache/x"], "denyWrite": ["./conf"],
         "denyRead": ["~/clients"], "allowRead": ["~/clients/public"] },
-        "network": { "allowedDomains": ["x.example"], "allowLocalBinding": true } } }"#;
+        "network": { "allowedDomains": ["y.example", "*.z.example", "*"], "deniedDomains": ["bad.z.example"],
+          "allowLocalBinding": true } } }"#;
     assert_imported(
         "settings.json",
         text,
@@ -239,17 +242,21 @@ fn claude_codes_settings_are_read() {
             "files.deny = \"./.env\"",
             "files.deny = \"/srv/keys\"",
             "files.protect = \"~/.bashrc\"",
+            "network.deny = \"x.example\"",
             "files.write = \"~/lib\"",
             "files.write = \"/srv/build\"",
             "files.write = \"~/.cache/x\"",
             "files.protect = \"./conf\"",
             "files.deny = \"~/clients\"",
             "files.read = \"~/clients/public\"",
+            "network.allow = \"y.example\"",
+            "network.allow = \"*.z.example\"",
+            "network.mode = \"egress\"",
+            "network.deny = \"bad.z.example\"",
             "env.set.CI = ...",
         ],
         &[
             "permissions.allow",
-            "permissions.deny",
             "permissions.deny",
             "permissions.ask",
             "permissions.additionalDirectories",
@@ -282,12 +289,27 @@ fn codexs_and_cursors_settings_are_read() {
         &["approval_policy", "model"],
     );
     let cursor = r#"{ "type": "workspace_readonly", "additionalReadwritePaths": ["/srv/out"],
-        "additionalReadonlyPaths": ["~/lib"], "networkPolicy": { "default": "deny" } }"#;
+        "additionalReadonlyPaths": ["~/lib"], "networkPolicy": { "default": "deny", "allow": ["x.example", "10.1.0.0/16:5432"], "deny": ["169.254.0.0/16"] } }"#;
     assert_imported(
         "sandbox.json",
         cursor,
-        &["isolation = \"full\"", "project = \"read\"", "files.write = \"/srv/out\"", "files.read = \"~/lib\""],
-        &["networkPolicy"],
+        &[
+            "isolation = \"full\"",
+            "project = \"read\"",
+            "files.write = \"/srv/out\"",
+            "files.read = \"~/lib\"",
+            "network.allow = \"x.example\"",
+            "network.allow = \"10.1.0.0/16:5432\"",
+            "network.mode = \"egress\"",
+            "network.deny = \"169.254.0.0/16\"",
+        ],
+        &[],
+    );
+    assert_imported(
+        "config.toml",
+        "[sandbox_workspace_write]\nnetwork_access = true\n",
+        &["network.mode = \"egress\""],
+        &["sandbox_workspace_write.network_access"],
     );
 }
 

@@ -5,6 +5,7 @@ use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
 use cofferdam_policy::{Access, Isolation, Limit, Origin, Policy, Ruled, Setting, SyscallMode, is_always_denied};
 use serde_json::Value;
 
+use super::hosts::Keys;
 use super::{Import, cpu_seconds, small};
 
 pub(super) fn read(import: &mut Import) {
@@ -20,9 +21,13 @@ pub(super) fn read(import: &mut Import) {
     import.flag("process.allowFork", Setting::AllowFork);
     import.flag("process.allowExec", Setting::AllowExec);
     executables(import, "process.allowedExecutables");
-    for key in ["allowNetwork", "allowedHosts", "allowedPorts", "maxConnections"] {
-        import.network(&format!("network.{key}"));
-    }
+    import.network(&Keys {
+        enabled: Some("network.allowNetwork"),
+        allow: &["network.allowedHosts"],
+        ports: Some("network.allowedPorts"),
+        connections: Some("network.maxConnections"),
+        ..Keys::default()
+    });
     import.milliseconds("resources.maxCPU", cpu_seconds);
     import.amount("resources.maxMemory", |bytes| Some(Setting::Limit(Limit::Memory(bytes))));
     import.amount("resources.maxFileDescriptors", |count| Some(Setting::Limit(Limit::OpenFiles(count))));

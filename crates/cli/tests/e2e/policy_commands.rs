@@ -81,17 +81,22 @@ fn an_imported_policy_is_enforced_and_nothing_of_it_is_dropped_in_silence() {
     place.write("home:out/file", "old");
     place.write("home:keys/file", "confidential");
     let tool = "{ \"isolationLevel\": \"LEVEL_2\", \"filesystem\": { \"readWritePaths\": [\"~/out\"], \"deniedPaths\": [\"~/keys\"] },
-        \"network\": { \"allowNetwork\": true }, \"process\": { \"maxProcesses\": 200 }, \"colour\": \"green\" }";
+        \"network\": { \"allowNetwork\": true, \"allowedHosts\": [\"a.example\", \"*\"] }, \"process\": { \"maxProcesses\": 200 }, \"colour\": \"green\" }";
     place.write("home:tool.json", tool);
     let path = place.path("home:tool.json").display().to_string();
     let text = place.sandbox(&["policy", "import", &path]).ok();
-    assert!(text.contains("# network.allowNetwork = true: arrives with egress"), "{text}");
+    assert!(
+        text.contains("allow = [\"a.example\"]") && text.contains("# network.allowedHosts = \"*\": names every host"),
+        "{text}"
+    );
     assert!(text.contains("# colour = \"green\": has no equal here"), "{text}");
-    let diff = place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0).says(&["colour", "egress"]).out;
+    let diff =
+        place.sandbox(&["policy", "import", &path, "--save", "user"]).code(0).says(&["colour", "every host"]).out;
     assert!(diff.contains("+max = 200"), "{diff}");
     place.inside("echo new > ~/out/file").ok();
     assert_eq!(place.read("home:out/file").as_deref(), Some("new\n"));
     place.inside("cat ~/keys/file").code(1);
+    assert!(place.sandbox(&["why", "a.example"]).ok().contains("can be reached"));
     place.sandbox(&["policy", "import", &path, "--from", "nosuch"]).code(125).says(&["tool-json"]);
 }
 

@@ -182,9 +182,14 @@ impl Place {
 
     /// Starts `sandbox run -- bash -c SCRIPT` and waits for the first line it prints.
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
-        let arguments = [&["run"], flags, &["--", "bash", "-c", script]].concat();
         let mut command = self.command(binary());
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("run").args(flags).args(["--", "bash", "-c", script]);
+        self.begin(command)
+    }
+
+    /// Starts what prints a line once it is up.
+    pub(crate) fn begin(&self, mut command: Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("sandbox starts");
         let mut line = Vec::new();
         let out = child.stdout.as_mut().expect("stdout is piped");

@@ -198,8 +198,8 @@ pub(super) fn verb(op: Op) -> &'static str {
         Op::Exec => "exec",
         Op::Write => "write",
         Op::Create => "create",
-        Op::Connect => "connect to",
-        Op::Sign => "sign with",
+        Op::Connect => "reach",
+        Op::Sign => "sign",
     }
 }
 

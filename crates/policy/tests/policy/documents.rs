@@ -7,7 +7,8 @@ use cofferdam_policy::{Ceilings, Inputs, Layer, Overrides, parse, resolve};
 
 use crate::{layer, resolved};
 
-const DOCUMENTS: &[&str] = &["README.md", "docs/guides/policy.md", "docs/guides/troubleshooting.md"];
+const DOCUMENTS: &[&str] =
+    &["README.md", "docs/guides/policy.md", "docs/guides/credentials.md", "docs/guides/troubleshooting.md"];
 
 /// From the environment: the tests also run from a copy of the sources in another place.
 pub(crate) fn read(document: &str) -> String {

@@ -14,7 +14,7 @@ use crate::talk::{PROXY, RESOLVER, Talk, Way, question};
 use crate::words;
 
 /// Longer than anything takes that is not held on purpose.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Every conversation of the file `talks`, all at once; what came of each goes to `outcomes`.
 pub(super) fn talk(place: &Place) -> Finding {

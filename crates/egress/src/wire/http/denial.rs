@@ -16,9 +16,15 @@ pub fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> 
             body.extend(["  ", label, ": ", &shown(text), "\n"]);
         }
     }
+    // Whoever asked for a tunnel shows headers at best, and no body.
+    let told = |name: &str, text: &str| match in_header(text) {
+        text if text.is_empty() => String::new(),
+        text => format!("{name}: {text}\r\n"),
+    };
+    let told = told("x-cofferdam-why", why) + &told("x-cofferdam-remedy", remedy);
     let connection = if close { "connection: close\r\n" } else { "" };
     format!(
-        "HTTP/1.1 {status} {}\r\nx-cofferdam-denied: {}\r\ncontent-type: text/plain; charset=utf-8\r\n\
+        "HTTP/1.1 {status} {}\r\nx-cofferdam-denied: {}\r\n{told}content-type: text/plain; charset=utf-8\r\n\
          content-length: {}\r\ncache-control: no-store\r\n{connection}\r\n{body}",
         reason(status),
         in_header(rule),

@@ -51,10 +51,16 @@ pub fn rewrite(
     Ok(())
 }
 
-/// Writes the response head for the client. `keep_alive` says whether the client's connection stays open.
-pub fn rewrite_response(head: &ResponseHead<'_>, keep_alive: bool, out: &mut Vec<u8>) {
+/// Writes the response head for the client. `keep_alive` says whether the client's connection stays open; `replace` sees each
+/// value that travels, and may give another one of plain bytes.
+pub fn rewrite_response(
+    head: &ResponseHead<'_>,
+    keep_alive: bool,
+    out: &mut Vec<u8>,
+    replace: impl Fn(&[u8]) -> Option<Vec<u8>>,
+) {
     out.extend_from_slice(format!("HTTP/1.{} {:03} ", head.minor, head.status).as_bytes());
-    out.extend_from_slice(head.reason);
+    out.extend_from_slice(replace(head.reason).as_deref().unwrap_or(head.reason));
     out.extend_from_slice(b"\r\n");
     // Where there is no body, a length says how long it would have been: HEAD and 304.
     let length_of_none = head.body == ResponseBody::None && head.status >= 200 && head.status != 204;
@@ -64,7 +70,7 @@ pub fn rewrite_response(head: &ResponseHead<'_>, keep_alive: bool, out: &mut Vec
         }
     }
     for header in travelling(&head.headers) {
-        line(out, header.name, header.value);
+        line(out, header.name, replace(header.value).as_deref().unwrap_or(header.value));
     }
     match head.body {
         ResponseBody::None | ResponseBody::UntilClose => {}

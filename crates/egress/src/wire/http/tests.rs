@@ -248,11 +248,11 @@ fn a_response_travels_without_its_connection_headers() {
     let text = b"HTTP/1.1 200 OK\r\nConnection: a\r\nA: b\r\nContent-Length: 4\r\nServer: x\r\nKeep-Alive: 1\r\n\r\n";
     let Progress::Done(head, _) = parse_response(text, "HEAD") else { panic!("a good response") };
     let mut out = Vec::new();
-    rewrite_response(&head, false, &mut out);
+    rewrite_response(&head, false, &mut out, |_| None);
     assert_eq!(out, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nServer: x\r\nConnection: close\r\n\r\n");
     let Progress::Done(head, _) = parse_response(text, "GET") else { panic!("a good response") };
     let mut out = Vec::new();
-    rewrite_response(&head, true, &mut out);
+    rewrite_response(&head, true, &mut out, |_| None);
     assert_eq!(out, b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 4\r\n\r\n");
 }
 
@@ -346,7 +346,7 @@ fn check_any(input: &[u8], cut: usize) -> bool {
     agree(&parse_response(&input[..cut], "GET"), &whole, cut);
     if let Progress::Done(head, _) = &whole {
         let mut out = Vec::new();
-        rewrite_response(head, head.keep_alive, &mut out);
+        rewrite_response(head, head.keep_alive, &mut out, |_| None);
         let Progress::Done(again, used) = parse_response(&out, "GET") else { panic!("{out:?}") };
         assert_eq!((again.body, used), (head.body, out.len()));
         good = true;

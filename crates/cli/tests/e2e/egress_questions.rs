@@ -1,0 +1,141 @@
+//! Questions about hosts that no rule is about: who answers, what is kept and where, and that nobody outside hears of a host
+//! before the answer. And what `sandbox learn` makes of hosts. In an internet of the test's own.
+
+use std::time::{Duration, Instant};
+
+use crate::internet::{Internet, OTHER};
+use crate::support::wait_for;
+
+const ASK: [&str; 6] = ["--network", "egress", "--on-unknown", "ask", "--ask-timeout", "20s"];
+const GET: &str = "curl -sS -o /dev/null -w '%{http_code}\\n' http://other.test/; echo code-$?; ";
+const CONFIG: &str = "home:.config/cofferdam/config.toml";
+const LOCAL: &str = ".cofferdam/policy.local.toml";
+
+fn question(internet: &Internet) -> String {
+    wait_for("a question", || {
+        let text = internet.sandbox(&["questions"]).ok();
+        text.split_whitespace().next().map(str::to_owned)
+    })
+}
+
+/// A session that asks for `other.test` once it is told to, and what `answer` says to the question.
+fn asked(internet: &Internet, script: &str, answer: &[&str]) -> String {
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {script}"));
+    session.tell("\n");
+    let name = question(internet);
+    internet.assert_untouched(&format!("{OTHER}:80"), "other.test");
+    internet.sandbox(&[&answer[..1], &[&name], &answer[1..]].concat()).code(0);
+    let (code, out) = session.end();
+    assert_eq!(code, 0, "{out}");
+    out
+}
+
+#[test]
+fn a_question_says_the_host_and_who_asks() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {GET}"));
+    session.tell("\n");
+    let name = question(&internet);
+    let text = internet.sandbox(&["questions"]).ok();
+    assert!(text.contains("other.test:80") && text.contains("curl"), "{text}");
+    internet.assert_untouched(&format!("{OTHER}:80"), "other.test");
+    internet.sandbox(&["approve", &name]).code(0).says(&["allowed ", "other.test:80"]);
+    assert_eq!(session.end(), (0, "200\ncode-0\n".to_owned()));
+    assert_eq!(internet.world.connections(&format!("{OTHER}:80")).len(), 1);
+}
+
+#[test]
+fn a_denied_host_is_refused_with_words_and_without_them() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    assert_eq!(asked(&internet, GET, &["deny"]), "403\ncode-0\n");
+    let direct = format!("unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; {GET}");
+    let out = asked(&internet, &direct, &["deny"]);
+    assert!(out.contains("403\ncode-0") || out.contains("code-56") || out.contains("code-52"), "{out}");
+    internet.assert_untouched(&format!("{OTHER}:80"), "other.test");
+}
+
+#[test]
+fn an_answer_for_the_session_is_asked_once_and_written_nowhere() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    let before = internet.place.read(CONFIG);
+    let out = asked(&internet, &format!("{GET}{GET}"), &["approve", "--keep", "session"]);
+    assert_eq!(out, "200\ncode-0\n200\ncode-0\n");
+    assert_eq!(internet.place.read(CONFIG), before);
+    assert!(!internet.place.exists(LOCAL));
+}
+
+#[test]
+fn an_answer_for_the_project_or_the_user_is_written_there_and_not_asked_again() {
+    for (keep, file) in [("project", LOCAL), ("user", CONFIG)] {
+        let Some(internet) = Internet::with_web(&["curl"]) else { return };
+        assert_eq!(asked(&internet, GET, &["approve", "--keep", keep]), "200\ncode-0\n");
+        let policy = internet.place.read(file).expect("it was written");
+        let (_, allow) = policy.split_once("allow = [").unwrap_or_else(|| panic!("no list:\n{policy}"));
+        assert!(allow.contains("\"other.test:80\""), "{policy}");
+        // With nobody there to answer.
+        let ran = internet.run(&["--network", "egress"], GET);
+        assert_eq!(ran.ok(), "200\ncode-0\n", "{keep}");
+    }
+}
+
+#[test]
+fn a_denial_for_the_user_is_written_and_not_asked_again() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    assert_eq!(asked(&internet, GET, &["deny", "--keep", "user"]), "403\ncode-0\n");
+    let policy = internet.place.read(CONFIG).expect("it was written");
+    let (_, deny) = policy.split_once("deny = [").unwrap_or_else(|| panic!("no list:\n{policy}"));
+    assert!(deny.contains("other.test"), "{policy}");
+    let started = Instant::now();
+    assert_eq!(internet.run(&ASK, GET).ok(), "403\ncode-0\n");
+    assert!(started.elapsed() < Duration::from_secs(10));
+    internet.assert_untouched(&format!("{OTHER}:80"), "other.test");
+}
+
+#[test]
+fn a_host_that_nobody_answers_about_is_denied_in_time() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    let started = Instant::now();
+    let flags = ["--network", "egress", "--on-unknown", "ask", "--ask-timeout", "1s"];
+    let ran = internet.run(&flags, &format!("{GET} exit 3")).code(3);
+    assert_eq!(ran.out, "403\ncode-0\n");
+    let ran = ran.says(&["other.test:80", "nobody answered in time"]);
+    assert!(!ran.err.contains("denied by"), "{}", ran.err);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    internet.assert_untouched(&format!("{OTHER}:80"), "other.test");
+}
+
+#[test]
+fn more_questions_than_the_budget_are_denied_unasked() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    let config = internet.place.read(CONFIG).expect("a file");
+    internet.place.write(CONFIG, &format!("{config}\n[unknown]\nper_minute = 2\n"));
+    let flags = ["--network", "egress", "--on-unknown", "ask", "--ask-timeout", "1s"];
+    let script = "for n in 1 2 3 4 5 6; do
+        curl -sS -o /dev/null -w '%{http_code}\\n' http://host-$n.test/ & done; wait";
+    let started = Instant::now();
+    let ran = internet.run(&flags, script);
+    assert_eq!(ran.ok(), "403\n".repeat(6));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    let log = internet.sandbox(&["audit", "--format", "json"]).ok();
+    let asked = log.lines().filter(|line| line.contains("\"question\":") && !line.contains("\"decision\":"));
+    assert_eq!(asked.count(), 2, "{log}");
+    assert!(log.contains("\"limit\":\"questions\""), "{log}");
+    assert!(internet.world.queries("").is_empty());
+}
+
+#[test]
+fn learning_drafts_the_hosts_that_were_reached() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    let get = "curl -sS -o /dev/null http://other.test/ && curl -sS -o /dev/null http://allowed.test:8080/";
+    let learn = |more: &[&str]| {
+        internet.sandbox(&[&["learn", "--network", "egress"], more, &["--", "bash", "-c", get]].concat())
+    };
+    let draft = learn(&[]).ok();
+    for text in ["[network]", "mode = \"egress\"", "\"other.test:80\"", "\"allowed.test:8080\""] {
+        assert!(draft.contains(text), "{text}:\n{draft}");
+    }
+    learn(&["--save", "user"]).ok();
+    internet.run(&[], get).ok();
+    let ran = internet.run(&[], "curl -sS http://third.test/; exit 3").code(3);
+    ran.says(&["third.test"]);
+}
