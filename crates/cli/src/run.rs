@@ -133,8 +133,10 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         for line in denials::lines(prepared, outcome) {
             say!("sandbox: {}", escaped(&line));
         }
-    } else if let Some(line) = denials::summary(outcome) {
-        say!("sandbox: {}", escaped(&line));
+    } else {
+        for line in outcome.warnings.iter().cloned().chain(denials::summary(outcome)) {
+            say!("sandbox: {}", escaped(&line));
+        }
     }
     if args.timing {
         for line in prepared.timing.iter().chain(&outcome.timing) {
@@ -146,7 +148,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
     if args.json {
         let report = serde_json::json!({
             "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
-            "denied": outcome.denied, "violations": outcome.violations, "kept": outcome.kept,
+            "denied": outcome.denied, "hosts": outcome.hosts, "warnings": outcome.warnings, "violations": outcome.violations, "kept": outcome.kept,
             "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
         });
         say!("{report}");

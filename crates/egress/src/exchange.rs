@@ -441,7 +441,8 @@ async fn respond<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 }
                 Progress::Partial => {}
             }
-            if !coming.more(BODY).await? {
+            // A reset is an end like others.
+            if !coming.more(BODY).await.unwrap_or(false) {
                 if coming.bytes.is_empty() {
                     let why = "the server closed the connection without a response";
                     outgoing.write_all(&denial(502, "none: the server's response", why, "", true)).await?;
