@@ -52,6 +52,8 @@ pub(crate) struct Way<'a> {
     pub(crate) to: &'a TcpStream,
     pub(crate) carried: &'a Cell<u64>,
     pub(crate) traffic: &'a Traffic,
+    /// Whether the other direction has ended, for both.
+    pub(crate) is_last: &'a Cell<bool>,
 }
 
 impl Carrier {
@@ -63,6 +65,10 @@ impl Carrier {
     /// Until the sender has nothing more to say; the receiver is told so.
     pub(crate) async fn one(&self, way: &Way<'_>) -> io::Result<()> {
         let carried = self.carry(way).await;
+        if way.is_last.replace(true) && carried.is_ok() {
+            // Both connections are closed next, which says the same.
+            return carried;
+        }
         let how = if carried.is_ok() { Shutdown::Write } else { Shutdown::Both };
         // The other side may be gone, which is what this would tell it.
         let _told = rustix::net::shutdown(way.to, how);

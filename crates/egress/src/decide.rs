@@ -117,7 +117,7 @@ impl Rules {
         if let Verdict::Denied(denial) = self.host(host, port) {
             return Verdict::Denied(denial);
         }
-        let what = format!("{method} {path}");
+        let what = || format!("{method} {path}");
         let clear = request_path::clear(path);
         let denies = |rule: &&NetworkRule| {
             let path_matches = match &clear {
@@ -129,7 +129,7 @@ impl Rules {
                 && (rule.paths.is_empty() || path_matches)
         };
         if let Some(rule) = self.deny.iter().find(denies) {
-            return Verdict::Denied(denied_by(rule, &format!("{what} at {}", with_port(host, port))));
+            return Verdict::Denied(denied_by(rule, &format!("{} at {}", what(), with_port(host, port))));
         }
         let about: Vec<&NetworkRule> = self.allow.iter().filter(|rule| rule.endpoint.allows(host, port)).collect();
         let allows = |rule: &&&NetworkRule| {
@@ -143,14 +143,15 @@ impl Rules {
             (None, Some(rule)) if clear.is_none() => Verdict::Denied(Denial {
                 rule: written("allow", rule),
                 origin: Some(rule.origin.clone()),
-                why: format!("the path of `{what}` can be read in more than one way, and the rule is about paths"),
+                why: format!("the path of `{}` can be read in more than one way, and the rule is about paths", what()),
                 remedy: "send the path without dot segments, doubled slashes and needless escapes".to_owned(),
             }),
             (None, Some(rule)) => Verdict::Denied(Denial {
                 rule: written("allow", rule),
                 origin: Some(rule.origin.clone()),
                 why: format!(
-                    "`{what}` is not among the methods and paths that are allowed at {}",
+                    "`{}` is not among the methods and paths that are allowed at {}",
+                    what(),
                     with_port(host, port)
                 ),
                 remedy: format!(

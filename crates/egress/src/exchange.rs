@@ -19,8 +19,8 @@ use crate::terminate::Terminator;
 use crate::transparent::Recorded;
 use crate::wire::Progress;
 use crate::wire::http::{
-    BodyKind, Chunked, RequestHead, RequestTarget, ResponseBody, denial, parse_request, parse_response, rewrite,
-    rewrite_response,
+    BodyKind, Chunked, REQUEST_HEAD_MAX, RequestHead, RequestTarget, ResponseBody, denial, parse_request,
+    parse_response, rewrite, rewrite_response,
 };
 
 /// Read at once.
@@ -142,7 +142,14 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
         loop {
             let Some(length) = self.head().await? else { return Ok(None) };
             let head = self.incoming.bytes[..length].to_vec();
-            let Progress::Done(request, _) = parse_request(&head) else { return Ok(None) };
+            let request = match parse_request(&head) {
+                Progress::Done(request, _) => request,
+                Progress::Bad(why, status) => {
+                    self.refuse(&Refusal::malformed(status, why)).await?;
+                    return Ok(None);
+                }
+                Progress::Partial => return Ok(None),
+            };
             self.incoming.bytes.drain(..length);
             if let RequestTarget::Authority { host, port } = request.target {
                 return self.connect(host, port).await;
@@ -160,6 +167,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
         let mut is_idle = self.incoming.bytes.is_empty();
         let deadline = tokio::time::Instant::now() + self.service.header_timeout;
         loop {
+            let end = self.incoming.bytes.windows(4).position(|window| window == b"\r\n\r\n");
+            if let Some(end) = end.filter(|end| *end < REQUEST_HEAD_MAX) {
+                return Ok(Some(end + 4));
+            }
+            // What is wrong already is told before the rest comes.
             match parse_request(&self.incoming.bytes) {
                 Progress::Done(_, length) => return Ok(Some(length)),
                 Progress::Bad(why, status) => {

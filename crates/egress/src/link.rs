@@ -125,12 +125,24 @@ impl Link {
     /// The first of a kind is written down before anything else happens. Whatever is dialled has its own record; of what is
     /// refused, too many at once share one.
     pub(crate) async fn open(&self, case: &Case) {
-        let others =
-            Case { host: OTHERS.to_owned(), port: 0, address: None, rule: TOO_MANY.to_owned(), ..case.clone() };
-        let others = Case { origin: String::new(), remedy: String::new(), ..others };
-        let is_known = self.tally.borrow().contains_key(case);
-        let is_apart = is_known || case.verdict == Outcome::Allowed || self.apart.take(Instant::now());
-        let case = if is_apart { case } else { &others };
+        if let Some(count) = self.tally.borrow_mut().get_mut(case).filter(|count| count.is_said) {
+            count.connections += 1;
+            return;
+        }
+        let is_apart = case.verdict == Outcome::Allowed || self.apart.take(Instant::now());
+        let case = if is_apart {
+            case.clone()
+        } else {
+            Case {
+                host: OTHERS.to_owned(),
+                port: 0,
+                address: None,
+                verdict: case.verdict,
+                rule: TOO_MANY.to_owned(),
+                origin: String::new(),
+                remedy: String::new(),
+            }
+        };
         let is_new = {
             let mut tally = self.tally.borrow_mut();
             let count = tally.entry(case.clone()).or_default();
@@ -138,15 +150,19 @@ impl Link {
             !count.is_said
         };
         if is_new {
-            self.flush_case(case).await;
+            self.flush_case(&case).await;
         }
     }
 
     pub(crate) fn close(&self, case: &Case, up: u64, down: u64) {
         let mut tally = self.tally.borrow_mut();
-        let count = tally.entry(case.clone()).or_default();
-        count.up += up;
-        count.down += down;
+        if !tally.contains_key(case) {
+            tally.insert(case.clone(), Count::default());
+        }
+        if let Some(count) = tally.get_mut(case) {
+            count.up += up;
+            count.down += down;
+        }
     }
 
     pub(crate) fn queried(&self, name: &str, kind: &str, verdict: Outcome) {

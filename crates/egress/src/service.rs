@@ -253,7 +253,6 @@ impl Service {
             }
             return;
         };
-        let _quick = client.set_nodelay(true);
         let id = place.id();
         let service = Rc::clone(&self);
         let task = tokio::task::spawn_local(async move { service.serve(client, canonical(from), to, place).await });

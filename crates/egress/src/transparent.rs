@@ -104,8 +104,9 @@ async fn tunnel_anything<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<u8
     match looked {
         Ok(Kind::Http) => Box::pin(proxy::serve_origin(flow, client, read, Some((server, recorded)))).await,
         Ok(Kind::Unclear) => {
-            let back = Way { from: &server, to: &client, carried: &recorded.down, traffic: &place.traffic };
-            let there = Way { from: &client, to: &server, carried: &recorded.up, traffic: &place.traffic };
+            let (traffic, is_last) = (&place.traffic, &Cell::new(false));
+            let back = Way { from: &server, to: &client, carried: &recorded.down, traffic, is_last };
+            let there = Way { from: &client, to: &server, carried: &recorded.up, traffic, is_last };
             let sent = async {
                 let sent = send_watched(service, read, host, &there).await;
                 place.traffic.settle(true);
@@ -192,8 +193,9 @@ pub(crate) async fn carry(
     recorded: &Recorded<'_>,
     place: &Place,
 ) {
-    let there = Way { from: client, to: server, carried: &recorded.up, traffic: &place.traffic };
-    let back = Way { from: server, to: client, carried: &recorded.down, traffic: &place.traffic };
+    let (traffic, is_last) = (&place.traffic, &Cell::new(false));
+    let there = Way { from: client, to: server, carried: &recorded.up, traffic, is_last };
+    let back = Way { from: server, to: client, carried: &recorded.down, traffic, is_last };
     // How it ended is the programs' business.
     let sending = async {
         let _sent = send_and_carry(service, bytes, &there).await;

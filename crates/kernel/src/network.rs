@@ -150,6 +150,8 @@ fn open(has_v6: bool, kind: SocketType, port: u16, transparent: bool) -> Result<
 
 fn listener(has_v6: bool, port: u16, transparent: bool) -> Result<OwnedFd, Errno> {
     let socket = open(has_v6, SocketType::STREAM, port, transparent)?;
+    // What is accepted inherits it.
+    sockopt::set_tcp_nodelay(&socket, true)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
