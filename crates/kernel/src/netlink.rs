@@ -155,6 +155,8 @@ enum Part {
     },
     Family(u8),
     Tcp,
+    /// Only what belongs to a connection that has begun: its sockets are found without help.
+    NotFirst,
     /// To the listener on this port.
     Divert(u16),
     Accept,
@@ -210,6 +212,7 @@ pub(crate) fn divert(listener: u16, also: &[(IpAddr, u16)]) -> Result<(), Errno>
         to.number(5, 1); // what no rule is about goes on
         to.text(7, "filter");
     });
+    rule(&mut messages, &header, &[Part::Tcp, Part::NotFirst, Part::Accept]);
     for (address, port) in also {
         let [family, to] = to_address(*address);
         rule(&mut messages, &header, &[family, to, Part::Tcp, to_port(*port), Part::Divert(listener), Part::Accept]);
@@ -260,6 +263,24 @@ impl Part {
             Part::Tcp => {
                 meta(to, 16);
                 compare(to, &[6]);
+            }
+            Part::NotFirst => {
+                const FLAGS: u32 = 13;
+                const SYN: u8 = 2;
+                expression(to, "payload", |to| {
+                    to.number(1, VALUE_REGISTER);
+                    to.number(2, TRANSPORT_HEADER);
+                    to.number(3, FLAGS);
+                    to.number(4, 1);
+                });
+                expression(to, "bitwise", |to| {
+                    to.number(1, VALUE_REGISTER);
+                    to.number(2, VALUE_REGISTER);
+                    to.number(3, 1);
+                    to.nested(4, |to| to.value(1, &[SYN]));
+                    to.nested(5, |to| to.value(1, &[0]));
+                });
+                compare(to, &[0]);
             }
             Part::Divert(port) => {
                 expression(to, "immediate", |to| {
