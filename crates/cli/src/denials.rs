@@ -205,7 +205,7 @@ fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
     let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.mode.origin);
     if unrouted.no_route > 0 {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
-        return Some(format!("tried {times} to reach a network; {why}"));
+        return Some(format!("tried {times} to reach a network; {why}; let it reach a host with --allow-host HOST"));
     }
     let server = loopback_name_server().filter(|_| unrouted.no_listener > 0)?;
     Some(format!("may have asked the host's name server at {server}, which is part of its network; {why}"))
