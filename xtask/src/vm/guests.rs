@@ -10,13 +10,14 @@ use crate::vm::kernel::Version;
 const KERNEL_FACING: &str = "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-launcher) \
      + package(cofferdam-testkit) + (package(cofferdam-cli) & test(/^(files|isolation|sharing|debugging|guest|limits)::/))) \
      - test(/^debugging::gdb|guest_(without|systemd)_/) \
-     - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^removal::tests::a_hundred_thousand/) \
+     - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^removal::tests::a_hundred_thousand/) \
      + test(/^(bus|scope|sweep|desk|prompt)::tests/) + binary(output) + binary(world))";
 // Left to real processors, since they show little about a kernel and are slow or wrong at a tenth of the speed: terminals
 // (bash itself, without a sandbox, then loses a trap in `read -t 0.1`), toolchains and gdb (long starts), what a neighbour
 // waits (a ratio of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper, the desk,
 // the prompt and the limit of output (answers within 200 ms to five seconds), approvals and records but for the first (no kernel decides them), the world of servers (nothing of ours is in it), and
-// what egress decides without a kernel: of its rows those remain that show how connections are caught.
+// what egress decides without a kernel: of its rows those remain that show how connections are caught; a flood of
+// connections is none at this speed.
 /// What shows a guest that lacks something: tests named after it, which are skipped elsewhere.
 const NO_USERNS: &str = "test(guest_without_user_namespaces)";
 /// Without FUSE the other trigger asks: its half of the gate's table, and the rows about questions.
