@@ -119,7 +119,8 @@ impl Agent {
             Some(allowed) => allowed,
             None => match self.link.ask_to_sign(&subject, process).await {
                 Some(Answer { allowed, kept, .. }) => {
-                    if kept {
+                    // Nobody can say what else such an answer would cover.
+                    if kept && !subject.ends_with(UNREADABLE) {
                         let mut decided = self.decided.borrow_mut();
                         let list = if allowed { &mut decided.allowed } else { &mut decided.denied };
                         list.insert(subject.clone());
@@ -134,16 +135,24 @@ impl Agent {
     }
 }
 
+/// What a signature could be good for anything with.
+const UNREADABLE: &str = "something that cannot be read";
+
 /// What is signed and with which key, as a person is asked.
 fn subject_of(request: &SignRequest<'_>) -> String {
+    /// Of a name that a program chose: a longer one is no use to anybody, and a question must fit a message.
+    const MOST_NAME: usize = 100;
     let key = agent::fingerprint(request.key);
     let what = match request.purpose {
+        Purpose::Signature { namespace: name } | Purpose::Login { user: name, .. } if name.len() > MOST_NAME => {
+            UNREADABLE.to_owned()
+        }
         Purpose::Signature { namespace } => format!("a `{namespace}` signature"),
         Purpose::Login { user, host_key: Some(host), .. } => {
             format!("a login as `{user}` at the host with key {}", agent::fingerprint(host))
         }
         Purpose::Login { user, .. } => format!("a login as `{user}`"),
-        Purpose::Unknown => "something that cannot be read".to_owned(),
+        Purpose::Unknown => UNREADABLE.to_owned(),
     };
     format!("{key} for {what}")
 }

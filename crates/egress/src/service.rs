@@ -415,21 +415,31 @@ impl Unreached {
     }
 }
 
+/// Programs choose the paths that a reason tells of, and a record must fit a message: a longer one would end the way to the
+/// supervisor.
+fn brief(text: &str) -> String {
+    const MOST: usize = 300;
+    match text.get(..text.floor_char_boundary(MOST)) {
+        Some(kept) if kept.len() < text.len() => format!("{kept}...({} more bytes)", text.len() - kept.len()),
+        _ => text.to_owned(),
+    }
+}
+
 pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     Case {
         host: host.to_string(),
         port,
         address: None,
         verdict: Outcome::Denied,
-        rule: denial.why.clone(),
-        origin: denial.origin.as_ref().map(ToString::to_string).unwrap_or_default(),
-        remedy: denial.remedy.clone(),
+        rule: brief(&denial.why),
+        origin: denial.origin.as_ref().map(|origin| brief(&origin.to_string())).unwrap_or_default(),
+        remedy: brief(&denial.remedy),
     }
 }
 
 pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
     let (origin, remedy) = (String::new(), String::new());
-    Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: why, origin, remedy }
+    Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: brief(&why), origin, remedy }
 }
 
 pub(crate) fn allowed(host: &Host, port: u16, address: IpAddr, decided: &Decided) -> Case {
@@ -438,8 +448,8 @@ pub(crate) fn allowed(host: &Host, port: u16, address: IpAddr, decided: &Decided
         port,
         address: Some(address),
         verdict: Outcome::Allowed,
-        rule: decided.rule.clone(),
-        origin: decided.origin.to_string(),
+        rule: brief(&decided.rule),
+        origin: brief(&decided.origin.to_string()),
         remedy: String::new(),
     }
 }

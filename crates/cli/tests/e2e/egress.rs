@@ -249,3 +249,16 @@ fn why_says_what_a_session_would_do_and_what_one_did() {
     assert!(why(&["bad.deep.test", "--session", session]).contains("denied the name bad.deep.test"));
     assert!(why(&["third.test", "--session", session]).contains("never asked"));
 }
+
+#[test]
+fn a_request_that_is_long_does_not_end_what_records_it() {
+    let Some(internet) = Internet::with_web(&["curl"]) else { return };
+    internet.config("mode = \"egress\"\nallow = [{ host = \"allowed.test\", paths = [\"/plain\"] }]\n");
+    let get = "curl -sS -o /dev/null -w '%{http_code}\\n'";
+    let script = format!("{get} http://allowed.test/$(printf 'x%.0s' {{1..9000}}); {get} http://allowed.test/plain");
+    assert_eq!(internet.run(&[], &script).ok(), "403\n200\n");
+    assert!(
+        attempts(&internet).iter().any(|record| record["details"]["outcome"] == "denied"),
+        "the denial is recorded"
+    );
+}
