@@ -88,10 +88,15 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             lines.push(line);
         }
     }
+    at_most(lines, "", outcome)
+}
+
+/// The first of them, and where the others are.
+fn at_most(mut lines: Vec<String>, what: &str, outcome: &Outcome) -> Vec<String> {
     let more = lines.len().saturating_sub(MOST_TOLD);
     lines.truncate(MOST_TOLD);
     if more > 0 {
-        lines.push(format!("and {more} more; `sandbox logs {}` has them all", outcome.session));
+        lines.push(format!("and {more} more{what}; `sandbox logs {}` has them all", outcome.session));
     }
     lines
 }
@@ -192,12 +197,7 @@ fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             lines.push(line);
         }
     }
-    let more = lines.len().saturating_sub(MOST_TOLD);
-    lines.truncate(MOST_TOLD);
-    if more > 0 {
-        lines.push(format!("and {more} more hosts; `sandbox logs {}` has them all", outcome.session));
-    }
-    lines
+    at_most(lines, " hosts", outcome)
 }
 
 /// From the kernel's counters of the sandbox's network namespace.

@@ -359,7 +359,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             }
             Err(error) => {
                 let why = format!("TLS with {host} failed: {error}");
-                self.service.link.open(&service::failed(host, port, why.clone())).await;
+                self.service.link.open(&service::failed(host, port, &why)).await;
                 let rule = "none: the host was not reached".to_owned();
                 self.refuse(&Refusal { status: 502, rule, why, remedy: String::new() }).await?;
                 Ok(None)

@@ -86,7 +86,7 @@ pub(crate) async fn serve_terminated<'a>(
         Ok(stream) => stream,
         Err(error) => {
             let why = format!("the program does not speak TLS with the session's own authority: {error}");
-            return service.link.open(&service::failed(host, port, why)).await;
+            return service.link.open(&service::failed(host, port, &why)).await;
         }
     };
     let (reading, writing) = tokio::io::split(stream);

@@ -409,8 +409,8 @@ impl Unreached {
     pub(crate) fn case(&self, host: &Host, port: u16) -> Case {
         match self {
             Unreached::Denied(denial) => denied(host, port, denial),
-            Unreached::Unresolved(failure) => failed(host, port, failure.to_string()),
-            Unreached::Refused(error) => failed(host, port, error.to_string()),
+            Unreached::Unresolved(failure) => failed(host, port, &failure.to_string()),
+            Unreached::Refused(error) => failed(host, port, &error.to_string()),
         }
     }
 }
@@ -437,9 +437,9 @@ pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
     }
 }
 
-pub(crate) fn failed(host: &Host, port: u16, why: String) -> Case {
+pub(crate) fn failed(host: &Host, port: u16, why: &str) -> Case {
     let (origin, remedy) = (String::new(), String::new());
-    Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: brief(&why), origin, remedy }
+    Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: brief(why), origin, remedy }
 }
 
 pub(crate) fn allowed(host: &Host, port: u16, address: IpAddr, decided: &Decided) -> Case {

@@ -271,6 +271,10 @@ fn posture(
     if full {
         match policy.network.mode.value {
             NetworkMode::None => posture.enforced("network", "own network namespace with loopback only"),
+            NetworkMode::Egress if facts.landlock_abi == 0 => posture.reduced(
+                "network",
+                "own network namespace; who carries connections outside keeps its files, because there is no Landlock",
+            ),
             NetworkMode::Egress => posture.enforced(
                 "network",
                 "own network namespace; connections are carried outside to the hosts that policy names",
