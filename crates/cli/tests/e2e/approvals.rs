@@ -165,7 +165,8 @@ fn in_a_pipeline_a_line_says_how_to_answer() {
 }
 
 /// Reads four files one after another while a pager has the screen, and says what came of each.
-const READER: &str = "for n in once project never late; do cat ~/notes-$n/list > got-$n 2>&1; echo $? >> got-$n; done &
+/// It waits until the pager is there: before that there is no screen to give back.
+const READER: &str = "while [ ! -e shown ]; do sleep 0.05; done && for n in once project never late; do cat ~/notes-$n/list > got-$n 2>&1; echo $? >> got-$n; done &
 exec less numbers < /dev/tty
 ";
 
@@ -179,6 +180,8 @@ fn a_full_screen_program_goes_on_around_every_answer() {
     screen.place.write("numbers", &numbers.concat());
     screen.place.write("reader.sh", READER);
     screen.line("sandbox run --ask-timeout 4s -- bash reader.sh");
+    screen.wait_for("number-20\n");
+    screen.place.write("shown", "");
     for (name, key) in [("once", "y"), ("project", "p"), ("never", "n")] {
         let path = format!("/notes-{name}/list");
         let shown = screen.wait_until(&path, |text| text.contains(&path) && text.contains("press a key"));
