@@ -44,7 +44,7 @@ use crate::sweep::Sweep;
 use crate::terminal::Outer;
 use crate::unrouted::Counters;
 use crate::usage::{self, Usage};
-use crate::watch::{FindingKind, Watch};
+use crate::watch::{Finding, FindingKind, Watch};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -688,24 +688,28 @@ impl<'a> Running<'a> {
     /// Everybody inside has ended but pid 1, which the kernel is taking apart.
     fn finish_early(&mut self, told: Told) -> Result<End, Errno> {
         self.take_what_is_left()?;
-        Ok(self.reason.unwrap_or(self.end_of(told)))
+        Ok(self.reason.unwrap_or_else(|| self.end_of(told)))
     }
 
     /// How the command ended. What the eye keeps may be stopped by an rlimit before the eye has seen it.
-    fn end_of(&self, told: Told) -> End {
-        let watched = |what: Limited| {
-            let bound = self.plan.limits.bound(what).filter(|bound| bound.by == Keeper::Watched);
-            bound.map_or(u64::MAX, |bound| bound.value)
-        };
+    fn end_of(&mut self, told: Told) -> End {
         let cpu_seconds = told.user_micros.saturating_add(told.system_micros) / 1_000_000;
-        if told.code != 0 && told.memory_peak >= watched(Limited::Memory) {
+        if told.code != 0 && self.went_over(Limited::Memory, told.memory_peak) {
             return End::OutOfMemory;
         }
-        if told.signalled && cpu_seconds >= watched(Limited::CpuTime) {
+        if told.signalled && self.went_over(Limited::CpuTime, cpu_seconds) {
             return End::CpuTimeLimit;
         }
         let code = i32::from(told.code);
         if told.signalled { End::Signalled { signal: code - 128 } } else { End::Exited { code } }
+    }
+
+    /// Whether a limit that the eye keeps was reached without its seeing it; what it would have written is written now.
+    fn went_over(&mut self, what: Limited, used: u64) -> bool {
+        let bound = self.plan.limits.bound(what).filter(|bound| bound.by == Keeper::Watched && used >= bound.value);
+        let Some(limit) = bound.map(|bound| bound.value) else { return false };
+        self.log().limit(Finding { kind: FindingKind::Over, what, used, limit });
+        true
     }
 
     /// Whether the kernel ended processes of the session at its memory limit. With them it ends pid 1.
@@ -734,16 +738,21 @@ impl<'a> Running<'a> {
                 other => break other?,
             }
         };
-        let ended = match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
-            Some((Some(code), _)) => self.told.get().map_or(End::Exited { code }, |told| self.end_of(told)),
+        if let Some(reason) = self.reason {
+            return Ok(reason);
+        }
+        Ok(match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {
+            Some((Some(code), _)) => match self.told.get() {
+                Some(told) => self.end_of(told),
+                None => End::Exited { code },
+            },
             Some((_, Some(signal))) if self.was_out_of_memory() => {
                 debug_assert_eq!(signal, Signal::KILL.as_raw());
                 End::OutOfMemory
             }
             Some((_, Some(signal))) => End::Killed { signal },
             _ => End::Killed { signal: 0 },
-        };
-        Ok(self.reason.unwrap_or(ended))
+        })
     }
 }
 
