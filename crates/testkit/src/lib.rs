@@ -10,6 +10,7 @@ pub mod leaks;
 pub mod person;
 mod place;
 mod programs;
+pub mod relay;
 pub mod world;
 
 pub use helper::{Helper, Launched, run_helper, start_helper};

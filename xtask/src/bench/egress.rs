@@ -115,6 +115,8 @@ fn report_transparent(report: &mut Report, taken: &Taken<(Measure, Way)>) {
         }
     }
     for measure in Measure::ALL {
+        let to_bare = judged(taken, &(measure, Way::Ours), &(measure, Way::Bare));
+        report.figure(&format!("{}_ours_to_bare_relay", measure.name()), to_bare);
         report.section(&format!("{}, {}: median and ratio to direct", measure.label(), measure.unit()));
         for way in Way::ALL {
             let name = format!("{}_{}", measure.name(), way.name());

@@ -1,6 +1,7 @@
 //! Both ends of the egress bench, plain sockets with large buffers, so that what lies between them is what is measured:
 //!
 //!     egress-load serve                          prints its address; ends when standard input does
+//!     egress-load relay ADDRESS                  leads there and judges nothing; prints its address; ends likewise
 //!     egress-load names NAME ADDRESS             a name server that knows one name; prints its address; ends likewise
 //!     egress-load up|down ADDRESS MIB [PROXY]    prints MiB/s through one connection; by CONNECT where there is a proxy
 //!     egress-load connect ADDRESS COUNT THREADS  prints connections/s: connect, a byte each way, close
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
+use cofferdam_testkit::relay;
 use cofferdam_testkit::world::dns;
 
 const BUFFER: usize = 128 << 10;
@@ -41,6 +43,10 @@ fn run(words: &[&str]) -> io::Result<()> {
     match words {
         ["serve"] => {
             println!("{}", serve()?);
+            wait_for_end()
+        }
+        ["relay", address] => {
+            println!("{}", relay::start(resolved(address)?, SERVERS)?);
             wait_for_end()
         }
         ["names", name, address] => {

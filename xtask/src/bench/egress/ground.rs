@@ -18,7 +18,9 @@ pub(crate) struct Ground<'a> {
     pub(crate) load: PathBuf,
     pub(crate) port: u16,
     pub(crate) web_port: u16,
-    _servers: [Running; 2],
+    /// Where a relay that judges nothing leads to the server.
+    pub(crate) relay_port: u16,
+    _servers: [Running; 3],
 }
 
 impl<'a> Ground<'a> {
@@ -27,14 +29,15 @@ impl<'a> Ground<'a> {
         let server = Running::saying(stage.user_command(&load).arg("serve")).map_err(Problems::one)?;
         let names = Running::saying(stage.user_command(&load).args(["names", NAME, "127.0.0.1"]));
         let (names, resolver) = names.map_err(Problems::one)?;
-        let port = server.1.rsplit(':').next().and_then(|port| port.parse().ok());
-        let port = port.ok_or_else(|| Problems::one(format!("`{}` is no address", server.1)))?;
+        let (relay, relay_address) =
+            Running::saying(stage.user_command(&load).args(["relay", &server.1])).map_err(Problems::one)?;
+        let (port, relay_port) = (port_of(&server.1)?, port_of(&relay_address)?);
         let web_port = free_port().map_err(|e| Problems::one(format!("no free port: {e}")))?;
         // A loopback address may be dialed because somebody who may has listed it.
         let allowed = [port, web_port].map(|port| format!("\"{NAME}:{port}\", \"127.0.0.1:{port}\"")).join(", ");
         let policy = format!("[network]\nresolvers = [\"{resolver}\"]\nallow = [{allowed}]\n");
         stage.write("home/.config/cofferdam/config.toml", &policy)?;
-        Ok(Ground { stage, load, port, web_port, _servers: [server.0, names] })
+        Ok(Ground { stage, load, port, web_port, relay_port, _servers: [server.0, relay, names] })
     }
 
     /// `sandbox run` with the servers allowed by name.
@@ -47,6 +50,11 @@ impl<'a> Ground<'a> {
         command.arg("--");
         command
     }
+}
+
+fn port_of(address: &str) -> Result<u16, Problems> {
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+    port.ok_or_else(|| Problems::one(format!("`{address}` is no address")))
 }
 
 /// Nobody else here asks for ports between this and the server's start.

@@ -70,10 +70,12 @@ pub(crate) enum Way {
     PastaTap,
     /// One loopback port handed to the host's: no tap, no names; context.
     PastaForward,
+    /// A relay beside the server that judges nothing: what any second process costs here; context.
+    Bare,
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 5] = [Way::Direct, Way::Ours, Way::Slirp, Way::PastaTap, Way::PastaForward];
+    pub(crate) const ALL: [Way; 6] = [Way::Direct, Way::Ours, Way::Bare, Way::Slirp, Way::PastaTap, Way::PastaForward];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -82,6 +84,7 @@ impl Way {
             Way::Slirp => "slirp4netns",
             Way::PastaTap => "pasta_tap",
             Way::PastaForward => "pasta_forward",
+            Way::Bare => "bare_relay",
         }
     }
 
@@ -89,6 +92,7 @@ impl Way {
         match self {
             Way::PastaTap => "pasta (tap)",
             Way::PastaForward => "pasta (-T)",
+            Way::Bare => "bare relay",
             other => other.name(),
         }
     }
@@ -96,7 +100,7 @@ impl Way {
     /// A tenth of a second or more for each; enough that no buffer on the way holds all of it.
     fn mib(self) -> &'static str {
         match self {
-            Way::Direct | Way::Ours => "512",
+            Way::Direct | Way::Ours | Way::Bare => "512",
             Way::Slirp | Way::PastaTap | Way::PastaForward => "128",
         }
     }
@@ -117,7 +121,8 @@ impl<'a> Ways<'a> {
 
     pub(crate) fn measure(&self, way: Way, measure: Measure) -> Result<f64, String> {
         let (mut command, host) = self.command(way)?;
-        let address = format!("{host}:{}", self.ground.port);
+        let port = if way == Way::Bare { self.ground.relay_port } else { self.ground.port };
+        let address = format!("{host}:{port}");
         // A client that hangs ends by itself, wherever its way has put it.
         command.args(["timeout", "30"]).arg(&self.ground.load).args(measure.arguments(way, &address));
         figure(&mut command)
@@ -126,7 +131,7 @@ impl<'a> Ways<'a> {
     /// What stands before the client, and by which name it knows the server.
     fn command(&self, way: Way) -> Result<(Command, &str), String> {
         match way {
-            Way::Direct => Ok((self.ground.stage.user_command("env".as_ref()), "127.0.0.1")),
+            Way::Direct | Way::Bare => Ok((self.ground.stage.user_command("env".as_ref()), "127.0.0.1")),
             Way::Ours => Ok((self.ground.sandbox(), NAME)),
             Way::Slirp => {
                 let [holder, _] = self.slirp.as_ref().map_err(Clone::clone)?;
