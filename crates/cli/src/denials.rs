@@ -9,7 +9,7 @@ use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
-use cofferdam_policy::{Access, Host, Isolation};
+use cofferdam_policy::{Access, Host, Isolation, Prediction};
 
 use crate::limits;
 use crate::run::Prepared;
@@ -205,7 +205,14 @@ fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
     let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.mode.origin);
     if unrouted.no_route > 0 {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
-        return Some(format!("tried {times} to reach a network; {why}; let it reach a host with --allow-host HOST"));
+        let remedy = match Prediction::of(&prepared.plan.command.argv) {
+            Some(usual) if !usual.hosts.is_empty() => {
+                let flags: Vec<String> = usual.hosts.iter().map(|host| format!("--allow-host {host}")).collect();
+                format!("`{}` usually needs {}", usual.what, flags.join(" "))
+            }
+            _ => "let it reach a host with --allow-host HOST".to_owned(),
+        };
+        return Some(format!("tried {times} to reach a network; {why}; {remedy}"));
     }
     let server = loopback_name_server().filter(|_| unrouted.no_listener > 0)?;
     Some(format!("may have asked the host's name server at {server}, which is part of its network; {why}"))

@@ -38,6 +38,7 @@ pub(crate) fn load(
 ) -> Result<Policy, Failure> {
     let mut policy = as_written(args, around, environment)?;
     do_not_wait_for_nobody(&mut policy);
+    ask_about_hosts(&mut policy);
     Ok(policy)
 }
 
@@ -67,6 +68,14 @@ fn do_not_wait_for_nobody(policy: &mut Policy) {
     if unknown.verdict.value == OnUnknown::Ask && !is_chosen && !has_terminal {
         let origin = Origin { layer: Layer::BuiltIn, source: "no terminal to ask at".into(), line: None };
         unknown.verdict = Ruled::new(OnUnknown::Deny, origin);
+    }
+}
+
+/// Whoever is asked about unknown paths is asked about unknown hosts, unless a mode was chosen.
+pub(crate) fn ask_about_hosts(policy: &mut Policy) {
+    let asks = policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::Ask;
+    if asks && policy.isolation.value == Isolation::Full {
+        policy.network.ask_about_hosts();
     }
 }
 

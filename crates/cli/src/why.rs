@@ -27,7 +27,8 @@ pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, Failure> {
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
     }
-    let policy = policy_files::as_written(&args.policy, &around, &environment)?;
+    let mut policy = policy_files::as_written(&args.policy, &around, &environment)?;
+    policy_files::ask_about_hosts(&mut policy);
     let lines = match subject(&args.target, &around) {
         Subject::Path(path) => about_path(args, &policy, &around, environment, &path),
         Subject::Call => about_call(&args.target, &policy)?,

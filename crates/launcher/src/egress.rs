@@ -10,7 +10,7 @@ use cofferdam_egress::{AgentStart, Published, Start, Terminates, serve};
 use cofferdam_gate::Op;
 use cofferdam_kernel::{process, signal, socket};
 use cofferdam_plan::EgressPlan;
-use cofferdam_policy::{Host, with_port};
+use cofferdam_policy::{Host, Prediction, with_port};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -254,7 +254,7 @@ impl Running<'_> {
                     op: Op::Connect,
                     subject,
                     who: Who::Client(client),
-                    hint: hint_about(&host),
+                    hint: hint_about(&host, &self.plan.command.argv),
                 })?;
             }
             // Waited for before the session begins.
@@ -289,8 +289,10 @@ fn subject_of(host: &str, port: u16) -> String {
 }
 
 /// What is known of a host without asking anybody.
-fn hint_about(host: &str) -> Option<String> {
+fn hint_about(host: &str, argv: &[String]) -> Option<String> {
     let host = Host::parse(host).ok()?;
     let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
-    registry.then(|| "listed in the preset `registries`".to_owned())
+    let registry = registry.then(|| "listed in the preset `registries`".to_owned());
+    let usual = Prediction::of(argv).and_then(|prediction| prediction.hint(&host));
+    [usual, registry].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }

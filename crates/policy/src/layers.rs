@@ -56,6 +56,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     let mut policy = Policy::preset();
     apply_presets(&mut policy, &said)?;
     apply_settings(&mut policy, said);
+    policy.network.follow_the_list();
     require_approval_of_none(&policy)?;
     if let Some(ceilings) = ceilings_in_force(inputs.requirements, &policy) {
         ceilings.hold(&mut policy, inputs.places)?;

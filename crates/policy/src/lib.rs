@@ -33,6 +33,7 @@ mod network_part;
 pub mod origin;
 mod overrides;
 pub mod path;
+mod prediction;
 mod quantity;
 mod setting;
 mod tighten;
@@ -63,6 +64,7 @@ pub use network_part::{HostRule, NetworkPart};
 pub use origin::{Layer, Origin, Ruled};
 pub use overrides::Overrides;
 pub use path::{PathExpr, Places};
+pub use prediction::Prediction;
 pub use quantity::{parse_count, parse_cpus, parse_size, parse_time};
 pub use setting::Setting;
 pub use types::{

@@ -9,9 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::endpoint::Endpoint;
-use crate::origin::{Origin, Ruled};
+use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
 use crate::types::{Access, FileRule, Hold, NetworkMode, Policy, Stand};
+
+/// Why there is a network though nobody chose one.
+const ASKED_FIRST: &str = "no mode was chosen, so hosts are asked about";
 
 /// One rule about hosts, in the list of what is allowed or in that of what is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -88,6 +91,26 @@ impl Default for Network {
             host_ports: Vec::new(),
             credentials: Vec::new(),
             ssh_agent: Ruled::default_of(AgentUse::Off),
+        }
+    }
+}
+
+impl Network {
+    /// Who lists hosts wants them reached: a list without a mode is the mode `egress`.
+    pub(crate) fn follow_the_list(&mut self) {
+        if self.mode.origin.layer == Layer::BuiltIn
+            && self.mode.value == NetworkMode::None
+            && let Some(first) = self.allow.first()
+        {
+            self.mode = Ruled::new(NetworkMode::Egress, first.origin.clone());
+        }
+    }
+
+    /// Where nobody chose a mode and unknown paths are asked about, hosts are, too: nothing is reached before an answer.
+    pub fn ask_about_hosts(&mut self) {
+        if self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None {
+            let origin = Origin { layer: Layer::BuiltIn, source: ASKED_FIRST.into(), line: None };
+            self.mode = Ruled::new(NetworkMode::Egress, origin);
         }
     }
 }

@@ -20,6 +20,7 @@ mod files;
 mod git;
 mod guest;
 mod internet;
+mod invariants;
 mod isolation;
 mod job_control;
 mod learn;

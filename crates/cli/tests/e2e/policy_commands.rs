@@ -259,6 +259,8 @@ fn why_knows_system_calls_and_hosts() {
         "{told}"
     );
     let told = why(&["crates.io"]);
+    assert!(told.contains("it would be asked") && told.contains("--allow-host crates.io"), "{told}");
+    let told = why(&["crates.io", "--network", "none"]);
     assert!(told.contains("no network inside") && told.contains("--allow-host crates.io"), "{told}");
 }
 

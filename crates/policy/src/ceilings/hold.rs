@@ -13,7 +13,7 @@ use crate::network_part::NetworkPart;
 use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{Base, PathExpr, Places, is_at_or_below, name_matches_ignoring_case};
 use crate::setting::Setting;
-use crate::types::{Access, FileRule, Hold, Policy, Stand, SyscallMode};
+use crate::types::{Access, FileRule, Hold, NetworkMode, Policy, Stand, SyscallMode};
 
 impl Ceilings {
     /// Refuses what was asked for beyond a ceiling, and lets built-in values follow the ceilings.
@@ -35,6 +35,10 @@ impl Ceilings {
         if let Some(most) = self.network.as_ref().filter(|most| policy.network.mode.value > most.value) {
             let request = Setting::Network(policy.network.mode.value);
             return beyond(&request, &policy.network.mode.origin, format!("at most `{}`", most.value), &most.origin);
+        }
+        // Nobody chose it, so somebody could still be asked; where there may be no network, nobody is.
+        if let Some(most) = self.network.as_ref().filter(|most| most.value == NetworkMode::None) {
+            policy.network.mode = most.clone();
         }
         if let Some(ceiling) = self.debug.as_ref().filter(|ceiling| policy.debug.value && !ceiling.value) {
             if policy.debug.origin.layer != Layer::BuiltIn {

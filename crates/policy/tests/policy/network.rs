@@ -206,9 +206,38 @@ fn flags_and_variables_say_hosts_too() {
     assert_eq!(policy.network.allow[0].origin.to_string(), "environment: COFFERDAM_ALLOW_HOST");
     assert_eq!(policy.network.deny.len(), 2);
     assert_eq!(policy.network.ssh_agent.value, AgentUse::Allow);
-    // Variables and flags imply no mode here; the edge does.
     let inputs = Inputs { environment: &environment, ..Inputs::default() };
-    assert_eq!(resolve(&inputs).unwrap().network.mode.value, NetworkMode::None);
+    assert_eq!(resolve(&inputs).unwrap().network.mode.value, NetworkMode::Egress);
+}
+
+#[test]
+fn a_list_of_hosts_is_in_force_unless_a_mode_says_otherwise() {
+    let listed = user("[network]\nallow = [\"x.example\"]\n").unwrap();
+    assert_eq!(listed.network.mode.value, NetworkMode::Egress);
+    assert_eq!(listed.network.mode.origin, listed.network.allow[0].origin);
+    let chosen = user("[network]\nmode = \"none\"\nallow = [\"x.example\"]\n").unwrap();
+    assert_eq!(chosen.network.mode.value, NetworkMode::None);
+    let project = "[network]\nallow = [\"x.example\"]\n";
+    assert_eq!(resolved(&[layer(Layer::Project, project)]).unwrap().network.mode.value, NetworkMode::None);
+    assert_eq!(resolved(&[approved(Layer::Project, project)]).unwrap().network.mode.value, NetworkMode::Egress);
+    let error = under("network = \"none\"", "[network]\nallow = [\"x.example\"]\n").expect_err("beyond");
+    assert!(matches!(error, PolicyError::BeyondCeiling { .. }), "{error}");
+}
+
+#[test]
+fn hosts_are_asked_about_where_nobody_chose_a_mode() {
+    let asked = |policy: Result<Policy, PolicyError>| {
+        let mut policy = policy.unwrap();
+        policy.network.ask_about_hosts();
+        (policy.network.mode.value, policy.network.allow.len())
+    };
+    assert_eq!(asked(user("")), (NetworkMode::Egress, 0));
+    assert_eq!(asked(user("[network]\nmode = \"none\"\n")), (NetworkMode::None, 0));
+    assert_eq!(asked(user("[network]\nmode = \"host\"\n")), (NetworkMode::Host, 0));
+    assert_eq!(asked(under("network = \"none\"", "")), (NetworkMode::None, 0));
+    assert_eq!(asked(under("network = \"egress\"", "")), (NetworkMode::Egress, 0));
+    // An unapproved project may take the questions away.
+    assert_eq!(asked(resolved(&[layer(Layer::Project, "[network]\nmode = \"none\"\n")])), (NetworkMode::None, 0));
 }
 
 #[test]
