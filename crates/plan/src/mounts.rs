@@ -291,7 +291,8 @@ impl FileMounts {
         Some((first.to_path_buf(), mount))
     }
 
-    /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself.
+    /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself. It comes
+    /// before whatever is mounted in it already, or it would hide that.
     fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision]) {
         let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
         let inside = |p: &&Path| *p != root.path && is_at_or_below(p, &root.path);
@@ -300,7 +301,9 @@ impl FileMounts {
         for parent in parents {
             if self.mounted.insert(parent.to_path_buf()) {
                 let bind = MountKind::Bind { source: parent.to_path_buf(), id: None, write: true, exec: self.exec };
-                self.steps.push(mount(parent, bind, "cannot be renamed: something protected lies below"));
+                let step = mount(parent, bind, "cannot be renamed: something protected lies below");
+                let first = self.steps.iter().position(|step| is_in(step, parent)).unwrap_or(self.steps.len());
+                self.steps.insert(first, step);
             }
         }
     }
