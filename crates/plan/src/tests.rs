@@ -3,6 +3,7 @@
 mod fixtures;
 mod limits;
 mod properties;
+mod sockets;
 mod terminates;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
