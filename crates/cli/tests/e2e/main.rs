@@ -35,6 +35,7 @@ mod scope;
 mod screen;
 mod sessions;
 mod sharing;
+mod sockets;
 mod support;
 mod terminal;
 mod toolchains;
