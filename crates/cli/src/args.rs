@@ -122,6 +122,9 @@ pub(crate) struct NetworkArgs {
     /// Whether keys of your ssh-agent sign for the session: off, ask, allow
     #[arg(long, value_name = "MODE", help_heading = NETWORK)]
     pub(crate) ssh_agent: Option<String>,
+    /// Let a socket of this host be connected to, under its own path
+    #[arg(long, value_name = "PATH", help_heading = NETWORK)]
+    pub(crate) socket: Vec<PathBuf>,
 }
 
 const NETWORK: &str = "Network";

@@ -191,6 +191,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         ro: paths("--ro", &args.ro, around)?,
         overlay: paths("--overlay", &args.overlay, around)?,
         blacklist: paths("--blacklist", &args.blacklist, around)?,
+        sockets: paths("--socket", &args.network.socket, around)?,
         ..Overrides::default()
     };
     if let Some(value) = &args.mode {

@@ -175,9 +175,12 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::NoneNotApproved { .. } => {
             "`/etc/cofferdam/policy.toml` must say `allow_isolation_none = true`".to_owned()
         }
-        PlanError::SpecialFile { origin, .. } | PlanError::OwnArea { origin, .. } => {
-            format!("drop the rule ({origin})")
+        PlanError::NotASocket { origin, .. } => format!("start what listens there, or drop the rule ({origin})"),
+        PlanError::SocketsUnknown { .. } => "`ss -xlp` shows who has them".to_owned(),
+        PlanError::SpecialFile { path, origin } => {
+            format!("drop the rule ({origin}); a socket is given with --socket {}", path.display())
         }
+        PlanError::OwnArea { origin, .. } => format!("drop the rule ({origin})"),
         PlanError::OverlayNeedsDirectory { .. } => "overlay the directory that holds it".to_owned(),
         PlanError::NoSessionDirectory => "set HOME or XDG_STATE_HOME to a directory you own".to_owned(),
         PlanError::UnknownSyscall { .. } => {

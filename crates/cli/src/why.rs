@@ -83,6 +83,7 @@ struct Decided {
     reason: String,
     /// The path that the rule is about.
     at: PathBuf,
+    is_socket: bool,
 }
 
 fn about_path(
@@ -120,12 +121,13 @@ fn decided(plan: Option<&LaunchPlan>, policy: &Policy, places: &Places, path: &P
     let planned = || {
         let decision = decide(&plan?.decisions, path)?;
         let (origin, reason, at) = (decision.origin.clone(), decision.reason.clone(), decision.path.clone());
-        Some(Decided { access: decision.access, origin, reason, at })
+        Some(Decided { access: decision.access, origin, reason, at, is_socket: decision.is_about_socket() })
     };
     let named = || {
         let rules = real_rules(policy, places);
         let ExpandedRule { path: at, rule } = deciding_rule(&rules, path)?.clone();
-        Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason.into_owned(), at })
+        let reason = rule.reason.into_owned();
+        Some(Decided { access: rule.access, origin: rule.origin, reason, at, is_socket: false })
     };
     let missing = path.symlink_metadata().is_err();
     if missing { named().or_else(planned) } else { planned().or_else(named) }
@@ -144,10 +146,12 @@ fn held(policy: &Policy, places: &Places, path: &Path) -> Vec<String> {
 
 fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool) -> String {
     let shown = path.display();
-    let Some(Decided { access, origin, reason, at }) = decided else {
+    let Some(Decided { access, origin, reason, at, is_socket }) = decided else {
         return no_rule(policy, path, write);
     };
     let what = match access {
+        Access::Deny if *is_socket => "cannot be connected to",
+        Access::Read if *is_socket => "can be connected to",
         Access::Deny => "is hidden",
         Access::Protect => "can be read; it is protected from writes, and cannot be made where it is missing",
         Access::Read => "can be read, not written",
@@ -194,6 +198,9 @@ fn smallest_change(
     if is_final {
         return vec!["the organisation's requirements decide: no flag and no file changes it".to_owned()];
     }
+    if let Some(decided) = decided.filter(|decided| decided.is_socket) {
+        return change_of_socket(path, decided, places);
+    }
     let unknown = match (policy.mode.value, policy.unknown.verdict.value) {
         (Mode::Static, _) | (Mode::Dynamic, OnUnknown::AllowAndLog) => Access::Read,
         (Mode::Dynamic, _) => Access::Deny,
@@ -234,6 +241,16 @@ fn smallest_change(
             expression.as_str()
         ));
     }
+    lines
+}
+
+fn change_of_socket(path: &Path, decided: &Decided, places: &Places) -> Vec<String> {
+    if decided.access != Access::Deny {
+        return vec![format!("to forbid it: drop the rule ({})", decided.origin)];
+    }
+    let mut lines = vec![format!("to allow it once: sandbox run --socket {} -- ...", path.display())];
+    let written = PathExpr::for_path(path, places);
+    lines.extend(written.map(|path| format!("to allow it for good: network.sockets = [{:?}]", path.as_str())));
     lines
 }
 

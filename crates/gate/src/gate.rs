@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cofferdam_kernel::bound;
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::{GatePlan, GateRule};
 use cofferdam_policy::path::name_matches;
@@ -754,6 +755,11 @@ impl Gate {
                 }
             }
         }
+        // Somebody may listen in it by now who did not at the start.
+        let mounted = self.ledger.children(tree);
+        let own = |path: &Path| mounted.iter().any(|child| path.starts_with(child));
+        let sockets = bound::sockets(|path| path.starts_with(tree) && !own(path))?;
+        covers.extend(sockets.into_iter().map(|socket| Cover { path: socket.path, seals: false }));
         // Outer ones first, and nothing inside of what is hidden already.
         covers.sort_by(|a, b| a.path.cmp(&b.path));
         let mut kept: Vec<Cover> = Vec::new();

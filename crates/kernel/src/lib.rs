@@ -4,6 +4,7 @@
 
 mod raw;
 
+pub mod bound;
 pub mod cgroup;
 pub mod datagram;
 pub mod exec;

@@ -286,7 +286,10 @@ impl Builder<'_> {
     }
 
     fn mount(&mut self, step: &Mount) -> Result<(), StepError> {
-        if step.if_present && matches!(mount::open_in_root(self.root()?, &step.target), Err(Errno::NOENT)) {
+        // What cannot be reached with every capability of this namespace cannot be without.
+        let is_out_of_reach =
+            |root| matches!(mount::open_in_root(root, &step.target), Err(Errno::NOENT | Errno::ACCESS));
+        if step.if_present && is_out_of_reach(self.root()?) {
             return Ok(());
         }
         if let Some(kind) = step.create {
@@ -389,7 +392,7 @@ impl Builder<'_> {
         let parent = self.make_directories(parent)?;
         let result = match kind {
             Kind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)),
-            Kind::File | Kind::Other => {
+            Kind::File | Kind::Socket | Kind::Other => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map(drop)
             }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::mount::open_source;
-use cofferdam_kernel::{fuse, landlock};
-use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, system_candidates};
+use cofferdam_kernel::{bound, fuse, landlock};
+use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, own_areas, system_candidates};
 use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
 use cofferdam_policy::{Access, Isolation, Mode, PathExpr, Places, Policy};
 use rustix::fs::FileType;
@@ -113,6 +113,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     // What does not exist cannot be covered, and what this session writes there is made after the walls stand.
     best_effort(session::make_all(&around.state), "where it cannot be made, nothing will be written there");
     look_at_paths(policy, &mut facts);
+    look_at_sockets(policy, &mut facts);
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
     }
@@ -204,7 +205,9 @@ fn is_link(stat: &rustix::fs::Stat) -> bool {
 /// The values of variables that path expressions name; relative values are no paths.
 fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
-    for name in policy.files.iter().filter_map(|rule| rule.path.variable()) {
+    let sockets = policy.network.sockets.iter().map(|grant| &grant.value.path);
+    let paths = policy.files.iter().map(|rule| &rule.path).chain(sockets);
+    for name in paths.filter_map(PathExpr::variable) {
         if found.iter().any(|(n, _)| n == name) {
             continue;
         }
@@ -293,6 +296,32 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     }
 }
 
+/// Sockets that the policy names, and all others that somebody listens at and that the session could see.
+fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
+    let places = facts.places();
+    for (index, grant) in policy.network.sockets.iter().enumerate() {
+        let paths = grant.value.path.expand(&places);
+        facts.granted_sockets.extend(paths.iter().map(|path| (index, look(path))));
+    }
+    let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
+    let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
+    let project = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).map(PathBuf::as_path);
+    let given: Vec<&Path> = given.chain(project).filter(|path| is_in_own_area(path)).collect();
+    let could_be_seen = |path: &Path| !is_in_own_area(path) || given.iter().any(|root| path.starts_with(root));
+    match bound::sockets(could_be_seen) {
+        Ok(found) => {
+            let known = |one: bound::BoundSocket| (one.path, FileId { device: one.device, inode: one.inode });
+            facts.sockets = found.into_iter().map(known).collect();
+        }
+        Err(Errno::TOOBIG) => facts.sockets_unknown = Some("there are too many to look at".to_owned()),
+        Err(errno) => facts.sockets_unknown = Some(format!("`/proc/net/unix` cannot be read: {errno}")),
+    }
+}
+
+fn is_in_own_area(path: &Path) -> bool {
+    own_areas().any(|area| path.starts_with(area))
+}
+
 /// The part of an expression below the home directory, if that is where it leads here.
 fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> {
     match &path.base {
@@ -375,6 +404,7 @@ fn present(canonical: PathBuf, stat: &rustix::fs::Stat) -> Option<PathFact> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Kind::Directory,
         FileType::RegularFile => Kind::File,
+        FileType::Socket => Kind::Socket,
         _ => Kind::Other,
     };
     Some(PathFact::Present { canonical, kind, id: FileId { device: stat.st_dev, inode: stat.st_ino } })

@@ -20,6 +20,10 @@ pub enum PlanError {
     OutsideCeiling { path: PathBuf, origin: Origin, ceiling: Box<Origin> },
     #[error("`{path}` is neither a file nor a directory")]
     SpecialFile { path: PathBuf, origin: Origin },
+    #[error("`{path}` is not a socket")]
+    NotASocket { path: PathBuf, origin: Origin },
+    #[error("the sockets of this host cannot be kept from the sandbox: {why}")]
+    SocketsUnknown { why: String },
     #[error("`{path}` cannot be an overlay: it is not a directory")]
     OverlayNeedsDirectory { path: PathBuf, origin: Origin },
     #[error("`{path}` is part of the sandbox's own `/{area}` and cannot be given")]

@@ -12,6 +12,7 @@ use serde::Serialize;
 pub enum Kind {
     Directory,
     File,
+    Socket,
     Other,
 }
 
@@ -146,6 +147,12 @@ pub struct HostFacts {
     pub answers: Vec<(usize, PathFact)>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// What was found for `Policy::network.sockets`: the grant's index and one path it stands for.
+    pub granted_sockets: Vec<(usize, PathFact)>,
+    /// Sockets that processes of the host have bound to a name, as far as a session could see it.
+    pub sockets: Vec<(PathBuf, FileId)>,
+    /// Why these are not known.
+    pub sockets_unknown: Option<String>,
     /// System directories that exist: mount points of private file systems.
     pub system: Vec<PathBuf>,
     /// Programs of `process.executables` and the command itself, by the name asked for.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Isolation, NetworkMode, Origin, Policy};
+use cofferdam_policy::{Access, Isolation, NetworkMode, Origin, Policy};
 use serde::Serialize;
 
 use crate::egress::EgressPlan;
@@ -146,6 +146,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
 
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
+    tell_of_sockets(isolation, files.sockets, &decisions, &mut posture);
     tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
@@ -242,6 +243,19 @@ fn writable(files: &mounts::FileMounts, facts: &HostFacts) -> Vec<PathBuf> {
         found.extend(facts.session_dir.clone());
     }
     found
+}
+
+fn tell_of_sockets(isolation: Isolation, covered: usize, decisions: &[Decision], posture: &mut Posture) {
+    if isolation == Isolation::None {
+        return;
+    }
+    let is_given = |decision: &&Decision| decision.access == Access::Read && decision.is_about_socket();
+    let given: Vec<String> = decisions.iter().filter(is_given).map(|one| one.path.display().to_string()).collect();
+    let given = if given.is_empty() { String::new() } else { format!("; given: {}", given.join(", ")) };
+    posture.reduced(
+        "sockets of the host",
+        format!("{covered} covered{given}; one that is bound later where the session looks can be connected to"),
+    );
 }
 
 fn posture(

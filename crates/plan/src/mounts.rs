@@ -165,6 +165,8 @@ pub(crate) struct FileMounts {
     pub(crate) steps: Vec<Step>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) overlays: usize,
+    /// Sockets of the host that are covered.
+    pub(crate) sockets: usize,
     mounted: BTreeSet<PathBuf>,
     exec: bool,
     trigger: Option<Trigger>,
@@ -178,7 +180,7 @@ pub(crate) fn files(
     mut programs: Vec<Step>,
 ) -> Result<FileMounts, PlanError> {
     let (steps, holds, mounted) = (Vec::new(), Vec::new(), BTreeSet::new());
-    let mut out = FileMounts { steps, holds, overlays: 0, mounted, exec, trigger };
+    let mut out = FileMounts { steps, holds, overlays: 0, sockets: 0, mounted, exec, trigger };
     let mut enclosing: Vec<&Decision> = Vec::new();
     let mut contents: Vec<Around> = Vec::new();
     for (index, decision) in decisions.iter().enumerate() {
@@ -225,11 +227,14 @@ impl FileMounts {
             PathFact::Present { kind, .. } => kind,
             PathFact::Missing { .. } => Kind::Directory,
         });
+        // It may be gone by now: who listened there has ended.
+        let if_present = decision.access == Access::Deny && decision.is_about_socket();
+        self.sockets += usize::from(if_present);
         let why = match decision.reason.as_str() {
             "" => decision.origin.to_string(),
             reason => format!("{} ({reason})", decision.origin),
         };
-        self.steps.push(Step::Mount(Mount { target, kind, create, if_present: false, why }));
+        self.steps.push(Step::Mount(Mount { target, kind, create, if_present, why }));
     }
 
     /// The mount that a decision needs where it stands, or none where its surroundings already give the answer.
@@ -249,6 +254,8 @@ impl FileMounts {
         match (decision.access, around) {
             // What nobody can see needs no cover.
             (Access::Deny, Around::Denied | Around::Private | Around::Unknown) => None,
+            // Nobody listens at an overlay's copy.
+            (Access::Deny, Around::Overlaid) if kind == Kind::Socket => None,
             (Access::Deny, _) if kind == Kind::Directory => {
                 Some((path.clone(), MountKind::Empty { inside: grants_below(&path, following) }))
             }
@@ -291,7 +298,8 @@ impl FileMounts {
         Some((first.to_path_buf(), mount))
     }
 
-    /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself.
+    /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself. It comes
+    /// before whatever is mounted in it already, or it would hide that.
     fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision]) {
         let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
         let inside = |p: &&Path| *p != root.path && is_at_or_below(p, &root.path);
@@ -300,7 +308,9 @@ impl FileMounts {
         for parent in parents {
             if self.mounted.insert(parent.to_path_buf()) {
                 let bind = MountKind::Bind { source: parent.to_path_buf(), id: None, write: true, exec: self.exec };
-                self.steps.push(mount(parent, bind, "cannot be renamed: something protected lies below"));
+                let step = mount(parent, bind, "cannot be renamed: something protected lies below");
+                let first = self.steps.iter().position(|step| is_in(step, parent)).unwrap_or(self.steps.len());
+                self.steps.insert(first, step);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! Owns the question "what is the access of this path and why"; `mounts` turns the answer into mounts.
 //! Called by `plan()` and by whoever explains a denial (`decide`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::path::{is_at_or_below, tree_order};
@@ -32,6 +33,16 @@ pub struct Decision {
     pub(crate) fact: PathFact,
 }
 
+/// Why a socket is covered.
+const LISTENED_AT: &str = "a process of the host listens there";
+
+impl Decision {
+    /// Whether it is about a socket of the host.
+    pub fn is_about_socket(&self) -> bool {
+        matches!(self.fact, PathFact::Present { kind: Kind::Socket, .. })
+    }
+}
+
 /// The decision about `path`: the rule with the longest path at or above it.
 pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
     decisions.iter().filter(|d| is_at_or_below(path, &d.path)).max_by_key(|d| d.path.as_os_str().len())
@@ -48,6 +59,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     refuse_unanswered(policy, facts)?;
     add_project(policy, facts, &mut found);
     add_git(facts, &mut found);
+    add_sockets(policy, facts, &mut found)?;
     // Parents first; on one path the strongest rule last, so that it is the one kept.
     found.sort_by(|a, b| {
         let strength = |d: &Decision| (d.is_final, d.origin.layer, std::cmp::Reverse(d.access));
@@ -114,7 +126,9 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         PathFact::Missing { .. } => return Ok(()),
         PathFact::Present { .. } if rule.only_missing => return Ok(()),
         // A protected name that is a link (or anything else) is bound onto itself: it can then not be replaced.
-        PathFact::Present { kind: Kind::Other, .. } if !matches!(rule.access, Access::Deny | Access::Protect) => {
+        PathFact::Present { kind: Kind::Other | Kind::Socket, .. }
+            if !matches!(rule.access, Access::Deny | Access::Protect) =>
+        {
             if rule.optional {
                 return Ok(());
             }
@@ -186,7 +200,7 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     };
     // A `.git` that is a file or a link names the repository, whether or not we follow it.
     if let Some(pointer) = facts.project.as_ref().map(|project| project.join(".git"))
-        && let Some(PathFact::Present { kind: Kind::File | Kind::Other, .. }) = facts.paths.get(&pointer)
+        && let Some(PathFact::Present { kind: Kind::File | Kind::Socket | Kind::Other, .. }) = facts.paths.get(&pointer)
     {
         push(pointer, Access::Protect, "says where the repository is", &built_in);
     }
@@ -205,6 +219,48 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
             GitRole::Main | GitRole::Submodule => {}
         }
     }
+}
+
+/// A socket that somebody on the host listens at is covered, whatever gives its directory: a read-only mount does not stop
+/// `connect`. One that the policy names is there under its own name, and nothing else of its directory.
+fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) -> Result<(), PlanError> {
+    if let Some(why) = &facts.sockets_unknown {
+        return Err(PlanError::SocketsUnknown { why: why.clone() });
+    }
+    let mut push = |access: Access, reason: &str, origin: &Origin, fact: PathFact| {
+        found.push(Decision {
+            path: fact.canonical().to_path_buf(),
+            access,
+            reason: reason.to_owned(),
+            origin: origin.clone(),
+            stand: Stand::Refuse,
+            hold: Hold::Nothing,
+            is_final: false,
+            is_given: false,
+            fact,
+        });
+    };
+    let mut granted = BTreeSet::new();
+    for (index, fact) in &facts.granted_sockets {
+        let Some(grant) = policy.network.sockets.get(*index) else { continue };
+        match fact {
+            PathFact::Present { canonical, kind: Kind::Socket, .. } => {
+                granted.insert(canonical);
+                push(Access::Read, &grant.value.reason, &grant.origin, fact.clone());
+            }
+            PathFact::Missing { .. } if grant.value.optional => {}
+            PathFact::Present { .. } | PathFact::Missing { .. } => {
+                let (path, origin) = (fact.canonical().to_path_buf(), grant.origin.clone());
+                return Err(PlanError::NotASocket { path, origin });
+            }
+        }
+    }
+    let built_in = Origin { layer: Layer::BuiltIn, source: "sockets of the host".into(), line: None };
+    for (path, id) in facts.sockets.iter().filter(|(path, _)| !granted.contains(path)) {
+        let fact = PathFact::Present { canonical: path.clone(), kind: Kind::Socket, id: *id };
+        push(Access::Deny, LISTENED_AT, &built_in, fact);
+    }
+    Ok(())
 }
 
 /// The organisation may say where grants to write must lie; the project itself is such a grant.

@@ -3,6 +3,7 @@
 mod fixtures;
 mod limits;
 mod properties;
+mod sockets;
 mod terminates;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
@@ -173,6 +174,22 @@ fn a_git_directory_is_pinned_and_its_hooks_are_read_only() {
     assert!(matches!(&commondir.kind, HoldKind::File(text) if text.starts_with('.')));
     assert!(order_of(&plan, "/home/dev/app") < order_of(&plan, "/home/dev/app/.git"));
     assert!(order_of(&plan, "/home/dev/app/.git") < order_of(&plan, "/home/dev/app/.git/hooks"));
+}
+
+#[test]
+fn a_pinned_directory_hides_nothing_that_is_mounted_in_it() {
+    let app = "/home/dev/app";
+    let laptop = Laptop::with(&["/home/dev/app/a/b/hidden", "/home/dev/app/a/b/kept", "/home/dev/app/a/given"]);
+    let mut policy = without_files();
+    policy.files = vec![
+        rule("./a/b/hidden", Access::Deny),
+        rule("./a/b/kept", Access::Protect),
+        rule("./a/given", Access::Read),
+        rule("./a/z", Access::Protect),
+    ];
+    let plan = planned(&policy, &laptop);
+    let order = ["a", "a/b", "a/b/hidden", "a/b/kept", "a/given"].map(|name| order_of(&plan, &format!("{app}/{name}")));
+    assert!(order.is_sorted(), "{order:?}");
 }
 
 #[test]

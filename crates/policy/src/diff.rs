@@ -255,6 +255,7 @@ fn network(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
         ("resolvers", Other, Other),
         ("publish", Wider, Narrower),
         ("host_ports", Wider, Narrower),
+        ("sockets", Wider, Narrower),
         ("credentials", Wider, Narrower),
     ];
     for (key, came, went) in directions {

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::file_values::path_entry;
 use crate::setting::Setting;
 use crate::types::Access;
 
@@ -117,7 +118,7 @@ fn key_of(setting: &Setting) -> Key {
         Setting::Project(access) => one("", "project", quoted(&access.to_string())),
         Setting::AllowIsolationNone(on) => one("", "allow_isolation_none", on.to_string()),
         Setting::File { access, path, optional, reason } => {
-            many("files", list_of(*access), vec![path_entry(path.as_str(), *optional, reason)])
+            many("files", list_of(*access), vec![path_entry(path.as_str(), *optional, reason, quoted)])
         }
         Setting::UnknownVerdict(verdict) => one("unknown", "verdict", quoted(&verdict.to_string())),
         Setting::UnknownMetadata(metadata) => one("unknown", "metadata", quoted(&metadata.to_string())),
@@ -155,20 +156,6 @@ fn list_of(access: Access) -> &'static str {
         Access::Overlay => "overlay",
         Access::Write => "write",
     }
-}
-
-fn path_entry(path: &str, optional: bool, reason: &str) -> String {
-    if !optional && reason.is_empty() {
-        return quoted(path);
-    }
-    let mut entry = format!("{{ path = {}", quoted(path));
-    if optional {
-        entry.push_str(", optional = true");
-    }
-    if !reason.is_empty() {
-        write!(entry, ", reason = {}", quoted(reason)).unwrap_or_default();
-    }
-    entry + " }"
 }
 
 fn list(names: &[String]) -> String {

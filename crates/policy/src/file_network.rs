@@ -12,8 +12,9 @@ use serde::{Deserialize, Deserializer};
 use crate::at::At;
 use crate::endpoint::Endpoint;
 use crate::error::PolicyError;
+use crate::file_values::PathEntry;
 use crate::host::Host;
-use crate::network::{AgentUse, Credential, Publish, SecretSource};
+use crate::network::{AgentUse, Credential, Publish, SecretSource, SocketGrant};
 use crate::network_part::{DEFAULT_CREDENTIAL_PORT, DEFAULT_HEADER, HostRule, NetworkPart};
 use crate::origin::{Layer, Origin};
 use crate::path::PathExpr;
@@ -49,6 +50,8 @@ pub(crate) struct NetworkTable {
     host_ports: Vec<At<u16>>,
     /// Whether keys of the ssh-agent sign for the session.
     ssh_agent: Option<At<AgentUse>>,
+    /// Sockets of this host that the session can connect to, by their paths.
+    sockets: Vec<At<PathEntry>>,
     /// Secrets that are put into requests outside. Not from a project.
     credentials: Vec<At<CredentialTable>>,
 }
@@ -172,6 +175,15 @@ impl NetworkTable {
         }
         if let Some(At { value, offset }) = self.ssh_agent {
             add(offset, NetworkPart::SshAgent(value));
+        }
+        for At { value, offset } in self.sockets {
+            let PathEntry { path, optional, reason } = value;
+            let path = PathExpr::parse(&path).map_err(|cause| PolicyError::Path {
+                setting: "network.sockets",
+                origin: origin(offset),
+                cause,
+            })?;
+            add(offset, NetworkPart::Socket(SocketGrant { path, optional, reason: Cow::Owned(reason) }));
         }
         for At { value, offset } in self.credentials {
             add(offset, NetworkPart::Credential(value.credential(|| origin(offset))?));

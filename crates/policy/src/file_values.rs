@@ -54,6 +54,21 @@ impl<'de> Deserialize<'de> for PathEntry {
     }
 }
 
+/// A path as a list of a file has it.
+pub(crate) fn path_entry(path: &str, optional: bool, reason: &str, quote: fn(&str) -> String) -> String {
+    if !optional && reason.is_empty() {
+        return quote(path);
+    }
+    let mut fields = vec![format!("path = {}", quote(path))];
+    if optional {
+        fields.push("optional = true".to_owned());
+    }
+    if !reason.is_empty() {
+        fields.push(format!("reason = {}", quote(reason)));
+    }
+    format!("{{ {} }}", fields.join(", "))
+}
+
 impl<'de> Deserialize<'de> for Texts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMany;

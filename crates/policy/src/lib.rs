@@ -59,7 +59,7 @@ pub use host::{Host, HostError, parse_authority, with_port};
 pub use layers::{ExpandedRule, Inputs, LayerInput, deciding_rule, hold_of, resolve, rules_in_force};
 pub use learn::{Accessed, Learned, Touch, learn};
 pub use limit::Limit;
-pub use network::{AgentUse, Credential, HOLDS_A_SECRET, Network, NetworkRule, Publish, SecretSource};
+pub use network::{AgentUse, Credential, HOLDS_A_SECRET, Network, NetworkRule, Publish, SecretSource, SocketGrant};
 pub use network_part::{HostRule, NetworkPart};
 pub use origin::{Layer, Origin, Ruled};
 pub use overrides::Overrides;

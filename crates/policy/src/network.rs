@@ -71,6 +71,8 @@ pub struct Network {
     /// Secrets that are put into requests outside, so that the session never holds them.
     pub credentials: Vec<Ruled<Credential>>,
     pub ssh_agent: Ruled<AgentUse>,
+    /// Sockets of the host that the session can connect to. All others are covered.
+    pub sockets: Vec<Ruled<SocketGrant>>,
 }
 
 impl Default for Network {
@@ -91,6 +93,7 @@ impl Default for Network {
             host_ports: Vec::new(),
             credentials: Vec::new(),
             ssh_agent: Ruled::default_of(AgentUse::Off),
+            sockets: Vec::new(),
         }
     }
 }
@@ -144,6 +147,16 @@ impl Serialize for Publish {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+/// A socket that a process of the host has bound to a name in the file system: the session finds it under the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct SocketGrant {
+    pub path: PathExpr,
+    /// Where there is none, that is no error.
+    pub optional: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: Cow<'static, str>,
 }
 
 /// A secret that is put into the requests to one host. The session holds a placeholder.

@@ -7,8 +7,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::endpoint::Endpoint;
+use crate::file_values::path_entry;
 use crate::limit::Within;
-use crate::network::{AgentUse, Credential, Network, NetworkRule, Publish, SecretSource};
+use crate::network::{AgentUse, Credential, Network, NetworkRule, Publish, SecretSource, SocketGrant};
 use crate::origin::{Origin, Ruled};
 use crate::quantity::{written_size, written_time};
 
@@ -26,6 +27,7 @@ pub enum NetworkPart {
     HostPort(u16),
     Credential(Credential),
     SshAgent(AgentUse),
+    Socket(SocketGrant),
 }
 
 /// What a rule about hosts says, wherever it stands.
@@ -120,6 +122,7 @@ impl NetworkPart {
             NetworkPart::HostPort(_) => "host_ports",
             NetworkPart::Credential(_) => "credentials",
             NetworkPart::SshAgent(_) => "ssh_agent",
+            NetworkPart::Socket(_) => "sockets",
         }
     }
 
@@ -135,6 +138,9 @@ impl NetworkPart {
             NetworkPart::HostPort(port) => port.to_string(),
             NetworkPart::Credential(credential) => credential_entry(credential, quote),
             NetworkPart::SshAgent(use_) => quote(&use_.to_string()),
+            NetworkPart::Socket(SocketGrant { path, optional, reason }) => {
+                path_entry(path.as_str(), *optional, reason, quote)
+            }
         }
     }
 
@@ -148,6 +154,7 @@ impl NetworkPart {
                 | NetworkPart::Publish(_)
                 | NetworkPart::HostPort(_)
                 | NetworkPart::Credential(_)
+                | NetworkPart::Socket(_)
         )
     }
 
@@ -175,6 +182,7 @@ impl NetworkPart {
             NetworkPart::Resolver(address) if address.port() == 0 => Some("an address with a port"),
             NetworkPart::HostPort(0) => Some("a port between 1 and 65535"),
             NetworkPart::Credential(credential) => credential_mistake(credential),
+            NetworkPart::Socket(socket) if socket.path.is_glob() => Some("a path without `*`"),
             _ => None,
         }
     }
@@ -248,6 +256,10 @@ impl Network {
                 self.credentials.push(Ruled::new(credential, origin));
             }
             NetworkPart::SshAgent(use_) => self.ssh_agent = Ruled::new(use_, origin),
+            NetworkPart::Socket(socket) => {
+                self.sockets.retain(|other| !other.value.path.is_same_place(&socket.path));
+                self.sockets.push(Ruled::new(socket, origin));
+            }
         }
     }
 
@@ -265,7 +277,8 @@ impl Network {
             | NetworkPart::Resolver(_)
             | NetworkPart::Publish(_)
             | NetworkPart::HostPort(_)
-            | NetworkPart::Credential(_) => false,
+            | NetworkPart::Credential(_)
+            | NetworkPart::Socket(_) => false,
         }
     }
 
@@ -287,6 +300,7 @@ impl Network {
         parts.extend(self.host_ports.iter().map(|one| one.map(NetworkPart::HostPort)));
         parts.extend(self.credentials.iter().map(|one| one.map(NetworkPart::Credential)));
         parts.push(self.ssh_agent.map(NetworkPart::SshAgent));
+        parts.extend(self.sockets.iter().map(|one| one.map(NetworkPart::Socket)));
         parts
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::endpoint::Endpoint;
 use crate::limit::Limit;
-use crate::network::{AgentUse, Publish};
+use crate::network::{AgentUse, Publish, SocketGrant};
 use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Origin, Ruled};
 use crate::path::PathExpr;
@@ -31,6 +31,7 @@ pub struct Overrides {
     pub publish: Vec<Publish>,
     pub host_ports: Vec<u16>,
     pub ssh_agent: Option<AgentUse>,
+    pub sockets: Vec<PathExpr>,
     pub rw: Vec<PathExpr>,
     pub ro: Vec<PathExpr>,
     pub overlay: Vec<PathExpr>,
@@ -127,8 +128,13 @@ impl Overrides {
         let publish = self.publish.iter().map(|publish| ("--publish", NetworkPart::Publish(*publish)));
         let ports = self.host_ports.iter().map(|port| ("--host-port", NetworkPart::HostPort(*port)));
         let agent = self.ssh_agent.iter().map(|use_| ("--ssh-agent", NetworkPart::SshAgent(*use_)));
-        allow.chain(deny).chain(publish).chain(ports).chain(agent)
+        let sockets = self.sockets.iter().map(|path| ("--socket", NetworkPart::Socket(named_by_hand(path))));
+        allow.chain(deny).chain(publish).chain(ports).chain(agent).chain(sockets)
     }
+}
+
+fn named_by_hand(path: &PathExpr) -> SocketGrant {
+    SocketGrant { path: path.clone(), optional: false, reason: Cow::Borrowed("") }
 }
 
 /// A path that someone named by hand: it must exist.

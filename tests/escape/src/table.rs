@@ -39,6 +39,7 @@ macro_rules! every_row {
             fn escape_b10_setns_is_refused() => calls::B10;
             fn escape_b11_abstract_sockets_of_the_host_are_unreachable() => ipc::B11;
             fn escape_b12_service_sockets_are_not_in_the_view() => ipc::B12;
+            fn escape_b12_sockets_in_given_directories_are_covered() => ipc::B12_GIVEN;
             fn escape_b13_no_descriptors_are_received() => ipc::B13;
             fn escape_b14_shared_memory_of_the_host_is_absent() => ipc::B14;
             fn escape_b15_keyrings_are_refused() => calls::B15;

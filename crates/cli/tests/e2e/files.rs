@@ -73,6 +73,21 @@ fn blacklist_hides_directories_and_files() {
 }
 
 #[test]
+fn what_is_denied_stays_hidden_beside_what_is_protected() {
+    let place = Place::new();
+    place.write("mixed/a-denied", "confidential");
+    place.write("mixed/b-protected", "kept");
+    let policy = "[files]\ndeny = [\"./mixed/a-denied\"]\nprotect = [\"./mixed/b-protected\"]\n";
+    place.write("home:.config/cofferdam/config.toml", policy);
+    for mode in ["static", "dynamic"] {
+        let flags = ["--mode", mode];
+        let ran = place.run(&flags, &["bash", "-c", "cat mixed/a-denied; cat mixed/b-protected; echo x > mixed/new"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "kept"), "{mode}");
+    }
+    assert!(place.exists("mixed/new"));
+}
+
+#[test]
 fn overlay_leaves_the_host_unchanged_and_says_where_the_changes_are() {
     let place = Place::new();
     place.write("home:data/kept", "old");

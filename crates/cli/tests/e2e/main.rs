@@ -36,6 +36,7 @@ mod scope;
 mod screen;
 mod sessions;
 mod sharing;
+mod sockets;
 mod support;
 mod terminal;
 mod toolchains;

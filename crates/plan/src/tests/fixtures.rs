@@ -19,6 +19,7 @@ pub(super) fn decided_at_start() -> Policy {
 
 pub(super) struct Laptop {
     existing: Vec<String>,
+    sockets: Vec<String>,
     git: Vec<GitDir>,
     pub(super) project: Option<PathBuf>,
     pub(super) landlock_abi: u32,
@@ -50,6 +51,7 @@ impl Laptop {
         existing.extend(["/home/dev/app/".to_owned(), "/home/dev/".to_owned(), "/usr/lib/".to_owned()]);
         Laptop {
             existing,
+            sockets: Vec::new(),
             git: Vec::new(),
             project: Some("/home/dev/app".into()),
             landlock_abi: 7,
@@ -67,12 +69,21 @@ impl Laptop {
         self
     }
 
+    /// Somebody listens at these.
+    pub(super) fn listening(mut self, paths: &[&str]) -> Self {
+        self.existing.extend(paths.iter().map(|path| (*path).to_owned()));
+        self.sockets.extend(paths.iter().map(|path| (*path).to_owned()));
+        self
+    }
+
     fn find(&self, path: &Path) -> Option<(Kind, FileId)> {
         let text = path.to_string_lossy();
         let directory = format!("{}/", text.trim_end_matches('/'));
         let listed = self.existing.iter().position(|p| *p == *text || *p == directory);
         let is_parent = self.existing.iter().any(|p| p.starts_with(&directory));
-        let kind = if is_parent { Kind::Directory } else { Kind::File };
+        let is_socket = self.sockets.iter().any(|socket| *socket == *text);
+        let leaf = if is_socket { Kind::Socket } else { Kind::File };
+        let kind = if is_parent { Kind::Directory } else { leaf };
         (listed.is_some() || is_parent).then(|| (kind, FileId { device: 1, inode: listed.unwrap_or(9999) as u64 }))
     }
 
@@ -115,6 +126,12 @@ impl Laptop {
         for path in git.chain(project).collect::<Vec<_>>() {
             facts.paths.insert(path.clone(), self.look(&path));
         }
+        for (index, grant) in policy.network.sockets.iter().enumerate() {
+            let paths = grant.value.path.expand(&places);
+            facts.granted_sockets.extend(paths.iter().map(|path| (index, self.look(path))));
+        }
+        let identity = |path: &String| Some((PathBuf::from(path), self.find(Path::new(path))?.1));
+        facts.sockets = self.sockets.iter().filter_map(identity).collect();
         for program in ["make", "nosuch"] {
             facts.executables.insert(program.to_owned(), self.look(&Path::new("/usr/bin").join(program)));
         }

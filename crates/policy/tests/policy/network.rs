@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    AgentUse, Ceilings, Endpoint, Inputs, Layer, NetworkMode, Overrides, PRESETS, Policy, PolicyError, Ports, Publish,
-    SecretSource, Target, differences, explain, export, parse, resolve,
+    AgentUse, Ceilings, Endpoint, Inputs, Layer, NetworkMode, Overrides, PRESETS, PathExpr, Policy, PolicyError, Ports,
+    Publish, SecretSource, Target, differences, explain, export, parse, resolve,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -27,6 +27,7 @@ header_timeout = 5
 publish = ["8080:80", "3000"]
 host_ports = [5432]
 ssh_agent = "ask"
+sockets = ["/run/postgresql/.s.PGSQL.5432", { path = "~/.gnupg/S.gpg-agent", optional = true, reason = "signs" }]
 
 [[network.credentials]]
 host = "api.github.com"
@@ -112,6 +113,9 @@ fn a_network_that_means_nothing_is_refused_with_its_line() {
         "host_ports = [0]",
         "host_ports = [65536]",
         "ssh_agent = \"yes\"",
+        "sockets = [\"/run/*\"]",
+        "sockets = [\"../agent\"]",
+        "sockets = [\"\"]",
         "credentials = [{ host = \"*.a.example\", variable = \"T\", env = \"T\" }]",
         "credentials = [{ host = \"10.0.0.1\", variable = \"T\", env = \"T\" }]",
         "credentials = [{ host = \"a.example\", variable = \"T\" }]",
@@ -137,7 +141,7 @@ fn an_unapproved_project_only_takes_away() {
     let before = layer(Layer::User, EVERYTHING);
     let project = "[network]\nmode = \"none\"\nallow = [\"more.example\"]\ndeny = [\"registry.npmjs.org\"]\n\
                    max_connections = 10\nqueries_per_second = 50\nbytes = \"2G\"\nidle_timeout = \"1m\"\n\
-                   publish = [\"9000\"]\nhost_ports = [22]\nssh_agent = \"allow\"\n";
+                   publish = [\"9000\"]\nhost_ports = [22]\nssh_agent = \"allow\"\nsockets = [\"./agent\"]\n";
     let policy = resolved(&[before.clone(), layer(Layer::Project, project)]).unwrap();
     let network = &policy.network;
     assert_eq!(network.mode.value, NetworkMode::None);
@@ -145,7 +149,7 @@ fn an_unapproved_project_only_takes_away() {
     assert_eq!((network.max_connections.value, network.queries_per_second.value), (10, 20));
     assert_eq!(network.idle_timeout.value, Duration::from_mins(1));
     assert_eq!((network.publish.len(), network.host_ports.len(), network.allow.len()), (2, 1, 4));
-    assert_eq!(network.ssh_agent.value, AgentUse::Ask);
+    assert_eq!((network.ssh_agent.value, network.sockets.len()), (AgentUse::Ask, 2));
     let held: Vec<&str> = policy.held_back.iter().map(|held| held.rule.as_str()).collect();
     assert_eq!(
         held,
@@ -156,6 +160,7 @@ fn an_unapproved_project_only_takes_away() {
             "network.publish = \"9000\"",
             "network.host_ports = 22",
             "network.ssh_agent = \"allow\"",
+            "network.sockets = \"./agent\"",
         ]
     );
     for mode in ["egress", "host"] {
@@ -192,6 +197,7 @@ fn flags_and_variables_say_hosts_too() {
         publish: vec![Publish { host_port: 8080, port: 80 }],
         host_ports: vec![5432],
         ssh_agent: Some(AgentUse::Allow),
+        sockets: vec![PathExpr::parse("/run/x").unwrap()],
         ..Overrides::default()
     };
     let environment = [
@@ -206,6 +212,7 @@ fn flags_and_variables_say_hosts_too() {
     assert_eq!(policy.network.allow[0].origin.to_string(), "environment: COFFERDAM_ALLOW_HOST");
     assert_eq!(policy.network.deny.len(), 2);
     assert_eq!(policy.network.ssh_agent.value, AgentUse::Allow);
+    assert_eq!(policy.network.sockets[0].origin.to_string(), "flag: --socket");
     let inputs = Inputs { environment: &environment, ..Inputs::default() };
     assert_eq!(resolve(&inputs).unwrap().network.mode.value, NetworkMode::Egress);
 }
@@ -322,6 +329,8 @@ fn an_exported_network_means_the_same() {
     assert_eq!(differences(&policy, &again, &places()), [], "{text}");
     assert_eq!(allowed(&again), allowed(&policy));
     assert_eq!(again.network.credentials.len(), 2);
+    let grants = |policy: &Policy| policy.network.sockets.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
+    assert_eq!(grants(&again), grants(&policy));
 }
 
 #[test]
@@ -337,6 +346,7 @@ fn a_change_of_the_network_is_seen_with_its_direction() {
         "Narrower network.bytes: no limit -> 1G",
         "Wider network.ssh_agent: off -> ask",
         "Wider network.host_ports \"5432\": absent -> listed",
+        "Wider network.sockets \"/run/postgresql/.s.PGSQL.5432\": absent -> listed",
     ] {
         assert!(found.iter().any(|line| line == expected), "{expected}\n{found:#?}");
     }

@@ -101,6 +101,7 @@ const TABLES: &[&str] = &[
     "network.publish = [\"8080:80\"]",
     "network.publish = [\"8080\", \"9000\"]",
     "network.host_ports = [5432]",
+    "network.sockets = [\"/run/x\", { path = \"~/agent\", optional = true }]",
     "network.ssh_agent = \"off\"",
     "network.ssh_agent = \"ask\"",
     "network.ssh_agent = \"allow\"",
@@ -195,6 +196,7 @@ fn assert_network_no_wider(with: &Network, without: &Network) {
     assert_eq!(with.allow, without.allow);
     assert_eq!(with.publish, without.publish);
     assert_eq!(with.host_ports, without.host_ports);
+    assert_eq!(with.sockets, without.sockets);
     assert!(without.deny.iter().all(|rule| with.deny.contains(rule)));
 }
 

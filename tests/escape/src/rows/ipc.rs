@@ -100,6 +100,28 @@ fn service_sockets(trial: &Trial) -> Finding {
     }
 }
 
+pub(crate) static B12_GIVEN: Row = Row {
+    what: "sockets in directories that are given",
+    control: "covered, unless the policy names them",
+    run: given_sockets,
+    off: Off::Edit(|plan, _| {
+        edit::drop_mounts(plan, |mount| mount.kind == MountKind::Refused && mount.target.ends_with("socket"));
+    }),
+    ..ROW
+};
+
+/// Listens in the project, in its git directory, and where no list of secrets looks.
+fn given_sockets(trial: &Trial) -> Finding {
+    let (home, project) = (trial.scene.home(), trial.scene.project());
+    let paths = [home.join(".daemon/socket"), project.join("run/socket"), project.join(".git/socket")];
+    let listeners: Vec<std::io::Result<UnixListener>> = paths.iter().map(|path| listen(path)).collect();
+    if let Some(error) = listeners.iter().find_map(|listener| listener.as_ref().err()) {
+        return Finding::Broken(format!("cannot listen on the host: {error}"));
+    }
+    trial.scene.list("sockets", paths.iter().map(|path| path.display().to_string()));
+    trial.answer(&trial.launch("b12"))
+}
+
 /// Addresses of sockets are short, paths of scenes are not: bound relative to its directory.
 fn listen(path: &std::path::Path) -> std::io::Result<UnixListener> {
     let Some(directory) = path.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
