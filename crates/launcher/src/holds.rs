@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,10 +78,10 @@ fn give_back(held: &Held, pool: &mut Pool) {
     }
 }
 
-fn is_empty(directory: &OwnedFd) -> bool {
+pub(crate) fn is_empty(directory: impl AsFd) -> bool {
     let mut buffer = [MaybeUninit::uninit(); 1024];
     // Reading starts where the last reader of this descriptor stopped.
-    if rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0)).is_err() {
+    if rustix::fs::seek(&directory, rustix::fs::SeekFrom::Start(0)).is_err() {
         return false;
     }
     let mut entries = RawDir::new(directory, &mut buffer);
