@@ -79,14 +79,61 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=../../profiles");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src");
-    let mut code = String::new();
+    let mut code = Code::default();
     secrets(&profiles, &mut code)?;
     protects(&profiles, &mut code)?;
     known(&profiles, &mut code)?;
     environment(&profiles, &mut code)?;
     presets(&profiles, &mut code)?;
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("profiles.rs"), code)?;
+    let Code { mut program, text, defaults } = code;
+    writeln!(program, "static DEFAULTS: &[StaticPath] = &[{}];", defaults.join(", "))?;
+    writeln!(program, "static TEXT: &str = {text:?};")?;
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("profiles.rs"), program)?;
     Ok(())
+}
+
+/// The program so far, and what its tables refer to by number.
+#[derive(Default)]
+struct Code {
+    program: String,
+    text: String,
+    defaults: Vec<String>,
+}
+
+impl Code {
+    /// The string among all others.
+    fn piece(&mut self, text: &str) -> String {
+        let at = self.text.find(text).unwrap_or_else(|| {
+            self.text.push_str(text);
+            self.text.len() - text.len()
+        });
+        format!("Piece({at}, {})", text.len())
+    }
+
+    fn path(&mut self, path: &PathExpr) -> Result<String, String> {
+        let base = match &path.base {
+            Base::Root => "StaticBase::Root".to_owned(),
+            Base::Home => "StaticBase::Home".to_owned(),
+            Base::Project => "StaticBase::Project".to_owned(),
+            Base::Git => "StaticBase::Git".to_owned(),
+            Base::Variable { name, default } => {
+                let default = self.path(default)?;
+                let at = self.defaults.iter().position(|known| *known == default).unwrap_or_else(|| {
+                    self.defaults.push(default);
+                    self.defaults.len() - 1
+                });
+                format!("StaticBase::Variable {{ name: {}, default: {at} }}", self.piece(name))
+            }
+        };
+        let rest = path.rest.to_str().ok_or_else(|| format!("`{path}` is not UTF-8"))?;
+        let (rest, text) = (self.piece(rest), self.piece(path.as_str()));
+        Ok(format!("StaticPath {{ base: {base}, rest: {rest}, glob: {}, text: {text} }}", path.is_glob()))
+    }
+
+    fn line(&mut self, line: &str) {
+        self.program.push_str(line);
+        self.program.push('\n');
+    }
 }
 
 fn load(profiles: &Path, name: &str) -> Result<(String, String), Box<dyn Error>> {
@@ -94,113 +141,118 @@ fn load(profiles: &Path, name: &str) -> Result<(String, String), Box<dyn Error>>
     Ok((format!("profiles/{name}"), text))
 }
 
-fn secrets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+fn secrets(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let (source, text) = load(profiles, "secrets.toml")?;
     let (list, lines) = profile::read::<profile::Secrets>(&source, &text)?;
-    writeln!(code, "static SECRETS: &[StaticRule] = &[")?;
+    code.line("static SECRETS: &[StaticRule] = &[");
+    let source_piece = code.piece(&source);
     for At { value: secret, offset } in &list.secret {
         let (line, _) = lines.position(*offset);
-        let path = static_path(&profile::checked_path(&source, line, &secret.path, &secret.reason)?)?;
-        writeln!(
-            code,
-            "    StaticRule {{ path: {path}, access: Access::Deny, text: {:?}, hold: StaticHold::Nothing, \
-             only_missing: false, reason: {:?}, source: {source:?}, line: {line} }},",
-            secret.text, secret.reason
-        )?;
+        let path = code.path(&profile::checked_path(&source, line, &secret.path, &secret.reason)?)?;
+        let text = secret.text.as_ref().map_or("None".to_owned(), |text| format!("Some({})", code.piece(text)));
+        let reason = code.piece(&secret.reason);
+        code.line(&format!(
+            "    StaticRule {{ path: {path}, access: Access::Deny, text: {text}, hold: StaticHold::Nothing, \
+             only_missing: false, reason: {reason}, source: {source_piece}, line: {line} }},"
+        ));
     }
-    writeln!(code, "];")?;
+    code.line("];");
     Ok(())
 }
 
-fn protects(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+fn protects(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let (source, text) = load(profiles, "protect.toml")?;
     let (list, lines) = profile::read::<profile::Protects>(&source, &text)?;
-    writeln!(code, "static PROTECTED: &[StaticRule] = &[")?;
+    code.line("static PROTECTED: &[StaticRule] = &[");
+    let source_piece = code.piece(&source);
     for At { value: protect, offset } in &list.protect {
         let (line, _) = lines.position(*offset);
-        let path = static_path(&profile::checked_path(&source, line, &protect.path, &protect.reason)?)?;
+        let path = code.path(&profile::checked_path(&source, line, &protect.path, &protect.reason)?)?;
         let hold = match protect.hold.split_once(':') {
             None if protect.hold == "none" => "StaticHold::Nothing".to_owned(),
             None if protect.hold == "directory" => "StaticHold::Directory".to_owned(),
-            Some(("file", text)) => format!("StaticHold::File({text:?})"),
+            Some(("file", text)) => format!("StaticHold::File({})", code.piece(text)),
             _ => return Err(format!("{source}:{line}: unknown hold `{}`", protect.hold).into()),
         };
-        writeln!(
-            code,
-            "    StaticRule {{ path: {path}, access: Access::Protect, text: None, hold: {hold}, only_missing: {}, \
-             reason: {:?}, source: {source:?}, line: {line} }},",
-            protect.only_missing, protect.reason
-        )?;
+        let (only_missing, reason) = (protect.only_missing, code.piece(&protect.reason));
+        code.line(&format!(
+            "    StaticRule {{ path: {path}, access: Access::Protect, text: None, hold: {hold}, \
+             only_missing: {only_missing}, reason: {reason}, source: {source_piece}, line: {line} }},"
+        ));
     }
-    writeln!(code, "];")?;
+    code.line("];");
     Ok(())
 }
 
-fn known(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+fn known(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let (source, text) = load(profiles, "known.toml")?;
     let (list, lines) = profile::read::<profile::KnownPlaces>(&source, &text)?;
     let (mut rules, mut groups) = (String::new(), String::new());
+    let source_piece = code.piece(&source);
     for (given, At { value: known, offset }) in
         list.known.iter().map(|known| (true, known)).chain(list.asked.iter().map(|known| (false, known)))
     {
         let (line, _) = lines.position(*offset);
-        let path = static_path(&profile::checked_path(&source, line, &known.path, &known.reason)?)?;
+        let path = code.path(&profile::checked_path(&source, line, &known.path, &known.reason)?)?;
         if given {
+            let reason = code.piece(&known.reason);
             writeln!(
                 rules,
                 "    StaticRule {{ path: {path}, access: Access::Read, text: None, hold: StaticHold::Nothing, \
-                 only_missing: false, reason: {:?}, source: {source:?}, line: {line} }},",
-                known.reason
+                 only_missing: false, reason: {reason}, source: {source_piece}, line: {line} }},"
             )?;
         }
         match &known.toolchain {
-            Some(name) => writeln!(groups, "    ({name:?}, {path}),")?,
+            Some(name) => writeln!(groups, "    ({}, {path}),", code.piece(name))?,
             None if !given => return Err(format!("{source}:{line}: `{}` has no toolchain", known.path).into()),
             None => {}
         }
     }
-    writeln!(code, "static KNOWN: &[StaticRule] = &[\n{rules}];")?;
-    writeln!(code, "static TOOLCHAINS: &[(&str, StaticPath)] = &[\n{groups}];")?;
+    code.line(&format!("static KNOWN: &[StaticRule] = &[\n{rules}];"));
+    code.line(&format!("static TOOLCHAINS: &[(Piece, StaticPath)] = &[\n{groups}];"));
     Ok(())
 }
 
-fn environment(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
+fn environment(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let (source, text) = load(profiles, "environment.toml")?;
     let (list, lines) = profile::read::<profile::Environment>(&source, &text)?;
     for (table, entries) in [("ENV_CLEAN", &list.clean), ("ENV_BLOCK", &list.block)] {
-        writeln!(code, "static {table}: &[(&str, &str, u32)] = &[")?;
+        code.line(&format!("static {table}: &[(Piece, Piece, u32)] = &["));
+        let source_piece = code.piece(&source);
         for At { value: variable, offset } in entries {
             let (line, _) = lines.position(*offset);
             if variable.reason.trim().is_empty() || !check::is_variable_name(&variable.name) {
                 return Err(format!("{source}:{line}: `{}` needs a usable name and a reason", variable.name).into());
             }
-            writeln!(code, "    ({:?}, {source:?}, {line}),", variable.name)?;
+            let name = code.piece(&variable.name);
+            code.line(&format!("    ({name}, {source_piece}, {line}),"));
         }
-        writeln!(code, "];")?;
+        code.line("];");
     }
     Ok(())
 }
 
-fn presets(profiles: &Path, code: &mut String) -> Result<(), Box<dyn Error>> {
-    writeln!(
-        code,
-        "#[expect(clippy::unreadable_literal, clippy::duration_suboptimal_units, reason = \"no person writes these\")]"
-    )?;
-    writeln!(code, "pub static PRESETS: &[Preset] = &[")?;
+fn presets(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
+    code.line(
+        "#[expect(clippy::unreadable_literal, clippy::duration_suboptimal_units, reason = \"no person writes these\")]",
+    );
+    code.line("pub static PRESETS: &[Preset] = &[");
     for name in PRESETS {
         let (source, text) = load(profiles, &format!("presets/{name}.toml"))?;
         let parsed = file::parse(Layer::BuiltIn, &source, &text)?;
         let description = parsed.description.ok_or_else(|| format!("{source}: no description"))?;
-        writeln!(code, "    Preset {{ name: {name:?}, description: {description:?}, source: {source:?}, settings: &[")?;
+        code.line(&format!(
+            "    Preset {{ name: {name:?}, description: {description:?}, source: {source:?}, settings: &["
+        ));
         for setting in parsed.settings {
             let line = setting.origin.line.unwrap_or(0);
-            let value = static_setting(&setting.value).map_err(|error| format!("{source}:{line}: {error}"))?;
-            writeln!(code, "        ({line}, {value}),")?;
+            let value = static_setting(&setting.value, code).map_err(|error| format!("{source}:{line}: {error}"))?;
+            code.line(&format!("        ({line}, {value}),"));
         }
         let (processes, limits) = static_maxima(&source, &parsed.most)?;
-        writeln!(code, "    ], most_processes: {processes}, most: &[{limits}] }},")?;
+        code.line(&format!("    ], most_processes: {processes}, most: &[{limits}] }},"));
     }
-    writeln!(code, "];")?;
+    code.line("];");
     Ok(())
 }
 
@@ -222,7 +274,7 @@ fn static_maxima(source: &str, most: &[Ruled<Setting>]) -> Result<(String, Strin
 }
 
 /// The settings that presets use; another one is a build error until it is added here and in `builtin`.
-fn static_setting(setting: &Setting) -> Result<String, String> {
+fn static_setting(setting: &Setting, code: &mut Code) -> Result<String, String> {
     Ok(match setting {
         Setting::Isolation(level) => format!("StaticSetting::Isolation(Isolation::{level:?})"),
         Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
@@ -247,7 +299,7 @@ fn static_setting(setting: &Setting) -> Result<String, String> {
             if reason.trim().is_empty() {
                 return Err(format!("`{path}` has no reason"));
             }
-            let path = static_path(path)?;
+            let path = code.path(path)?;
             format!(
                 "StaticSetting::File {{ access: Access::{access:?}, path: {path}, optional: {optional}, \
                  reason: {reason:?} }}"
@@ -280,18 +332,4 @@ fn static_limit(limit: &Limit) -> Result<String, String> {
         Limit::CpuSet(_) => Err(format!("`{limit}` is not for presets: they do not know the machine")),
         number => Ok(format!("Limit::{number:?}")),
     }
-}
-
-fn static_path(path: &PathExpr) -> Result<String, String> {
-    let base = match &path.base {
-        Base::Root => "StaticBase::Root".to_owned(),
-        Base::Home => "StaticBase::Home".to_owned(),
-        Base::Project => "StaticBase::Project".to_owned(),
-        Base::Git => "StaticBase::Git".to_owned(),
-        Base::Variable { name, default } => {
-            format!("StaticBase::Variable {{ name: {name:?}, default: &{} }}", static_path(default)?)
-        }
-    };
-    let rest = path.rest.to_str().ok_or_else(|| format!("`{path}` is not UTF-8"))?;
-    Ok(format!("StaticPath {{ base: {base}, rest: {rest:?}, glob: {}, text: {:?} }}", path.is_glob(), path.as_str()))
 }

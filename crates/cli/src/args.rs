@@ -1,9 +1,10 @@
 //! What the user typed. Owns the one definition of every flag, from which parser, help, man page and completions come;
 //! decides nothing with it. Read by the other modules of this crate.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 /// Run what you do not trust, without it reading, writing or reaching what nobody approved.
 #[derive(Debug, Parser)]
@@ -11,6 +12,24 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    pub(crate) fn typed() -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        match words.get(1..).and_then(run_alone) {
+            Some(args) => Ok(Cli { command: Command::Run(Box::new(args)) }),
+            None => Cli::try_parse_from(words),
+        }
+    }
+}
+
+/// `run` by its own definition, for whoever starts a command should not wait for that of all others. What it does not take
+/// is left to the whole: help, version and mistakes are told there.
+fn run_alone(words: &[OsString]) -> Option<RunArgs> {
+    words.first().filter(|word| *word == "run")?;
+    let matches = RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(words).ok()?;
+    RunArgs::from_arg_matches(&matches).ok()
 }
 
 #[derive(Debug, Subcommand)]

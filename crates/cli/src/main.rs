@@ -28,8 +28,6 @@ mod why;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::args::{Cli, Command};
 use crate::output::say;
 use crate::questions::Answer;
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
         say!("error: sandbox must not be installed set-user-ID or with file capabilities");
         return ExitCode::from(OUR_FAILURE);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::typed() {
         Ok(cli) => cli,
         Err(error) => return generate::usage(&error),
     };

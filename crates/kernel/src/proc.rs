@@ -1,7 +1,7 @@
 //! Writing to the real procfs, and reading what is read before. Owns the check that `/proc` is procfs and not something planted there.
 //! Called by `launcher::apply` before the root is changed.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -31,6 +31,12 @@ pub enum ProcError {
 /// A handle on the host's procfs.
 #[derive(Debug)]
 pub struct Proc(OwnedFd);
+
+impl AsFd for Proc {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Proc {
     pub fn open() -> Result<Self, ProcError> {

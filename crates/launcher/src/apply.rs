@@ -457,12 +457,21 @@ impl Builder<'_> {
             // Every mount point is made; from here on only the supervisor adds to it.
             mount::seal(self.root()?).about(|| "the new root".to_owned())?;
         }
+        self.sink_scratch();
         mount::pivot_into(self.root()?).about(|| "the new root".to_owned())?;
         // The old tree is gone; nothing may hold a way back to it.
         self.root = None;
         self.scratch = None;
         self.proc = None;
         Ok(())
+    }
+
+    /// Off the top of the old root and onto its /proc, so that one call lets go of both: each such call waits until no CPU
+    /// looks at mounts any more. Nothing is opened by a path of the host from here on.
+    fn sink_scratch(&self) {
+        if let (Some(scratch), Some(proc)) = (&self.scratch, &self.proc) {
+            best_effort(mount::attach(scratch.dir.as_fd(), proc.as_fd()), "then it takes a second call");
+        }
     }
 
     fn install_filter(&mut self) -> Result<(), StepError> {

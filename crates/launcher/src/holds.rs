@@ -3,9 +3,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use cofferdam_kernel::mount::open_source;
@@ -27,7 +28,7 @@ const MOST_WAITS: u32 = 1000;
 /// The name is held until this is dropped. The shared lock tells other sessions of the project that somebody needs it.
 #[derive(Debug)]
 struct Held {
-    parent: OwnedFd,
+    parent: Rc<OwnedFd>,
     name: OsString,
     lock: OwnedFd,
     is_directory: bool,
@@ -43,8 +44,10 @@ impl Holds {
     /// `store` is where directories wait for their next use; without it they are made and removed each time.
     pub(crate) fn take(holds: &[Hold], store: Option<&Path>) -> Result<Self, (PathBuf, Errno)> {
         let mut taken = Holds { held: Vec::with_capacity(holds.len()), pool: Pool::open(store) };
+        // Most names are in the same directory as the one before.
+        let mut opened: Option<(&Path, Rc<OwnedFd>)> = None;
         for hold in holds {
-            let held = take(hold, &mut taken.pool).map_err(|errno| (hold.path.clone(), errno))?;
+            let held = take(hold, &mut opened, &mut taken.pool).map_err(|errno| (hold.path.clone(), errno))?;
             taken.held.push(held);
         }
         Ok(taken)
@@ -78,10 +81,10 @@ fn give_back(held: &Held, pool: &mut Pool) {
     }
 }
 
-fn is_empty(directory: &OwnedFd) -> bool {
+pub(crate) fn is_empty(directory: impl AsFd) -> bool {
     let mut buffer = [MaybeUninit::uninit(); 1024];
     // Reading starts where the last reader of this descriptor stopped.
-    if rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0)).is_err() {
+    if rustix::fs::seek(&directory, rustix::fs::SeekFrom::Start(0)).is_err() {
         return false;
     }
     let mut entries = RawDir::new(directory, &mut buffer);
@@ -174,9 +177,13 @@ fn is_still_ours(held: &Held) -> bool {
     matches!((ours, there), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
-fn take(hold: &Hold, pool: &mut Pool) -> Result<Held, Errno> {
-    let (Some(parent), Some(name)) = (hold.path.parent(), hold.path.file_name()) else { return Err(Errno::INVAL) };
-    let parent = open_source(parent)?;
+fn take<'a>(hold: &'a Hold, opened: &mut Option<(&'a Path, Rc<OwnedFd>)>, pool: &mut Pool) -> Result<Held, Errno> {
+    let (Some(place), Some(name)) = (hold.path.parent(), hold.path.file_name()) else { return Err(Errno::INVAL) };
+    let parent = match opened {
+        Some((before, parent)) if *before == place => Rc::clone(parent),
+        _ => Rc::new(open_source(place)?),
+    };
+    *opened = Some((place, Rc::clone(&parent)));
     // A session that ends removes the stand-in between our look and our lock; then it is made anew.
     for _ in 0..16 {
         let made = match &hold.kind {
@@ -199,8 +206,7 @@ fn take(hold: &Hold, pool: &mut Pool) -> Result<Held, Errno> {
             return Err(Errno::EXIST);
         }
         share(&lock)?;
-        let candidate =
-            Held { parent: rustix::io::fcntl_dupfd_cloexec(&parent, 3)?, name: name.to_owned(), lock, is_directory };
+        let candidate = Held { parent: Rc::clone(&parent), name: name.to_owned(), lock, is_directory };
         if is_still_ours(&candidate) {
             return Ok(candidate);
         }

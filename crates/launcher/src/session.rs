@@ -10,6 +10,7 @@
 //!   sessions/ID/0/work   overlayfs's own
 //!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
 //!   kept/ID              the same, once nobody uses it any more
+//!   spare                an empty directory that waits to become the next sessions/ID
 //! ```
 
 use std::ffi::CString;
@@ -17,10 +18,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::claim::Claim;
+use crate::holds::is_empty;
 use crate::message::best_effort;
 use crate::removal::{Progress, Removal};
 use crate::roster;
@@ -31,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where faces connect to.
 const SOCKET: &str = "socket";
+
+/// Beside the sessions, so that nobody takes it for a leftover of one.
+const SPARE: &str = "spare";
 
 /// Marks a slot whose changes are kept.
 const KEEP: &str = "keep-";
@@ -73,7 +78,7 @@ impl SessionDir {
     pub(crate) fn create(state: &Path, id: &str, slots: usize, keep: &[Kept<'_>]) -> Result<Self, Errno> {
         let sessions = sessions_in(state);
         let path = sessions.join(id);
-        let claim = make_claimed(&sessions, Path::new(id))?;
+        let claim = make_claimed(&sessions, Path::new(id), &state.join(SPARE))?;
         for kept in keep {
             rustix::fs::symlinkat(kept.lower, &claim, format!("{KEEP}{}", kept.slot))?;
         }
@@ -90,18 +95,21 @@ impl SessionDir {
     /// Removes everything but the uppers to keep that are not empty. The command has run, so whatever cannot be removed
     /// is told and changes nothing else.
     pub(crate) fn finish(self, state: &Path) -> Finished {
-        if self.slots == 0 && self.remove_small() {
+        if self.slots == 0 && self.clear_small(state) {
             return Finished::default();
         }
         self.finish_until(state, Instant::now() + PATIENCE)
     }
 
-    /// A directory that the command could not reach holds these names at most.
-    fn remove_small(&self) -> bool {
+    /// A directory that the command could not reach holds these names at most. Without them it waits for the next session:
+    /// removing one gives blocks back to the file system, which may wait for the disk.
+    fn clear_small(&self, state: &Path) -> bool {
         for name in [roster::FILE, SOCKET] {
             best_effort(rustix::fs::unlinkat(&self.claim, name, AtFlags::empty()), "what stays keeps the directory");
         }
-        rustix::fs::rmdir(&self.path).is_ok()
+        let is_put_aside = is_empty(&self.claim)
+            && rustix::fs::renameat_with(CWD, &self.path, CWD, state.join(SPARE), RenameFlags::NOREPLACE).is_ok();
+        is_put_aside || rustix::fs::rmdir(&self.path).is_ok()
     }
 
     fn finish_until(self, state: &Path, until: Instant) -> Finished {
@@ -117,7 +125,7 @@ impl SessionDir {
 }
 
 /// A directory that is claimed before anybody can take it for a leftover.
-fn make_claimed(sessions: &Path, id: &Path) -> Result<Claim, Errno> {
+fn make_claimed(sessions: &Path, id: &Path, spare: &Path) -> Result<Claim, Errno> {
     let open = || {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(CWD, sessions, flags, Mode::empty())
@@ -130,7 +138,8 @@ fn make_claimed(sessions: &Path, id: &Path) -> Result<Claim, Errno> {
         other => other?,
     };
     for _ in 0..64 {
-        match rustix::fs::mkdirat(&sessions, id, Mode::RWXU) {
+        let moved = rustix::fs::renameat_with(CWD, spare, &sessions, id, RenameFlags::NOREPLACE);
+        match moved.or_else(|_| rustix::fs::mkdirat(&sessions, id, Mode::RWXU)) {
             Err(Errno::EXIST) => {}
             other => other?,
         }

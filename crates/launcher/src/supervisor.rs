@@ -417,6 +417,7 @@ impl<'a> Running<'a> {
 
     /// Nobody is left inside who could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
+        self.namespaces = None;
         self.end_hosts()?;
         // It is in the session's network, which is taken apart next.
         self.dialer = None;

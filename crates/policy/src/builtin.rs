@@ -8,7 +8,7 @@ use crate::endpoint::{Endpoint, Ports, Target};
 use crate::limit::Limit;
 use crate::network_part::{HostRule, NetworkPart};
 use crate::origin::{Layer, Origin, Ruled};
-use crate::path::{PathExpr, StaticBase, StaticPath};
+use crate::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
 use crate::setting::Setting;
 use crate::types::{
     Access, EnvMode, FileRule, Hold, Isolation, Metadata, Mode, NetworkMode, OnUnknown, Policy, Stand, SyscallMode,
@@ -29,11 +29,11 @@ pub struct Preset {
 struct StaticRule {
     path: StaticPath,
     access: Access,
-    text: Option<&'static str>,
+    text: Option<Piece>,
     hold: StaticHold,
     only_missing: bool,
-    reason: &'static str,
-    source: &'static str,
+    reason: Piece,
+    source: Piece,
     line: u32,
 }
 
@@ -41,7 +41,7 @@ struct StaticRule {
 enum StaticHold {
     Nothing,
     Directory,
-    File(&'static str),
+    File(Piece),
 }
 
 #[derive(Debug)]
@@ -84,6 +84,8 @@ enum StaticTarget {
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
+const SHIPPED: Shipped = Shipped { text: TEXT, defaults: DEFAULTS };
+
 /// The preset that every policy starts from.
 pub const DEFAULT_PRESET: &str = "default";
 
@@ -118,7 +120,7 @@ impl Preset {
                 StaticSetting::EnvMode(mode) => Setting::EnvMode(*mode),
                 StaticSetting::File { access, path, optional, reason } => Setting::File {
                     access: *access,
-                    path: PathExpr::from_static(path),
+                    path: PathExpr::from_static(path, SHIPPED),
                     optional: *optional,
                     reason: Cow::Borrowed(reason),
                 },
@@ -178,21 +180,21 @@ impl StaticTarget {
 }
 
 impl StaticRule {
-    fn rule(&'static self) -> FileRule {
+    fn rule(&self) -> FileRule {
         FileRule {
-            path: PathExpr::from_static(&self.path),
+            path: PathExpr::from_static(&self.path, SHIPPED),
             access: self.access,
-            stand: self.text.map_or(Stand::Refuse, |text| Stand::Text(text.to_owned())),
+            stand: self.text.map_or(Stand::Refuse, |text| Stand::Text(text.of(SHIPPED).to_owned())),
             hold: match self.hold {
                 StaticHold::Nothing => Hold::Nothing,
                 StaticHold::Directory => Hold::Directory,
-                StaticHold::File(text) => Hold::File(Cow::Borrowed(text)),
+                StaticHold::File(text) => Hold::File(Cow::Borrowed(text.of(SHIPPED))),
             },
             only_missing: self.only_missing,
             optional: true,
             is_final: false,
-            reason: Cow::Borrowed(self.reason),
-            origin: Origin::built_in(self.source, self.line),
+            reason: Cow::Borrowed(self.reason.of(SHIPPED)),
+            origin: Origin::built_in(self.source.of(SHIPPED), self.line),
         }
     }
 }
@@ -240,9 +242,12 @@ impl Policy {
 
 /// Groups of places that belong to one toolchain.
 pub fn toolchains() -> impl Iterator<Item = (&'static str, PathExpr)> {
-    TOOLCHAINS.iter().map(|(name, path)| (*name, PathExpr::from_static(path)))
+    TOOLCHAINS.iter().map(|(name, path)| (name.of(SHIPPED), PathExpr::from_static(path, SHIPPED)))
 }
 
-fn variables(list: &'static [(&'static str, &'static str, u32)]) -> Vec<Ruled<Cow<'static, str>>> {
-    list.iter().map(|(name, source, line)| Ruled::new(Cow::Borrowed(*name), Origin::built_in(source, *line))).collect()
+fn variables(list: &[(Piece, Piece, u32)]) -> Vec<Ruled<Cow<'static, str>>> {
+    let origin = |source: Piece, line| Origin::built_in(source.of(SHIPPED), line);
+    list.iter()
+        .map(|(name, source, line)| Ruled::new(Cow::Borrowed(name.of(SHIPPED)), origin(*source, *line)))
+        .collect()
 }

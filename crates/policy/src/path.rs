@@ -51,22 +51,47 @@ pub struct PathExpr {
     text: Cow<'static, str>,
 }
 
+/// What the build script writes into the program. Its tables have numbers for pointers: those would be put right at every
+/// start, and each page that holds one copied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shipped {
+    /// All strings, one after the other.
+    pub(crate) text: &'static str,
+    /// What stands for variables that are not set.
+    pub(crate) defaults: &'static [StaticPath],
+}
+
+/// A string of the shipped text: where it begins, and its length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece(pub(crate) u32, pub(crate) u32);
+
+impl Piece {
+    pub(crate) fn of(self, shipped: Shipped) -> &'static str {
+        let begin = self.0 as usize;
+        &shipped.text[begin..begin + self.1 as usize]
+    }
+}
+
 /// [`PathExpr`] as the build script writes it into the program.
 #[derive(Debug)]
 pub(crate) struct StaticPath {
     pub(crate) base: StaticBase,
-    pub(crate) rest: &'static str,
+    pub(crate) rest: Piece,
     pub(crate) glob: bool,
-    pub(crate) text: &'static str,
+    pub(crate) text: Piece,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum StaticBase {
     Root,
     Home,
     Project,
     Git,
-    Variable { name: &'static str, default: &'static StaticPath },
+    /// `default` is a place in [`Shipped::defaults`].
+    Variable {
+        name: Piece,
+        default: u32,
+    },
 }
 
 /// The places that bases stand for on this host.
@@ -139,17 +164,19 @@ impl PathExpr {
     }
 
     /// An expression that the build script has parsed already: nothing is checked again at start.
-    pub(crate) fn from_static(path: &'static StaticPath) -> Self {
+    pub(crate) fn from_static(path: &StaticPath, shipped: Shipped) -> Self {
         let base = match path.base {
             StaticBase::Root => Base::Root,
             StaticBase::Home => Base::Home,
             StaticBase::Project => Base::Project,
             StaticBase::Git => Base::Git,
-            StaticBase::Variable { name, default } => {
-                Base::Variable { name: name.to_owned(), default: Box::new(PathExpr::from_static(default)) }
-            }
+            StaticBase::Variable { name, default } => Base::Variable {
+                name: name.of(shipped).to_owned(),
+                default: Box::new(PathExpr::from_static(&shipped.defaults[default as usize], shipped)),
+            },
         };
-        PathExpr { base, rest: Cow::Borrowed(Path::new(path.rest)), glob: path.glob, text: Cow::Borrowed(path.text) }
+        let (rest, text) = (Path::new(path.rest.of(shipped)), path.text.of(shipped));
+        PathExpr { base, rest: Cow::Borrowed(rest), glob: path.glob, text: Cow::Borrowed(text) }
     }
 
     pub fn as_str(&self) -> &str {

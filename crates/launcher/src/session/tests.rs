@@ -70,3 +70,37 @@ fn what_is_not_removed_in_time_is_told_and_what_is_kept_is_where_it_says() {
     assert!(!is_live(sessions.as_fd(), Path::new("id")), "and somebody else can go on");
     clear(&state);
 }
+
+#[test]
+fn an_empty_directory_waits_for_the_next_session() {
+    use std::os::unix::fs::MetadataExt as _;
+    let state = state("spare");
+    let number = |path: &Path| path.metadata().expect("it is there").ino();
+    let first = SessionDir::create(&state, "first", 0, &[]).expect("the state directory is writable");
+    std::fs::write(first.path.join(roster::FILE), "{}").expect("writable");
+    let made = number(&first.path);
+    assert_eq!(first.finish(&state).left_behind, None);
+    assert!(!sessions_in(&state).join("first").exists());
+    let second = SessionDir::create(&state, "second", 1, &[]).expect("the state directory is writable");
+    assert_eq!(number(&second.path), made);
+    assert!(!state.join(SPARE).exists());
+    // It has held what a command could fill, so it is removed.
+    assert_eq!(second.finish(&state).left_behind, None);
+    assert!(!state.join(SPARE).exists());
+    clear(&state);
+}
+
+#[test]
+fn of_two_directories_one_waits() {
+    let state = state("spares");
+    let [first, second] =
+        ["first", "second"].map(|id| SessionDir::create(&state, id, 0, &[]).expect("the state directory is writable"));
+    std::fs::write(first.path.join("unexpected"), "text").expect("writable");
+    for directory in [first, second] {
+        assert_eq!(directory.finish(&state).left_behind, None);
+    }
+    let waiting = state.join(SPARE).read_dir().expect("one of them");
+    assert_eq!(waiting.count(), 0);
+    assert!(sessions_in(&state).read_dir().expect("it was made").next().is_none());
+    clear(&state);
+}
