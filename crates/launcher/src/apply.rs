@@ -389,7 +389,9 @@ impl Builder<'_> {
     fn make_mount_point(&self, target: &Path, kind: Kind) -> Result<(), StepError> {
         let about = || format!("the mount point {}", target.display());
         let (parent, name) = split(target).about(about)?;
-        let parent = self.make_directories(parent)?;
+        // GnuPG and others trust a socket only where nobody else could put one.
+        let mode = if kind == Kind::Socket { 0o700 } else { 0o755 };
+        let parent = self.make_directories(parent, Mode::from_raw_mode(mode))?;
         let result = match kind {
             Kind::Directory => rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)),
             Kind::File | Kind::Socket | Kind::Other => {
@@ -404,7 +406,7 @@ impl Builder<'_> {
     }
 
     /// Opens a directory below the new root, making what is missing; no link is followed on the way.
-    fn make_directories(&self, path: &Path) -> Result<OwnedFd, StepError> {
+    fn make_directories(&self, path: &Path, mode: Mode) -> Result<OwnedFd, StepError> {
         let about = || path.display().to_string();
         let mut at = mount::open_in_root(self.root()?, Path::new("/")).about(about)?;
         for name in path.components().filter_map(|c| match c {
@@ -417,7 +419,7 @@ impl Builder<'_> {
             };
             at = match open(&at) {
                 Err(Errno::NOENT) => {
-                    rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).about(about)?;
+                    rustix::fs::mkdirat(&at, name, mode).about(about)?;
                     open(&at).about(about)?
                 }
                 other => other.about(about)?,

@@ -86,6 +86,8 @@ fn what_listens_in_a_directory_that_was_given_cannot_be_connected_to() {
             wait_for("its connection", || (service.connections() == times).then_some(()));
         }
     }
+    let mode = place.run(&["--socket", names[2]], &["stat", "-c", "%a", &shared_name]).ok();
+    assert_eq!(mode, "700\n", "GnuPG trusts no other");
     std::fs::remove_dir_all(&shared).expect("it can be removed");
 }
 
