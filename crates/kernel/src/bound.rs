@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
-use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::proc::{Proc, ProcError};
 
 /// What is read at most: some 400 000 sockets, connections included.
 const MOST_BYTES: usize = 32 << 20;
@@ -27,20 +28,22 @@ pub struct BoundSocket {
     pub inode: u64,
 }
 
-/// Those of them that lie where they are wanted. `TOOBIG` where there are more than can be looked at.
-pub fn sockets(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, Errno> {
-    let mut list = Vec::new();
-    let open = std::fs::File::open("/proc/net/unix");
-    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
-    open.and_then(|file| file.take(most + 1).read_to_end(&mut list))
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    if list.len() > MOST_BYTES {
-        return Err(Errno::TOOBIG);
-    }
+/// Why nobody knows of all of them.
+#[derive(Debug, Error)]
+pub enum BoundError {
+    #[error(transparent)]
+    Proc(#[from] ProcError),
+    #[error("there are too many to look at")]
+    TooMany,
+}
+
+/// Those of them that lie where they are wanted.
+pub fn sockets(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, BoundError> {
+    let list = Proc::open()?.read_whole("net/unix", MOST_BYTES)?.ok_or(BoundError::TooMany)?;
     let (absolute, relative): (BTreeSet<&Path>, _) = names(&list).partition(|name| name.is_absolute());
     let directories = if relative.is_empty() { BTreeSet::new() } else { working_directories() };
     if absolute.len().saturating_add(relative.len().saturating_mul(directories.len())) > MOST_LOOKS {
-        return Err(Errno::TOOBIG);
+        return Err(BoundError::TooMany);
     }
     let joined = directories.iter().flat_map(|directory| relative.iter().map(|name| directory.join(name)));
     let mut parents = BTreeMap::new();

@@ -1,6 +1,8 @@
 //! Writing to the real procfs, and reading what is read before. Owns the check that `/proc` is procfs and not something planted there.
 //! Called by `launcher::apply` before the root is changed.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -12,7 +14,7 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 #[derive(Debug, Error)]
 pub enum ProcError {
-    #[error("`/proc` is not a procfs: refusing to write to it")]
+    #[error("`/proc` is not a procfs: refusing to use it")]
     Fake,
     #[error("cannot read `/proc/{file}`")]
     Read {
@@ -66,6 +68,18 @@ impl Proc {
             Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
         };
         read().map_err(|errno| ProcError::Read { file: file.to_owned(), errno })
+    }
+
+    /// A file of any length; none where it is longer than this.
+    pub fn read_whole(&self, file: &str, most: usize) -> Result<Option<Vec<u8>>, ProcError> {
+        let mut content = Vec::new();
+        let mut read = || -> Result<usize, Errno> {
+            let fd = File::from(self.open_file(file, OFlags::RDONLY)?);
+            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+            fd.take(limit).read_to_end(&mut content).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        let length = read().map_err(|errno| ProcError::Read { file: file.to_owned(), errno })?;
+        Ok((length <= most).then_some(content))
     }
 
     fn open_file(&self, file: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

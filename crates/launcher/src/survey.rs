@@ -313,8 +313,7 @@ fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
             let known = |one: bound::BoundSocket| (one.path, FileId { device: one.device, inode: one.inode });
             facts.sockets = found.into_iter().map(known).collect();
         }
-        Err(Errno::TOOBIG) => facts.sockets_unknown = Some("there are too many to look at".to_owned()),
-        Err(errno) => facts.sockets_unknown = Some(format!("`/proc/net/unix` cannot be read: {errno}")),
+        Err(error) => facts.sockets_unknown = Some(error.to_string()),
     }
 }
 
