@@ -67,13 +67,14 @@ fn without_a_manager_there_is_an_error_and_no_wait() {
 fn a_manager_that_is_not_on_the_bus_is_waited_for_but_not_for_ever() {
     let Some(daemon) = Daemon::start("manager") else { return };
     let started = Instant::now();
-    let until = started + Duration::from_millis(200);
+    // Long enough for a bus on a busy machine to answer at all.
+    let until = started + Duration::from_secs(1);
     match ask(&daemon.socket(), &start("cofferdam-test.scope", "test", 1), until) {
         Err(BusError::Error { name, .. }) => assert_eq!(name, NOBODY),
         other => panic!("{other:?}"),
     }
     let took = started.elapsed();
-    assert!((Duration::from_millis(150)..Duration::from_secs(1)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(950)..Duration::from_secs(2)).contains(&took), "{took:?}");
 }
 
 /// Set for the process that enters the scope: the scope's name.
