@@ -5,7 +5,7 @@
 //! A name is listed as its process gave it: one that does not begin with a slash counts from the directory in which that
 //! process stood, and is looked for where any process stands now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,21 +14,25 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::proc::Proc;
+
 /// What is read at most: some 400 000 sockets, connections included.
 const MOST_BYTES: usize = 32 << 20;
 /// How many places are looked at most.
 const MOST_LOOKS: usize = 1 << 18;
 
 /// A socket by the path at which it really is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundSocket {
     pub path: PathBuf,
     pub device: u64,
     pub inode: u64,
 }
 
-/// Those of them that lie where they are wanted. `TOOBIG` where there are more than can be looked at.
+/// Those of them that lie where they are wanted. `TOOBIG` where there are more than can be looked at, `NODEV` where `/proc`
+/// is no procfs.
 pub fn sockets(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, Errno> {
+    Proc::open().map_err(|_| Errno::NODEV)?;
     let mut list = Vec::new();
     let open = std::fs::File::open("/proc/net/unix");
     let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX);
@@ -37,31 +41,32 @@ pub fn sockets(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, Er
     if list.len() > MOST_BYTES {
         return Err(Errno::TOOBIG);
     }
-    let (absolute, relative): (BTreeSet<&Path>, _) = names(&list).partition(|name| name.is_absolute());
+    let mut names: Vec<&[u8]> = names(&list).collect();
+    names.sort_unstable();
+    names.dedup();
+    let path = |name: &&[u8]| PathBuf::from(OsStr::from_bytes(name));
+    let (absolute, relative): (Vec<PathBuf>, Vec<PathBuf>) =
+        names.iter().map(path).partition(|name| name.is_absolute());
     let directories = if relative.is_empty() { BTreeSet::new() } else { working_directories() };
     if absolute.len().saturating_add(relative.len().saturating_mul(directories.len())) > MOST_LOOKS {
         return Err(Errno::TOOBIG);
     }
     let joined = directories.iter().flat_map(|directory| relative.iter().map(|name| directory.join(name)));
-    let mut parents = BTreeMap::new();
-    let found = absolute.iter().map(|name| name.to_path_buf()).chain(joined);
-    let mut found: Vec<BoundSocket> = found.filter_map(|name| look(&name, &mut parents, &is_wanted)).collect();
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    let mut last = None;
+    Ok(absolute.into_iter().chain(joined).filter_map(|name| look(&name, &mut last, &is_wanted)).collect())
 }
 
-/// The real directory of each name is found once.
-fn look(
-    name: &Path,
-    parents: &mut BTreeMap<PathBuf, Option<PathBuf>>,
-    is_wanted: impl Fn(&Path) -> bool,
-) -> Option<BoundSocket> {
-    let (parent, last) = (name.parent()?, name.file_name()?);
-    if !parents.contains_key(parent) {
-        parents.insert(parent.to_path_buf(), parent.canonicalize().ok());
+/// A directory as a name has it, and where it really is.
+type Directory = (PathBuf, Option<PathBuf>);
+
+/// Names are sorted, so most lie in the directory of the one before.
+fn look(name: &Path, last: &mut Option<Directory>, is_wanted: impl Fn(&Path) -> bool) -> Option<BoundSocket> {
+    let (directory, file) = (name.parent()?, name.file_name()?);
+    if last.as_ref().is_none_or(|(known, _)| known != directory) {
+        *last = Some((directory.to_path_buf(), directory.canonicalize().ok()));
     }
-    let path = parents.get(parent)?.as_ref()?.join(last);
+    let (_, real) = last.as_ref()?;
+    let path = real.as_ref()?.join(file);
     if !is_wanted(&path) {
         return None;
     }
@@ -71,8 +76,8 @@ fn look(
 }
 
 /// Names in the list, but for its heading, for abstract ones and for those of connections.
-fn names(list: &[u8]) -> impl Iterator<Item = &Path> {
-    list.split(|byte| *byte == b'\n').skip(1).filter_map(name_of).map(|name| Path::new(OsStr::from_bytes(name)))
+fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b'\n').skip(1).filter_map(name_of)
 }
 
 /// A line is `Num: RefCount Protocol Flags Type St Inode Path`, and the path may hold blanks itself.
@@ -117,7 +122,7 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0001 01    19 @abstract\n\
             0000000000000000: 00000003 00000000 00000000 0001 03    20\n\
             broken\n";
-        let found: Vec<&str> = names(list).filter_map(Path::to_str).collect();
+        let found: Vec<&str> = names(list).filter_map(|name| str::from_utf8(name).ok()).collect();
         assert_eq!(found, ["/run/a b", "/run/datagram", "relative"]);
     }
 

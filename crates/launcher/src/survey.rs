@@ -314,6 +314,7 @@ fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
             facts.sockets = found.into_iter().map(known).collect();
         }
         Err(Errno::TOOBIG) => facts.sockets_unknown = Some("there are too many to look at".to_owned()),
+        Err(Errno::NODEV) => facts.sockets_unknown = Some("`/proc` is not a procfs".to_owned()),
         Err(errno) => facts.sockets_unknown = Some(format!("`/proc/net/unix` cannot be read: {errno}")),
     }
 }
