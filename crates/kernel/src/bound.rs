@@ -5,7 +5,7 @@
 //! A name is listed as its process gave it: one that does not begin with a slash counts from the directory in which that
 //! process stood, and is looked for where any process stands now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const MOST_BYTES: usize = 32 << 20;
 const MOST_LOOKS: usize = 1 << 18;
 
 /// A socket by the path at which it really is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundSocket {
     pub path: PathBuf,
     pub device: u64,
@@ -40,31 +40,32 @@ pub enum BoundError {
 /// Those of them that lie where they are wanted.
 pub fn sockets(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, BoundError> {
     let list = Proc::open()?.read_whole("net/unix", MOST_BYTES)?.ok_or(BoundError::TooMany)?;
-    let (absolute, relative): (BTreeSet<&Path>, _) = names(&list).partition(|name| name.is_absolute());
+    let mut names: Vec<&[u8]> = names(&list).collect();
+    names.sort_unstable();
+    names.dedup();
+    let path = |name: &&[u8]| PathBuf::from(OsStr::from_bytes(name));
+    let (absolute, relative): (Vec<PathBuf>, Vec<PathBuf>) =
+        names.iter().map(path).partition(|name| name.is_absolute());
     let directories = if relative.is_empty() { BTreeSet::new() } else { working_directories() };
     if absolute.len().saturating_add(relative.len().saturating_mul(directories.len())) > MOST_LOOKS {
         return Err(BoundError::TooMany);
     }
     let joined = directories.iter().flat_map(|directory| relative.iter().map(|name| directory.join(name)));
-    let mut parents = BTreeMap::new();
-    let found = absolute.iter().map(|name| name.to_path_buf()).chain(joined);
-    let mut found: Vec<BoundSocket> = found.filter_map(|name| look(&name, &mut parents, &is_wanted)).collect();
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    let mut last = None;
+    Ok(absolute.into_iter().chain(joined).filter_map(|name| look(&name, &mut last, &is_wanted)).collect())
 }
 
-/// The real directory of each name is found once.
-fn look(
-    name: &Path,
-    parents: &mut BTreeMap<PathBuf, Option<PathBuf>>,
-    is_wanted: impl Fn(&Path) -> bool,
-) -> Option<BoundSocket> {
-    let (parent, last) = (name.parent()?, name.file_name()?);
-    if !parents.contains_key(parent) {
-        parents.insert(parent.to_path_buf(), parent.canonicalize().ok());
+/// A directory as a name has it, and where it really is.
+type Directory = (PathBuf, Option<PathBuf>);
+
+/// Names are sorted, so most lie in the directory of the one before.
+fn look(name: &Path, last: &mut Option<Directory>, is_wanted: impl Fn(&Path) -> bool) -> Option<BoundSocket> {
+    let (directory, file) = (name.parent()?, name.file_name()?);
+    if last.as_ref().is_none_or(|(known, _)| known != directory) {
+        *last = Some((directory.to_path_buf(), directory.canonicalize().ok()));
     }
-    let path = parents.get(parent)?.as_ref()?.join(last);
+    let (_, real) = last.as_ref()?;
+    let path = real.as_ref()?.join(file);
     if !is_wanted(&path) {
         return None;
     }
@@ -74,8 +75,8 @@ fn look(
 }
 
 /// Names in the list, but for its heading, for abstract ones and for those of connections.
-fn names(list: &[u8]) -> impl Iterator<Item = &Path> {
-    list.split(|byte| *byte == b'\n').skip(1).filter_map(name_of).map(|name| Path::new(OsStr::from_bytes(name)))
+fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b'\n').skip(1).filter_map(name_of)
 }
 
 /// A line is `Num: RefCount Protocol Flags Type St Inode Path`, and the path may hold blanks itself.
@@ -120,7 +121,7 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0001 01    19 @abstract\n\
             0000000000000000: 00000003 00000000 00000000 0001 03    20\n\
             broken\n";
-        let found: Vec<&str> = names(list).filter_map(Path::to_str).collect();
+        let found: Vec<&str> = names(list).filter_map(|name| str::from_utf8(name).ok()).collect();
         assert_eq!(found, ["/run/a b", "/run/datagram", "relative"]);
     }
 

@@ -2,7 +2,6 @@
 //! Owns the question "what is the access of this path and why"; `mounts` turns the answer into mounts.
 //! Called by `plan()` and by whoever explains a denial (`decide`).
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::path::{is_at_or_below, tree_order};
@@ -240,12 +239,12 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
             fact,
         });
     };
-    let mut granted = BTreeSet::new();
+    let mut granted: Vec<&PathBuf> = Vec::new();
     for (index, fact) in &facts.granted_sockets {
         let Some(grant) = policy.network.sockets.get(*index) else { continue };
         match fact {
             PathFact::Present { canonical, kind: Kind::Socket, .. } => {
-                granted.insert(canonical);
+                granted.push(canonical);
                 push(Access::Read, &grant.value.reason, &grant.origin, fact.clone());
             }
             PathFact::Missing { .. } if grant.value.optional => {}
@@ -256,7 +255,7 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
         }
     }
     let built_in = Origin { layer: Layer::BuiltIn, source: "sockets of the host".into(), line: None };
-    for (path, id) in facts.sockets.iter().filter(|(path, _)| !granted.contains(path)) {
+    for (path, id) in facts.sockets.iter().filter(|(path, _)| !granted.contains(&path)) {
         let fact = PathFact::Present { canonical: path.clone(), kind: Kind::Socket, id: *id };
         push(Access::Deny, LISTENED_AT, &built_in, fact);
     }
