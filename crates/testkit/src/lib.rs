@@ -7,6 +7,7 @@ pub mod edit;
 mod helper;
 mod launch;
 pub mod leaks;
+pub mod memory;
 pub mod person;
 mod place;
 mod programs;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cofferdam_launcher::{End, cgroup_home};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Resource, Step};
 use cofferdam_policy::Ruled;
-use cofferdam_testkit::{Launched, Place, edit};
+use cofferdam_testkit::{Launched, Place, edit, memory};
 
 use crate::limits::{CPU_SECONDS, DESCRIPTORS, FILE_SIZE, MEMORY, OUTPUT, PROCESSES, ROOM, STORAGE, named};
 use crate::raw;
@@ -231,13 +231,12 @@ pub(crate) static D04: Row = Row {
 /// Reads what comes, as fast as it comes, and how large the supervisor gets meanwhile.
 fn flood(trial: &Trial) -> Finding {
     const MARKER: usize = 256;
-    const AT_MOST: u64 = 16 << 20;
+    const AT_MOST: u64 = 8 << 20;
     let mut helper = trial.start("d04", Stdio::null());
     let (out, err) = (helper.child.stdout.take().map(count_stdout), helper.child.stderr.take().map(count_stderr));
-    let status = format!("/proc/{}/status", helper.child.id());
     let mut peak = 0;
     while matches!(helper.wait(Duration::from_millis(5)), Ok(None)) {
-        peak = peak.max(peak_memory(&status).unwrap_or(0));
+        peak = peak.max(memory::own(helper.child.id()).unwrap_or(0));
     }
     let count = |reader: Option<JoinHandle<usize>>| reader.and_then(|reader| reader.join().ok()).unwrap_or(0);
     let came = count(out) + count(err);
@@ -268,13 +267,6 @@ fn count(mut stream: impl std::io::Read) -> usize {
         total += read;
     }
     total
-}
-
-/// The most that a process ever had in memory; everybody may read that.
-fn peak_memory(status: &str) -> Option<u64> {
-    let text = fs::read_to_string(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 pub(crate) static D05: Row = Row {
