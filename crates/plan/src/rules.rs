@@ -184,17 +184,7 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     let built_in = Origin { layer: Layer::BuiltIn, source: "git layout".into(), line: None };
     let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
         if let Some(fact @ PathFact::Present { .. }) = facts.paths.get(&path) {
-            found.push(Decision {
-                path,
-                access,
-                reason: reason.to_owned(),
-                origin: origin.clone(),
-                stand: Stand::Refuse,
-                hold: Hold::Nothing,
-                is_final: false,
-                is_given: false,
-                fact: fact.clone(),
-            });
+            found.push(found_out(path, access, reason, origin, fact.clone()));
         }
     };
     // A `.git` that is a file or a link names the repository, whether or not we follow it.
@@ -227,17 +217,7 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
         return Err(PlanError::SocketsUnknown { why: why.clone() });
     }
     let mut push = |access: Access, reason: &str, origin: &Origin, fact: PathFact| {
-        found.push(Decision {
-            path: fact.canonical().to_path_buf(),
-            access,
-            reason: reason.to_owned(),
-            origin: origin.clone(),
-            stand: Stand::Refuse,
-            hold: Hold::Nothing,
-            is_final: false,
-            is_given: false,
-            fact,
-        });
+        found.push(found_out(fact.canonical().to_path_buf(), access, reason, origin, fact));
     };
     let mut granted: Vec<&PathBuf> = Vec::new();
     for (index, fact) in &facts.granted_sockets {
@@ -260,6 +240,21 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
         push(Access::Deny, LISTENED_AT, &built_in, fact);
     }
     Ok(())
+}
+
+/// A decision about something that was found, and that no rule about files names.
+fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Origin, fact: PathFact) -> Decision {
+    Decision {
+        path,
+        access,
+        reason: reason.to_owned(),
+        origin: origin.clone(),
+        stand: Stand::Refuse,
+        hold: Hold::Nothing,
+        is_final: false,
+        is_given: false,
+        fact,
+    }
 }
 
 /// The organisation may say where grants to write must lie; the project itself is such a grant.
