@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_long_script_makes_no_long_sentence() {
-        let script: String = (0..2000).map(|n| format!("npm ci; pip install x; curl https://h{n}.example;")).collect();
+        let commands = |n| format!("npm ci; pip install x; curl https://h{n}.example");
+        let script = (0..2000).map(commands).collect::<Vec<_>>().join("; ");
         let told = hint(&script, "evil.example").expect("it is known");
         assert!(
             told.starts_with("not expected of `npm ci, pip install, curl`, which reaches registry.npmjs.org, pypi")
