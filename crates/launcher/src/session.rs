@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::claim::Claim;
@@ -159,6 +159,8 @@ fn make_claimed(sessions: &Path, id: &Path, spare: &Path) -> Result<Claim, Errno
 fn is_as_we_left_it(spare: &Path) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, spare, flags, Mode::empty())?;
+    // Whoever left it may not be gone yet, and still have its claim.
+    rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
     let stat = rustix::fs::fstat(&directory)?;
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && Mode::from_raw_mode(stat.st_mode) == Mode::RWXU;
     if is_ours && is_empty(&directory) { Ok(()) } else { Err(Errno::PERM) }

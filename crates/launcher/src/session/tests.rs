@@ -106,6 +106,18 @@ fn of_two_directories_one_waits() {
 }
 
 #[test]
+fn a_spare_that_somebody_still_holds_keeps_no_session_from_starting() {
+    let state = state("held");
+    let first = SessionDir::create(&state, "first", 0, &[]).expect("the state directory is writable");
+    let held = first.claim.as_fd().try_clone_to_owned().expect("descriptors are to be had");
+    assert_eq!(first.finish(&state).left_behind, None);
+    assert!(state.join(SPARE).exists());
+    let second = SessionDir::create(&state, "second", 0, &[]).expect("a new one is made");
+    drop((held, second));
+    clear(&state);
+}
+
+#[test]
 fn what_others_put_in_the_place_of_a_spare_is_not_taken_for_one() {
     use std::os::unix::fs::PermissionsExt as _;
     let state = state("planted");
