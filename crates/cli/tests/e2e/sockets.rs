@@ -262,3 +262,18 @@ fn odd_names_do_not_keep_a_socket_from_being_covered() {
     }
     drop(listener);
 }
+
+#[test]
+fn one_session_does_not_uncover_a_socket_for_the_next() {
+    let Some(place) = Place::with(&["perl"]) else { return };
+    let service = Service::at(place.path("var/run/database.sock"));
+    for mode in MODES {
+        let flags = ["--mode", mode, "--on-unknown", "deny"];
+        for (from, to) in [("var/run", "var/moved"), ("var", "moved"), ("var/run/database.sock", "moved")] {
+            assert_ne!(place.run(&flags, &["mv", from, to]).code, 0, "{mode} {from}");
+        }
+        place.run(&flags, &["sh", "-c", "echo text > var/run/beside && mv var/run/beside var/run/other"]).ok();
+        assert_eq!(connect(&place, &["--mode", mode], &[service.name()]), "refused\n", "{mode}");
+    }
+    assert_eq!(service.connections(), 0);
+}
