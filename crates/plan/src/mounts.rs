@@ -215,8 +215,8 @@ impl FileMounts {
     fn add(&mut self, decision: &Decision, following: &[Decision], around: Around, enclosing: &[&Decision]) {
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
         let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();
-        // Its directory under another name would show it to the next session: it is listed under the name that it had.
-        if (decision.access == Access::Protect || is_socket_cover) && around == Around::Writable {
+        // Under another name of its directory the next session would find what is hidden from this one.
+        if matches!(decision.access, Access::Protect | Access::Deny) && around == Around::Writable {
             self.pin_parents(&target, enclosing, is_socket_cover);
         }
         // Two missing names below one missing directory are held by one stand-in.
