@@ -460,3 +460,73 @@ pub(crate) struct WhyArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    /// `run` by its own definition and by that of the whole take the same lines, and read the same in them.
+    #[test]
+    fn run_alone_reads_what_the_whole_reads() {
+        const WORDS: &[&str] = &[
+            "--",
+            "true",
+            "-h",
+            "--help",
+            "-V",
+            "--version",
+            "help",
+            "run",
+            "--mode",
+            "--mode=static",
+            "static",
+            "--mod",
+            "--ro",
+            "/a",
+            "--ro=/b",
+            "--json",
+            "--json=yes",
+            "--timing",
+            "--no-debug",
+            "--network",
+            "none",
+            "--socket",
+            "--allow-host=x.example",
+            "-v",
+            "-",
+            "--rw=",
+            "",
+        ];
+        let mut taken = 0;
+        let mut state = 1_u64;
+        let mut pick = |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).map_or(0, |number| number % most)
+        };
+        let mut lines: Vec<Vec<OsString>> = vec![vec![], vec!["Run".into()], vec!["--".into(), "run".into()]];
+        for _ in 0..1000 {
+            let mut line: Vec<OsString> = vec!["run".into()];
+            line.extend((0..pick(6)).map(|_| OsString::from(WORDS[pick(WORDS.len())])));
+            if pick(2) == 0 {
+                line.extend(["--".into(), "true".into()]);
+            }
+            if pick(20) == 0 {
+                line.push(OsString::from_vec(vec![0xff]));
+            }
+            lines.push(line);
+        }
+        for line in lines {
+            let whole = Cli::try_parse_from([OsString::from("sandbox")].iter().chain(&line)).ok();
+            let Some(alone) = run_alone(&line) else {
+                assert!(!matches!(whole, Some(Cli { command: Command::Run(_) })), "only the whole takes {line:?}");
+                continue;
+            };
+            taken += 1;
+            let Some(Cli { command: Command::Run(whole) }) = whole else { panic!("the whole refuses {line:?}") };
+            assert_eq!(format!("{alone:?}"), format!("{whole:?}"), "{line:?}");
+        }
+        assert!(taken > 100, "{taken}");
+    }
+}

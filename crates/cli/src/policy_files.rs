@@ -2,7 +2,7 @@
 //! Called by `run`, `explain`, `trust`, `persist` and the policy commands.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Surroundings, survey};
@@ -191,7 +191,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         ro: paths("--ro", &args.ro, around)?,
         overlay: paths("--overlay", &args.overlay, around)?,
         blacklist: paths("--blacklist", &args.blacklist, around)?,
-        sockets: paths("--socket", &args.network.socket, around)?,
+        sockets: sockets("--socket", &args.network.socket, around)?,
         ..Overrides::default()
     };
     if let Some(value) = &args.mode {
@@ -286,11 +286,26 @@ fn paths(flag: &'static str, paths: &[PathBuf], around: &Surroundings) -> Result
         .map(|path| {
             let absolute = around.cwd.join(path);
             let real = absolute.canonicalize().unwrap_or(absolute);
-            PathExpr::literal(&real).map_err(|error| Failure::Flag {
-                flag,
-                value: path.display().to_string(),
-                hint: error.to_string(),
-            })
+            literal(flag, path, &real)
         })
         .collect()
+}
+
+/// As they were typed, but for `..`: whether a link may lead them elsewhere is the survey's to say.
+fn sockets(flag: &'static str, paths: &[PathBuf], around: &Surroundings) -> Result<Vec<PathExpr>, Failure> {
+    let as_typed = |path: &PathBuf| {
+        let absolute = around.cwd.join(path);
+        let goes_up = absolute.components().any(|part| part == Component::ParentDir);
+        let parent = absolute.parent().filter(|_| goes_up).and_then(|parent| parent.canonicalize().ok());
+        parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name)).unwrap_or(absolute)
+    };
+    paths.iter().map(|path| literal(flag, path, &as_typed(path))).collect()
+}
+
+fn literal(flag: &'static str, typed: &Path, path: &Path) -> Result<PathExpr, Failure> {
+    PathExpr::literal(path).map_err(|error| Failure::Flag {
+        flag,
+        value: typed.display().to_string(),
+        hint: error.to_string(),
+    })
 }

@@ -758,7 +758,8 @@ impl Gate {
         // Somebody may listen in it by now who did not at the start.
         let mounted = self.ledger.children(tree);
         let own = |path: &Path| mounted.iter().any(|child| path.starts_with(child));
-        let sockets = bound::sockets(|path| path.starts_with(tree) && !own(path)).map_err(|_| Errno::TOOBIG)?;
+        let sockets =
+            bound::sockets(&[tree], |path| path.starts_with(tree) && !own(path)).map_err(|_| Errno::TOOBIG)?;
         covers.extend(sockets.into_iter().map(|socket| Cover { path: socket.path, seals: false }));
         // Outer ones first, and nothing inside of what is hidden already.
         covers.sort_by(|a, b| a.path.cmp(&b.path));

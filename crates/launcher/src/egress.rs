@@ -254,7 +254,7 @@ impl Running<'_> {
                     op: Op::Connect,
                     subject,
                     who: Who::Client(client),
-                    hint: hint_about(&host, &self.plan.command.argv),
+                    hint: hint_about(&host, port, &self.plan.command.argv),
                 })?;
             }
             // Waited for before the session begins.
@@ -289,10 +289,10 @@ fn subject_of(host: &str, port: u16) -> String {
 }
 
 /// What is known of a host without asking anybody.
-fn hint_about(host: &str, argv: &[String]) -> Option<String> {
+fn hint_about(host: &str, port: u16, argv: &[String]) -> Option<String> {
     let host = Host::parse(host).ok()?;
     let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
     let registry = registry.then(|| "listed in the preset `registries`".to_owned());
-    let usual = Prediction::of(argv).and_then(|prediction| prediction.hint(&host));
+    let usual = Prediction::of(argv).and_then(|prediction| prediction.hint(&host, port));
     [usual, registry].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::claim::Claim;
@@ -138,7 +138,8 @@ fn make_claimed(sessions: &Path, id: &Path, spare: &Path) -> Result<Claim, Errno
         other => other?,
     };
     for _ in 0..64 {
-        let moved = rustix::fs::renameat_with(CWD, spare, &sessions, id, RenameFlags::NOREPLACE);
+        let moved = is_as_we_left_it(spare)
+            .and_then(|()| rustix::fs::renameat_with(CWD, spare, &sessions, id, RenameFlags::NOREPLACE));
         match moved.or_else(|_| rustix::fs::mkdirat(&sessions, id, Mode::RWXU)) {
             Err(Errno::EXIST) => {}
             other => other?,
@@ -152,6 +153,17 @@ fn make_claimed(sessions: &Path, id: &Path, spare: &Path) -> Result<Claim, Errno
         }
     }
     Err(Errno::BUSY)
+}
+
+/// Somebody else may have put something there; a session's directory is empty at its start, and its user's alone.
+fn is_as_we_left_it(spare: &Path) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, spare, flags, Mode::empty())?;
+    // Whoever left it may not be gone yet, and still have its claim.
+    rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    let stat = rustix::fs::fstat(&directory)?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && Mode::from_raw_mode(stat.st_mode) == Mode::RWXU;
+    if is_ours && is_empty(&directory) { Ok(()) } else { Err(Errno::PERM) }
 }
 
 /// What is left of a session's directory.

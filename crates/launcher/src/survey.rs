@@ -9,7 +9,7 @@ use cofferdam_kernel::mount::open_source;
 use cofferdam_kernel::{bound, fuse, landlock};
 use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, own_areas, system_candidates};
 use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
-use cofferdam_policy::{Access, Isolation, Mode, PathExpr, Places, Policy};
+use cofferdam_policy::{Access, Isolation, Layer, Mode, PathExpr, Places, Policy};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -301,20 +301,33 @@ fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
     let places = facts.places();
     for (index, grant) in policy.network.sockets.iter().enumerate() {
         let paths = grant.value.path.expand(&places);
-        facts.granted_sockets.extend(paths.iter().map(|path| (index, look(path))));
+        let granted: Vec<PathFact> = paths.iter().map(|path| look_at_grant(path, facts.project.as_deref())).collect();
+        facts.granted_sockets.extend(granted.into_iter().map(|fact| (index, fact)));
     }
     let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
     let project = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).map(PathBuf::as_path);
+    let named = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.origin.layer != Layer::BuiltIn);
+    let roots = facts.answers.iter().filter(|(index, _)| gives(index) && named(index));
+    let roots: Vec<&Path> = roots.map(|(_, fact)| fact.canonical()).chain(project.clone()).collect();
     let given: Vec<&Path> = given.chain(project).filter(|path| is_in_own_area(path)).collect();
     let could_be_seen = |path: &Path| !is_in_own_area(path) || given.iter().any(|root| path.starts_with(root));
-    match bound::sockets(could_be_seen) {
+    match bound::sockets(&roots, could_be_seen) {
         Ok(found) => {
             let known = |one: bound::BoundSocket| (one.path, FileId { device: one.device, inode: one.inode });
             facts.sockets = found.into_iter().map(known).collect();
         }
         Err(error) => facts.sockets_unknown = Some(error.to_string()),
     }
+}
+
+/// What a session wrote into the project may be a link. It does not lead a grant for something there to something elsewhere.
+fn look_at_grant(path: &Path, project: Option<&Path>) -> PathFact {
+    let fact = look(path);
+    let is_within = |path: &Path| project.is_some_and(|project| path.starts_with(project));
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let is_asked_within = is_within(path) || parent.as_deref().is_some_and(is_within);
+    if is_asked_within && !is_within(fact.canonical()) { missing(path) } else { fact }
 }
 
 fn is_in_own_area(path: &Path) -> bool {

@@ -214,8 +214,10 @@ fn is_in(step: &Step, place: &Path) -> bool {
 impl FileMounts {
     fn add(&mut self, decision: &Decision, following: &[Decision], around: Around, enclosing: &[&Decision]) {
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
-        if decision.access == Access::Protect && around == Around::Writable {
-            self.pin_parents(&target, enclosing);
+        let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();
+        // Under another name of its directory the next session would find what is hidden from this one.
+        if matches!(decision.access, Access::Protect | Access::Deny) && around == Around::Writable {
+            self.pin_parents(&target, enclosing, is_socket_cover);
         }
         // Two missing names below one missing directory are held by one stand-in.
         if !self.mounted.insert(target.clone()) {
@@ -228,7 +230,7 @@ impl FileMounts {
             PathFact::Missing { .. } => Kind::Directory,
         });
         // It may be gone by now: who listened there has ended.
-        let if_present = decision.access == Access::Deny && decision.is_about_socket();
+        let if_present = is_socket_cover;
         self.sockets += usize::from(if_present);
         let why = match decision.reason.as_str() {
             "" => decision.origin.to_string(),
@@ -300,7 +302,7 @@ impl FileMounts {
 
     /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself. It comes
     /// before whatever is mounted in it already, or it would hide that.
-    fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision]) {
+    fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision], may_be_gone: bool) {
         let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
         let inside = |p: &&Path| *p != root.path && is_at_or_below(p, &root.path);
         let mut parents: Vec<&Path> = target.ancestors().skip(1).take_while(inside).collect();
@@ -308,7 +310,8 @@ impl FileMounts {
         for parent in parents {
             if self.mounted.insert(parent.to_path_buf()) {
                 let bind = MountKind::Bind { source: parent.to_path_buf(), id: None, write: true, exec: self.exec };
-                let step = mount(parent, bind, "cannot be renamed: something protected lies below");
+                let make = if may_be_gone { if_present } else { mount };
+                let step = make(parent.to_path_buf(), bind, "cannot be renamed: something protected lies below");
                 let first = self.steps.iter().position(|step| is_in(step, parent)).unwrap_or(self.steps.len());
                 self.steps.insert(first, step);
             }

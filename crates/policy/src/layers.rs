@@ -17,7 +17,7 @@ use crate::overrides::Overrides;
 use crate::path::Places;
 use crate::setting::Setting;
 use crate::tighten::tightens;
-use crate::types::{HeldBack, Isolation, Policy};
+use crate::types::{HeldBack, Isolation, Mode, OnUnknown, Policy};
 use crate::variables;
 
 pub use crate::decide::{ExpandedRule, deciding_rule, hold_of, rules_in_force};
@@ -56,13 +56,23 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     let mut policy = Policy::preset();
     apply_presets(&mut policy, &said)?;
     apply_settings(&mut policy, said);
-    policy.network.follow_the_list();
+    if can_follow_the_list(&policy) {
+        policy.network.follow_the_list();
+    }
     require_approval_of_none(&policy)?;
     if let Some(ceilings) = ceilings_in_force(inputs.requirements, &policy) {
         ceilings.hold(&mut policy, inputs.places)?;
     }
     policy.add_known();
     Ok(policy)
+}
+
+/// A list of hosts says which ones only where others are refused or asked about, and where something can hold to it. Elsewhere
+/// somebody has to choose the network in so many words.
+fn can_follow_the_list(policy: &Policy) -> bool {
+    let lets_others_through =
+        policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::AllowAndLog;
+    policy.isolation.value == Isolation::Full && !lets_others_through
 }
 
 fn collect(inputs: &Inputs<'_>) -> Result<Vec<Said>, PolicyError> {

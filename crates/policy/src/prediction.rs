@@ -1,7 +1,7 @@
 //! What a command line usually reaches: a hint for whoever is asked, never a rule. Owns the table of programs and the
 //! reading of simple command lines. Called by `launcher` for questions about hosts and by `cli` when a command failed.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Ports};
 use crate::host::{Host, parse_authority};
 
 /// Programs that reach hosts, and which of their first words say so; where empty, all do.
@@ -71,6 +71,8 @@ const STARTERS: &[&str] = &["env", "exec", "command", "nice", "time", "nohup", "
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh"];
 /// More than a person types.
 const MOST_WORDS: usize = 256;
+/// More hosts than fit into a sentence.
+const MOST_LISTED: usize = 8;
 
 /// What a command line usually reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,24 +113,36 @@ impl Prediction {
         let hosts = match known.hosts {
             Hosts::These(names) => names.iter().filter_map(|name| Endpoint::parse(name).ok()).collect(),
             Hosts::Arguments if program == "ssh" => login_host(arguments).into_iter().collect(),
-            Hosts::Arguments => arguments.iter().find_map(|word| host_in(word)).into_iter().collect(),
+            Hosts::Arguments => {
+                // `Accept: text/html` is no place to log in at.
+                let mut urls = arguments.iter().filter(|word| word.contains("://"));
+                let url = urls.find_map(|word| host_in(word));
+                url.or_else(|| arguments.iter().find_map(|word| host_in(word))).into_iter().collect()
+            }
         };
         Some(Prediction { what, hosts })
     }
 
     fn add(&mut self, other: Prediction) {
-        if self.what != other.what {
+        if !self.what.split(", ").any(|known| known == other.what) {
             self.what = format!("{}, {}", self.what, other.what);
         }
-        self.hosts.extend(other.hosts);
+        for host in other.hosts {
+            if !self.hosts.contains(&host) {
+                self.hosts.push(host);
+            }
+        }
     }
 
     /// What is said beside a question about a host.
-    pub fn hint(&self, host: &Host) -> Option<String> {
+    pub fn hint(&self, host: &Host, port: u16) -> Option<String> {
         if self.hosts.is_empty() {
             return None;
         }
-        if self.hosts.iter().any(|usual| usual.target.covers(host)) {
+        // A host of the table is for the web; on which port a program logs in, its settings may say.
+        let is_usual =
+            |usual: &Endpoint| usual.target.covers(host) && (usual.ports != Ports::Web || usual.allows(host, port));
+        if self.hosts.iter().any(is_usual) {
             return Some(format!("expected of `{}`", self.what));
         }
         Some(format!("not expected of `{}`, which reaches {}", self.what, self.listed()))
@@ -136,8 +150,10 @@ impl Prediction {
 
     /// Its hosts, for a sentence.
     pub fn listed(&self) -> String {
-        let names: Vec<String> = self.hosts.iter().map(Endpoint::to_string).collect();
-        names.join(", ")
+        let names: Vec<String> = self.hosts.iter().take(MOST_LISTED).map(Endpoint::to_string).collect();
+        let more = self.hosts.len() - names.len();
+        let names = names.join(", ");
+        if more == 0 { names } else { format!("{names} and {more} more") }
     }
 }
 
@@ -212,7 +228,7 @@ mod tests {
     }
 
     fn hint(script: &str, host: &str) -> Option<String> {
-        shell(script)?.hint(&Host::parse(host).ok()?)
+        shell(script)?.hint(&Host::parse(host).ok()?, 443)
     }
 
     #[test]
@@ -228,6 +244,7 @@ mod tests {
             ("git push git@x.example:a/b.git", "git push", "x.example:22"),
             ("git pull", "git pull", ""),
             ("curl -sS http://me:secret@x.example:8080/a?b", "curl", "x.example:8080"),
+            ("curl -H Accept:text/html https://x.example", "curl", "x.example:443"),
             ("curl -o page.html https://x.example/a:b", "curl", "x.example:443"),
             ("ssh -p 2222 -i ~/key me@x.example uptime", "ssh", "x.example:22"),
         ];
@@ -253,6 +270,21 @@ mod tests {
         let unusual = "not expected of `npm ci`, which reaches registry.npmjs.org";
         assert_eq!(hint("npm ci", "evil.example").as_deref(), Some(unusual));
         assert_eq!(hint("git pull", "x.example"), None);
+        let host = Host::parse("registry.npmjs.org").expect("a name");
+        let at_port = |script, port| shell(script).and_then(|found| found.hint(&host, port));
+        assert_eq!(at_port("npm ci", 22).as_deref(), Some(unusual));
+        assert_eq!(at_port("ssh -p 2222 registry.npmjs.org", 2222).as_deref(), Some("expected of `ssh`"));
+    }
+
+    #[test]
+    fn a_long_script_makes_no_long_sentence() {
+        let commands = |n| format!("npm ci; pip install x; curl https://h{n}.example");
+        let script = (0..2000).map(commands).collect::<Vec<_>>().join("; ");
+        let told = hint(&script, "evil.example").expect("it is known");
+        assert!(
+            told.starts_with("not expected of `npm ci, pip install, curl`, which reaches registry.npmjs.org, pypi")
+        );
+        assert!(told.ends_with(" and 1995 more") && told.len() < 400, "{told}");
     }
 
     #[test]

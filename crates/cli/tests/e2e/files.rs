@@ -257,3 +257,19 @@ fn a_variable_that_leads_a_known_place_to_the_home_opens_nothing() {
         assert_eq!((ran.out.as_str(), ran.code), ("", 1), "{value}: {}", ran.err);
     }
 }
+
+/// Its name leads to it in the next session, so the directories of that name stay where they are.
+#[test]
+fn one_session_does_not_uncover_for_the_next_what_is_hidden() {
+    let place = Place::new();
+    place.write("config/keys/secret", "hush");
+    let hidden = place.path("config/keys/secret").display().to_string();
+    for mode in ["static", "dynamic"] {
+        let flags = ["--mode", mode, "--on-unknown", "deny", "--blacklist", &hidden];
+        for (from, to) in [("config/keys", "config/moved"), ("config", "moved"), ("config/keys/secret", "moved")] {
+            assert_ne!(place.run(&flags, &["mv", from, to]).code, 0, "{mode} {from}");
+        }
+        let found = place.run(&flags, &["grep", "-rs", "hush", "."]);
+        assert_eq!(found.out, "", "{mode}");
+    }
+}

@@ -225,3 +225,55 @@ fn why_says_how_a_socket_is_granted() {
     let said = place.sandbox(&["why", "--socket", service.name(), service.name()]).ok();
     assert!(said.contains("can be connected to [flag: --socket]"), "{said}");
 }
+
+/// A session before this one may have put a link where the socket was.
+#[test]
+fn a_link_in_the_project_leads_no_grant_out_of_it() {
+    let Some(place) = Place::with(&["perl"]) else { return };
+    let outside = Service::at(place.path("home:data/agent.sock"));
+    let inside = Service::at(place.path("run/real.sock"));
+    let links = [("agent.sock", outside.path.as_path()), ("data", outside.path.parent().expect("it has one"))];
+    for (name, target) in links.into_iter().chain([("near.sock", inside.path.as_path())]) {
+        std::os::unix::fs::symlink(target, place.path(name)).expect("the name is free");
+    }
+    for mode in MODES {
+        for grant in ["agent.sock", "data/agent.sock", "run/../agent.sock"] {
+            let refused = place.run(&["--mode", mode, "--socket", grant], &["true"]);
+            assert!(refused.code != 0 && refused.err.contains("is not a socket"), "{mode} {grant}: {refused:?}");
+        }
+        let flags = ["--mode", mode, "--socket", "near.sock"];
+        assert_eq!(connect(&place, &flags, &[inside.name()]), "reached\n", "{mode}: the control");
+    }
+    assert_eq!(outside.connections(), 0);
+}
+
+/// Names that its process gave from where it stood, or over several lines.
+#[test]
+fn odd_names_do_not_keep_a_socket_from_being_covered() {
+    let Some(place) = Place::with(&["perl"]) else { return };
+    let lines = Service::at(place.path("two\nlines"));
+    let directory = std::fs::File::open(place.path(".")).expect("it is there");
+    let short = format!("/proc/self/fd/{}/short", std::os::fd::AsRawFd::as_raw_fd(&directory));
+    let listener = UnixListener::bind(short).expect("the name is free");
+    drop(directory);
+    let short = place.path("short").display().to_string();
+    for mode in MODES {
+        assert_eq!(connect(&place, &["--mode", mode], &[lines.name(), &short]), "refused\n".repeat(2), "{mode}");
+    }
+    drop(listener);
+}
+
+#[test]
+fn one_session_does_not_uncover_a_socket_for_the_next() {
+    let Some(place) = Place::with(&["perl"]) else { return };
+    let service = Service::at(place.path("var/run/database.sock"));
+    for mode in MODES {
+        let flags = ["--mode", mode, "--on-unknown", "deny"];
+        for (from, to) in [("var/run", "var/moved"), ("var", "moved"), ("var/run/database.sock", "moved")] {
+            assert_ne!(place.run(&flags, &["mv", from, to]).code, 0, "{mode} {from}");
+        }
+        place.run(&flags, &["sh", "-c", "echo text > var/run/beside && mv var/run/beside var/run/other"]).ok();
+        assert_eq!(connect(&place, &["--mode", mode], &[service.name()]), "refused\n", "{mode}");
+    }
+    assert_eq!(service.connections(), 0);
+}

@@ -104,3 +104,47 @@ fn of_two_directories_one_waits() {
     assert!(sessions_in(&state).read_dir().expect("it was made").next().is_none());
     clear(&state);
 }
+
+#[test]
+fn a_spare_that_somebody_still_holds_keeps_no_session_from_starting() {
+    let state = state("held");
+    let first = SessionDir::create(&state, "first", 0, &[]).expect("the state directory is writable");
+    let held = first.claim.as_fd().try_clone_to_owned().expect("descriptors are to be had");
+    assert_eq!(first.finish(&state).left_behind, None);
+    assert!(state.join(SPARE).exists());
+    let second = SessionDir::create(&state, "second", 0, &[]).expect("a new one is made");
+    drop((held, second));
+    clear(&state);
+}
+
+#[test]
+fn what_others_put_in_the_place_of_a_spare_is_not_taken_for_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let state = state("planted");
+    let (spare, elsewhere) = (state.join(SPARE), state.join("elsewhere"));
+    std::fs::create_dir(&elsewhere).expect("writable");
+    let plant: [fn(&Path); 4] = [
+        |spare| std::os::unix::fs::symlink("elsewhere", spare).expect("a link"),
+        |spare| std::fs::write(spare, "text").expect("a file"),
+        |spare| {
+            std::fs::create_dir(spare).expect("a directory");
+            std::fs::set_permissions(spare, std::fs::Permissions::from_mode(0o777)).expect("for everybody");
+        },
+        |spare| {
+            std::fs::create_dir(spare).expect("a directory");
+            std::fs::set_permissions(spare, std::fs::Permissions::from_mode(0o700)).expect("for its owner");
+            std::os::unix::fs::symlink("/elsewhere", spare.join(roster::FILE)).expect("a link");
+        },
+    ];
+    for (number, plant) in plant.into_iter().enumerate() {
+        plant(&spare);
+        let made = SessionDir::create(&state, &number.to_string(), 1, &[]).expect("the state directory is writable");
+        let mode = made.path.symlink_metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o170_777, 0o040_700, "{number}");
+        assert!(!made.path.join(roster::FILE).is_symlink());
+        assert_eq!(made.finish(&state).left_behind, None);
+        let removed = if number < 2 { std::fs::remove_file(&spare) } else { std::fs::remove_dir_all(&spare) };
+        removed.expect("it was left alone");
+    }
+    clear(&state);
+}

@@ -41,6 +41,12 @@ fn a_socket_is_covered_wherever_it_can_be_seen() {
         assert!(step(&plan, seen).if_present, "who listens may end while a session starts");
     }
     assert!(order_of(&plan, "/home/dev/app") < order_of(&plan, "/home/dev/app/run/pg.sock"));
+    let pin = step(&plan, "/home/dev/app/run");
+    assert!(
+        matches!(pin.kind, MountKind::Bind { write: true, .. }) && pin.if_present,
+        "else it is moved away: {pin:?}"
+    );
+    assert!(order_of(&plan, "/home/dev/app/run") < order_of(&plan, "/home/dev/app/run/pg.sock"));
     for out_of_sight in ["/run/user/1000/bus", "/tmp/x.sock", "/home/dev/.ssh/agent", "/home/dev/models/server.sock"] {
         assert_eq!(mount_at(&plan, out_of_sight), None, "{out_of_sight}");
     }

@@ -232,6 +232,16 @@ fn a_list_of_hosts_is_in_force_unless_a_mode_says_otherwise() {
 }
 
 #[test]
+fn a_list_of_hosts_alone_never_opens_a_network_that_it_does_not_limit() {
+    let with = |more: &str| user(&format!("{more}\n[network]\nallow = [\"x.example\"]\n")).unwrap().network.mode.value;
+    assert_eq!(with("[unknown]\nverdict = \"allow-and-log\""), NetworkMode::None);
+    assert_eq!(with("isolation = \"process\""), NetworkMode::None);
+    assert_eq!(with("mode = \"static\"\n[unknown]\nverdict = \"allow-and-log\""), NetworkMode::Egress);
+    let chosen = "[unknown]\nverdict = \"allow-and-log\"\n[network]\nmode = \"egress\"\nallow = [\"x.example\"]\n";
+    assert_eq!(user(chosen).unwrap().network.mode.value, NetworkMode::Egress);
+}
+
+#[test]
 fn hosts_are_asked_about_where_nobody_chose_a_mode() {
     let asked = |policy: Result<Policy, PolicyError>| {
         let mut policy = policy.unwrap();
