@@ -161,7 +161,9 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     let mut add = |label: &str, text: &str| lines.extend(labelled(label, &folded(text, width - INDENT)));
     add(verb(question.op), &path_text(question));
     add("", &about(question));
-    add("flags", &format!("{:#o}", question.flags));
+    if !matches!(question.op, Op::Connect | Op::Sign) {
+        add("flags", &format!("{:#o}", question.flags));
+    }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
     add("argv", &shown_words(program.argv.iter().map(String::as_str)));
