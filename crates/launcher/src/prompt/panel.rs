@@ -214,7 +214,7 @@ fn path_text(question: &Question) -> String {
 fn about(question: &Question) -> String {
     let bytes = question.path.as_os_str().as_encoded_bytes();
     if question.op == Op::Connect {
-        return "a host outside; private addresses behind the name are refused".to_owned();
+        return "a host outside; private addresses are refused".to_owned();
     }
     if question.op == Op::Sign {
         return "a key of yours; it stays in your agent".to_owned();
