@@ -9,7 +9,7 @@ use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unrouted};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
-use cofferdam_policy::{Access, Host, Isolation, Prediction};
+use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Prediction};
 
 use crate::limits;
 use crate::run::Prepared;
@@ -74,7 +74,7 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
                 let place = rule.map_or(path, |rule| &rule.path);
                 format!("{} is hidden [{why}]; show it with --ro {}", denied.path, place.display())
             }
-            "cannot be asked" => match writable_place(path, home) {
+            "cannot be asked" => match missing_cache(prepared, path).or_else(|| writable_place(path, home)) {
                 Some(remedy) => {
                     format!("could not {} {}: nobody approved writing there; {remedy}", denied.op, denied.path)
                 }
@@ -176,7 +176,14 @@ fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let rules = Rules::new(&prepared.known.policy.network, Vec::new());
     let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
     let mut lines: Vec<String> = Vec::new();
+    let mut told = Vec::new();
     for reached in denied {
+        // An answer for the session denies again, for the same reason.
+        let what = (&reached.host, reached.port, &reached.why);
+        if told.contains(&what) {
+            continue;
+        }
+        told.push(what);
         let host = shown(reached.host.as_bytes());
         let line = if reached.port == 0 {
             let verdict = Host::parse(&reached.host).map_or(HostVerdict::Unknown, |host| rules.name(&host));
@@ -197,20 +204,40 @@ fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             lines.push(line);
         }
     }
-    at_most(lines, " hosts", outcome)
+    let mut lines = at_most(lines, " hosts", outcome);
+    lines.extend(usual_hosts(prepared, outcome));
+    lines
+}
+
+/// A command stops at the first host that it does not reach. Where nobody was asked, this names all that it usually needs.
+fn usual_hosts(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
+    let policy = &prepared.known.policy;
+    let usual =
+        Prediction::of(&prepared.plan.command.argv).filter(|_| policy.unknown.verdict.value == OnUnknown::Deny)?;
+    let is_allowed = |host: &Endpoint| policy.network.allow.iter().any(|rule| rule.endpoint.allows_all(host));
+    let missing: Vec<&Endpoint> = usual.hosts.iter().filter(|host| !is_allowed(host)).collect();
+    let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let is_one = denied
+        .filter_map(|reached| Host::parse(&reached.host).ok())
+        .any(|host| missing.iter().any(|usual| usual.target.covers(&host)));
+    let flags: Vec<String> = missing.iter().map(|host| format!("--allow-host {host}")).collect();
+    (is_one && flags.len() > 1).then(|| format!("`{}` usually needs {}", usual.what, flags.join(" ")))
 }
 
 /// From the kernel's counters of the sandbox's network namespace.
 fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
-    let why = format!("there is none inside but an own loopback [{}]", prepared.known.policy.network.mode.origin);
+    let mode = &prepared.known.policy.network.mode;
+    let why = format!("there is none inside but an own loopback [{}]", mode.origin);
+    // Who chose `none` gets no host by naming one.
+    let chosen = if mode.origin.layer == Layer::BuiltIn { "" } else { "--network egress " };
     if unrouted.no_route > 0 {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
         let remedy = match Prediction::of(&prepared.plan.command.argv) {
             Some(usual) if !usual.hosts.is_empty() => {
                 let flags: Vec<String> = usual.hosts.iter().map(|host| format!("--allow-host {host}")).collect();
-                format!("`{}` usually needs {}", usual.what, flags.join(" "))
+                format!("`{}` usually needs {chosen}{}", usual.what, flags.join(" "))
             }
-            _ => "let it reach a host with --allow-host HOST".to_owned(),
+            _ => format!("let it reach a host with {chosen}--allow-host HOST"),
         };
         return Some(format!("tried {times} to reach a network; {why}; {remedy}"));
     }
@@ -260,7 +287,10 @@ fn path_words(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
 /// for a command that is git.
 fn held_names(plan: &LaunchPlan, home: &Path) -> Vec<String> {
     let words = path_words(&plan.command.argv, &plan.command.cwd, home);
-    let is_git = plan.command.argv.first().is_some_and(|program| Path::new(program).ends_with("git"));
+    let argv = &plan.command.argv;
+    // A clone makes its repository below, unless it is told to make it here.
+    let is_elsewhere = argv.iter().any(|word| word == "clone") && !argv.iter().any(|word| word == "." || word == "./");
+    let is_git = argv.first().is_some_and(|program| Path::new(program).ends_with("git")) && !is_elsewhere;
     let named = |held: &Path| words.iter().any(|word| word.starts_with(held)) || is_git && held.ends_with(".git");
     let held = plan.holds.iter().filter(|hold| named(&hold.path));
     held.map(|hold| {
@@ -286,6 +316,9 @@ fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
     let access = decision.map_or(Access::Read, |d| d.access);
     let shown = path.display();
     match (access, decision) {
+        (Access::Deny, Some(rule)) if rule.is_about_socket() => {
+            Some(format!("{shown} cannot be connected to [{}]; allow it with --socket {shown}", cite(rule)))
+        }
         (Access::Deny, Some(rule)) => {
             Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display()))
         }
@@ -316,6 +349,25 @@ fn writable_place(path: &Path, home: &Path) -> Option<String> {
     } else {
         Some("write in the project, or below a directory that you pass with --rw".to_owned())
     }
+}
+
+/// A directory that a rule lets be written where it exists, and that does not: it, or one above it, could not be made.
+fn missing_cache(prepared: &Prepared, path: &Path) -> Option<String> {
+    let places = prepared.known.facts.places();
+    let rules = prepared.known.policy.files.iter();
+    let mut caches: Vec<PathBuf> = rules
+        .filter(|rule| rule.optional && !rule.path.is_glob() && matches!(rule.access, Access::Write | Access::Overlay))
+        .flat_map(|rule| rule.path.expand(&places))
+        .filter(|cache| cache.starts_with(path) && !cache.exists())
+        .collect();
+    caches.sort();
+    caches.dedup();
+    // Below a directory that all programs share nobody knows which of them is meant.
+    if !(1..=3).contains(&caches.len()) {
+        return None;
+    }
+    let names: Vec<String> = caches.iter().map(|cache| cache.display().to_string()).collect();
+    Some(format!("make it outside first: mkdir -p {}", names.join(" ")))
 }
 
 fn cite(rule: &Decision) -> String {

@@ -10,7 +10,7 @@ use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
 use cofferdam_plan::{LaunchPlan, Request, decide, plan};
 use cofferdam_policy::{
-    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, deciding_rule,
+    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, deciding_rule,
     is_always_denied,
 };
 
@@ -49,6 +49,15 @@ enum Subject {
 }
 
 /// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
+/// Who set nothing is asked at a terminal alone.
+fn would_be_asked(unknown: &Ruled<OnUnknown>) -> &'static str {
+    if unknown.origin.layer == Layer::BuiltIn {
+        "it would be asked, and refused without a terminal"
+    } else {
+        "it would be asked"
+    }
+}
+
 fn subject(target: &str, around: &Surroundings) -> Subject {
     let path = match target.strip_prefix("~/") {
         Some(rest) => around.home.join(rest),
@@ -175,7 +184,8 @@ fn no_rule(policy: &Policy, path: &Path, write: bool) -> String {
             policy.mode.origin
         ),
         (Mode::Dynamic, OnUnknown::Ask) => {
-            format!("{shown}: no rule is about it: it would be asked [{}]", policy.unknown.verdict.origin)
+            let unknown = &policy.unknown.verdict;
+            format!("{shown}: no rule is about it: {} [{}]", would_be_asked(unknown), unknown.origin)
         }
         (Mode::Dynamic, OnUnknown::Deny) => {
             format!("{shown} is denied: no rule is about it [{}]", policy.unknown.verdict.origin)

@@ -297,6 +297,15 @@ fn decided(rule: &NetworkRule) -> Decided {
 }
 
 fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
+    // Flags are known by their names; the rest of that layer are answers.
+    if rule.origin.layer == Layer::Flag && !rule.origin.source.starts_with("--") {
+        return Denial {
+            rule: written("deny", rule),
+            origin: Some(rule.origin.clone()),
+            why: not_approved(what, &rule.origin.source),
+            remedy: format!("approve it when it is asked about, or `--allow-host {what}`"),
+        };
+    }
     let reason = if rule.reason.is_empty() { String::new() } else { format!(": {}", rule.reason) };
     Denial {
         rule: written("deny", rule),
@@ -307,6 +316,10 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
             _ => format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
         },
     }
+}
+
+pub(crate) fn not_approved(what: &str, why: &str) -> String {
+    format!("{what} was not approved: {why}")
 }
 
 fn written(list: &str, rule: &NetworkRule) -> String {

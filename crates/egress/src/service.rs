@@ -20,7 +20,7 @@ use tokio::task::LocalSet;
 
 use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
-use crate::decide::{Decided, Denial, Rules, Verdict, allow_it};
+use crate::decide::{Decided, Denial, Rules, Verdict, allow_it, not_approved};
 use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
@@ -314,7 +314,7 @@ impl Service {
                 Some(Answer { origin, .. }) => Err(Denial {
                     rule: "unknown.verdict = \"ask\"".to_owned(),
                     origin: Some(self.unknown.origin.clone()),
-                    why: format!("{} was not approved: {origin}", with_port(host, port)),
+                    why: not_approved(&with_port(host, port), &origin),
                     remedy: format!("approve it when it is asked about, or {}", allow_it(host, port)),
                 }),
                 None => Err(self.rules.borrow().unlisted(host, port)),

@@ -187,7 +187,7 @@ impl Running<'_> {
                 id: *id,
                 allowed: verdict.is_allow(),
                 keep: subject.clone().filter(|_| keep > Keep::Once),
-                origin: by(cause),
+                origin: by(cause, verdict.is_allow()),
             });
         }
         Ok(())
@@ -195,8 +195,10 @@ impl Running<'_> {
 }
 
 /// What decided, in the words that whoever asked is told.
-fn by(cause: Cause) -> String {
+fn by(cause: Cause, allowed: bool) -> String {
     match cause {
+        Cause::Person | Cause::Hook if !allowed => "denied when it was asked".to_owned(),
+        Cause::Gone => "who asked is gone".to_owned(),
         Cause::Timeout => "nobody answered in time".to_owned(),
         Cause::Budget => "more questions in a minute than the policy lets be asked".to_owned(),
         cause => format!("an answer ({})", crate::events::word(&cause)),

@@ -271,7 +271,11 @@ impl Prompt {
             }
             Action::Later => {
                 self.later.push(question.id);
+                let was_below = self.shown.is_some_and(|shown| shown.how == How::Below);
                 self.next(now);
+                if was_below && self.shown.is_none() && self.watcher.is_between() {
+                    self.write(&format!("\r\nsandbox: question {} waits: `sandbox inbox` shows it\r\n", question.id));
+                }
             }
             Action::Redraw => self.draw(now),
             Action::Nothing => {}

@@ -4,8 +4,11 @@
 use std::path::Path;
 
 use cofferdam_egress::{Denial, Rules, Verdict, own_addresses};
-use cofferdam_policy::{Endpoint, Host, Isolation, Mode, NetworkMode, OnUnknown, Policy, parse_authority, with_port};
+use cofferdam_policy::{
+    Endpoint, Host, Isolation, Layer, Mode, NetworkMode, OnUnknown, Policy, parse_authority, with_port,
+};
 
+use super::would_be_asked;
 use crate::recorded;
 use crate::render::Failure;
 
@@ -28,7 +31,9 @@ pub(super) fn about(target: &str, policy: &Policy) -> Result<Vec<String>, Failur
     let network = &policy.network;
     // As it was typed, where that is what a rule would say.
     let endpoint = Endpoint::parse_allow(target).unwrap_or_else(|_| Endpoint::of(&host, port));
-    let allow = format!("to allow it: --allow-host {endpoint}");
+    // Who chose `none` gets no host by naming one.
+    let chosen = if network.mode.origin.layer == Layer::BuiltIn { "" } else { "--network egress " };
+    let allow = format!("to allow it: {chosen}--allow-host {endpoint}");
     let unfiltered = |origin| format!("{shown} can be reached: the network is the host's own, unfiltered [{origin}]");
     let lines = match (policy.isolation.value, network.mode.value) {
         (Isolation::None, _) => vec![unfiltered(&policy.isolation.origin)],
@@ -79,7 +84,7 @@ fn by_rules(policy: &Policy, host: &Host, port: u16) -> Vec<String> {
         Verdict::Unknown => match verdict {
             OnUnknown::Deny => refused(&shown, &rules.unlisted(host, port)),
             OnUnknown::Ask => vec![
-                format!("{shown}: no rule is about it: it would be asked [{}]", unknown.origin),
+                format!("{shown}: no rule is about it: {} [{}]", would_be_asked(unknown), unknown.origin),
                 format!("to allow it: {remedy}"),
             ],
             OnUnknown::AllowAndLog => vec![

@@ -75,6 +75,9 @@ fn a_command_that_wanted_a_network_is_told_that_there_is_none() {
     let Some(place) = Place::with(&["python3"]) else { return };
     let script = "import socket; socket.create_connection(('192.0.2.1', 80), 2)";
     place.run(&[], &["python3", "-c", script]).code(1).says(&["tried once to reach a network", "loopback [built-in"]);
+    place
+        .run(&["--network", "none"], &["python3", "-c", script])
+        .says(&["loopback [flag: --network]; let it reach a host with --network egress --allow-host HOST"]);
     // The own loopback is no such attempt.
     let script = "import socket; socket.create_connection(('127.0.0.1', 80), 2)";
     let ran = place.run(&[], &["python3", "-c", script]).code(1);
@@ -141,6 +144,22 @@ fn a_held_name_that_the_command_wanted_to_make_is_named() {
     place
         .run(&[], &["git", "init"])
         .says(&["/.git does not exist and cannot be created inside [", "make it outside first"]);
+    let cloned = place.run(&[], &["git", "clone", "./nothing", "below"]);
+    assert!(!cloned.err.contains("cannot be created inside"), "{}", cloned.err);
+}
+
+#[test]
+fn a_cache_that_does_not_exist_is_to_be_made_outside() {
+    let place = Place::new();
+    place.inside("mkdir ~/.npm").says(&["could not make the directory ", "make it outside first: mkdir -p ", "/.npm"]);
+}
+
+#[test]
+fn a_covered_socket_is_named_with_the_flag_that_gives_it() {
+    let place = Place::new();
+    let socket = place.path("db.sock");
+    let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("binds");
+    place.inside("cat ./db.sock").says(&["db.sock cannot be connected to [", "allow it with --socket "]);
 }
 
 #[test]

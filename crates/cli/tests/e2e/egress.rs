@@ -230,7 +230,7 @@ fn why_says_what_a_session_would_do_and_what_one_did() {
         ("other.test", &["--network", "egress", "--on-unknown", "ask"], &["would be asked", "--allow-host other.test"]),
         ("other.test", &["--network", "egress", "--on-unknown", "deny"], &["cannot be reached", "no rule allows"]),
         ("other.test", &["--network", "host"], &["can be reached", "unfiltered"]),
-        ("other.test", &["--network", "none"], &["cannot be reached", "own loopback"]),
+        ("other.test", &["--network", "none"], &["own loopback", "--network egress --allow-host other.test"]),
         ("169.254.169.254:80", &["--network", "egress"], &["cannot be reached", "cloud metadata"]),
         ("10.1.2.3:5432", &["--network", "egress"], &["cannot be reached", "--allow-host 10.1.2.3:5432"]),
     ] {

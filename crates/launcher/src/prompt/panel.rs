@@ -161,7 +161,9 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     let mut add = |label: &str, text: &str| lines.extend(labelled(label, &folded(text, width - INDENT)));
     add(verb(question.op), &path_text(question));
     add("", &about(question));
-    add("flags", &format!("{:#o}", question.flags));
+    if !matches!(question.op, Op::Connect | Op::Sign) {
+        add("flags", &format!("{:#o}", question.flags));
+    }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
     add("argv", &shown_words(program.argv.iter().map(String::as_str)));
@@ -212,7 +214,7 @@ fn path_text(question: &Question) -> String {
 fn about(question: &Question) -> String {
     let bytes = question.path.as_os_str().as_encoded_bytes();
     if question.op == Op::Connect {
-        return "a host outside; private addresses behind the name are refused".to_owned();
+        return "a host outside; private addresses are refused".to_owned();
     }
     if question.op == Op::Sign {
         return "a key of yours; it stays in your agent".to_owned();

@@ -94,6 +94,15 @@ fn without_a_question_nothing_is_touched() {
 }
 
 #[test]
+fn a_question_that_is_left_for_later_says_where_it_is() {
+    let mut stage = Stage::active();
+    let mut out = stage.typed("l");
+    out.screen.extend(stage.later(41).screen);
+    assert!(out.answers.is_empty());
+    assert!(text(&out).ends_with("\r\nsandbox: question 1 waits: `sandbox inbox` shows it\r\n"), "{}", text(&out));
+}
+
+#[test]
 fn what_is_typed_ahead_answers_nothing() {
     let mut stage = Stage::new();
     stage.typed("ls");
