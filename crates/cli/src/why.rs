@@ -48,7 +48,6 @@ enum Subject {
     Host,
 }
 
-/// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
 /// Who set nothing is asked at a terminal alone.
 fn would_be_asked(unknown: &Ruled<OnUnknown>) -> &'static str {
     if unknown.origin.layer == Layer::BuiltIn {
@@ -58,6 +57,7 @@ fn would_be_asked(unknown: &Ruled<OnUnknown>) -> &'static str {
     }
 }
 
+/// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
 fn subject(target: &str, around: &Surroundings) -> Subject {
     let path = match target.strip_prefix("~/") {
         Some(rest) => around.home.join(rest),

@@ -297,8 +297,7 @@ fn decided(rule: &NetworkRule) -> Decided {
 }
 
 fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
-    // Flags are known by their names; the rest of that layer are answers.
-    if rule.origin.layer == Layer::Flag && !rule.origin.source.starts_with("--") {
+    if is_answer(&rule.origin) {
         return Denial {
             rule: written("deny", rule),
             origin: Some(rule.origin.clone()),
@@ -316,6 +315,15 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
             _ => format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
         },
     }
+}
+
+/// Where an answer at run time comes from: it counts like a flag, of which it does not have the name.
+pub(crate) fn answered(source: String) -> Origin {
+    Origin { layer: Layer::Flag, source: source.into(), line: None }
+}
+
+fn is_answer(origin: &Origin) -> bool {
+    origin.layer == Layer::Flag && !origin.source.starts_with("--")
 }
 
 pub(crate) fn not_approved(what: &str, why: &str) -> String {

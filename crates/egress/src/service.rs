@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::{landlock, network, privilege, process, socket};
-use cofferdam_policy::{Endpoint, Host, Layer, Network, OnUnknown, Origin, Ruled, with_port};
+use cofferdam_policy::{Endpoint, Host, Network, OnUnknown, Ruled, with_port};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 use tokio::task::LocalSet;
 
 use crate::agent::{self, Agent, AgentStart};
 use crate::carry::Carrier;
-use crate::decide::{Decided, Denial, Rules, Verdict, allow_it, not_approved};
+use crate::decide::{Decided, Denial, Rules, Verdict, allow_it, answered, not_approved};
 use crate::inject::{Injection, Injections};
 use crate::limits::{Connections, Place, Rate};
 use crate::link::{Answer, Case, Link};
@@ -381,10 +381,6 @@ impl Service {
             }
         }
     }
-}
-
-fn answered(source: String) -> Origin {
-    Origin { layer: Layer::Flag, source: source.into(), line: None }
 }
 
 /// Why a place that policy allows was not reached.

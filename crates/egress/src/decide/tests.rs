@@ -8,7 +8,7 @@ use cofferdam_policy::{
     Ceilings, Endpoint, Host, Inputs, Layer, LayerInput, Network, Origin, parse_authority, resolve,
 };
 
-use super::{Rules, Verdict};
+use super::{Rules, Verdict, answered};
 
 fn network_of(layer: Layer, table: &str, requirements: &str) -> Network {
     let text = format!("[network]\nmode = \"egress\"\n{table}\n");
@@ -332,8 +332,7 @@ fn answers_count_at_once_and_lift_no_denial() {
     assert_eq!(rules.ports().into_iter().collect::<Vec<_>>(), [22, 80, 443]);
     rules.refuse(endpoint("a.example"), origin());
     assert!(matches!(rules.host(&host("a.example"), 22), Verdict::Denied(_)));
-    let answer = Origin { layer: Layer::Flag, source: "denied when it was asked".into(), line: None };
-    rules.refuse(endpoint("b.example:443"), answer);
+    rules.refuse(endpoint("b.example:443"), answered("denied when it was asked".to_owned()));
     let Verdict::Denied(denial) = rules.host(&host("b.example"), 443) else { panic!("allowed") };
     assert_eq!(denial.why, "b.example:443 was not approved: denied when it was asked");
     assert_eq!(denial.remedy, "approve it when it is asked about, or `--allow-host b.example:443`");
