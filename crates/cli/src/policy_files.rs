@@ -233,6 +233,10 @@ fn network(args: &NetworkArgs, overrides: &mut Overrides) -> Result<(), Failure>
     }
     if let Some(value) = &args.network {
         let mode = NetworkMode::from_name(value).ok_or_else(|| wrong("--network", value, NetworkMode::NAMES))?;
+        if let Some(host) = args.allow_host.first().filter(|_| mode == NetworkMode::None) {
+            let hint = "`--network none` reaches no host: leave one of the two out".to_owned();
+            return Err(Failure::Flag { flag: "--allow-host", value: host.clone(), hint });
+        }
         overrides.network = Some(mode);
     } else if !overrides.allow_host.is_empty() {
         overrides.network = Some(NetworkMode::Egress);

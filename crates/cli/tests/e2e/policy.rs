@@ -117,6 +117,12 @@ fn the_preset_of_a_language_makes_its_cache_writable_for_real() {
 }
 
 #[test]
+fn a_host_beside_no_network_is_refused_and_not_ignored() {
+    let ran = Place::new().run(&["--network", "none", "--allow-host", "x.example"], &["true"]).code(125);
+    ran.says(&["--allow-host", "`--network none` reaches no host"]);
+}
+
+#[test]
 fn a_debug_off_policy_is_in_force_without_a_flag() {
     let Some(place) = Place::with(&["strace"]) else { return };
     place.write(".cofferdam/policy.toml", "debug = false\n");
