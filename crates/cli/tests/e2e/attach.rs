@@ -130,7 +130,8 @@ fn an_attached_shell_has_a_terminal_of_the_sessions_own() {
     screen.wait_for("inner$");
     screen.ask("stty size; hostname", "sandbox");
     screen.ask("stty size", "24 80");
-    screen.line("sleep 100");
+    // Before it runs the key would be the shell's.
+    screen.ask("sh -c 'echo up-$((1+1)); exec sleep 100'", "up-2");
     screen.keys(&["C-c"]);
     screen.ask("echo interrupted-$((1+1))", "interrupted-2");
     screen.line("exit 6");
