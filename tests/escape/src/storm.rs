@@ -126,10 +126,9 @@ struct Flood {
 }
 
 fn crowd(wanted: usize, slow: usize, rounds: usize) -> Result<(Value, bool), String> {
-    // The egress process holds two descriptors for each connection and one for each request that is not complete, and
-    // keeps some for itself and the neighbour.
-    let room = usize::try_from(most_files()).unwrap_or(usize::MAX).saturating_sub(slow + 384) / 2;
-    let idle = wanted.min(room);
+    // The egress process takes as many connections as it has two descriptors for, and keeps some for itself.
+    let room = usize::try_from(most_files()).unwrap_or(usize::MAX).saturating_sub(256) / 2;
+    let idle = wanted.min(room.saturating_sub(slow + 64));
     let world = World::start().map_err(|error| error.to_string())?;
     let dns = world.dns();
     dns.name("hold.test", Answer::addresses([PUBLIC])).name("echo.test", Answer::addresses([PUBLIC]));
