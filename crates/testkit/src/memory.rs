@@ -1,24 +1,26 @@
-//! How much memory a process has for itself. Its code is not in it: that grows with the program, and the kernel can take it
-//! back at any time.
+//! How much memory a process has had for itself. Owns what counts: not its code, which grows with the program and which the
+//! kernel can take back at any time.
 
-/// Bytes that are anonymous or shared, now; none once it is gone. Everybody may read that.
-pub fn own(process: u32) -> Option<u64> {
+/// The most bytes that it ever had, without what it has of files now; none once it is gone. Everybody may read that.
+pub fn own_peak(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kilobytes = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
     };
-    Some((kilobytes("RssAnon")? + kilobytes("RssShmem")?) << 10)
+    Some(kilobytes("VmHWM")?.saturating_sub(kilobytes("RssFile")?) << 10)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_filled_is_counted() {
-        let before = super::own(std::process::id()).expect("it runs");
+    fn what_was_filled_is_counted_even_when_it_is_given_back() {
+        let before = super::own_peak(std::process::id()).expect("it runs");
         let filled = vec![7u8; 32 << 20];
-        let after = super::own(std::process::id()).expect("it runs");
-        assert!(after > before + (30 << 20), "{before}, {after}, {}", filled[1]);
-        assert_eq!(super::own(u32::MAX), None);
+        assert_eq!(filled[1], 7);
+        drop(filled);
+        let after = super::own_peak(std::process::id()).expect("it runs");
+        assert!(after > before + (30 << 20), "{before}, {after}");
+        assert_eq!(super::own_peak(u32::MAX), None);
     }
 }

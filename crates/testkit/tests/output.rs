@@ -148,7 +148,7 @@ fn a_slow_reader_does_not_make_the_supervisor_grow() {
     for _ in 0..100 {
         stdout.read_exact(&mut buffer).expect("the flood goes on");
         std::thread::sleep(Duration::from_millis(5));
-        peak = peak.max(memory::own(child.id()).expect("it runs"));
+        peak = peak.max(memory::own_peak(child.id()).expect("it runs"));
     }
     child.kill().expect("it can be killed");
     child.wait().expect("it can be waited for");

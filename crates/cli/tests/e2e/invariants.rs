@@ -27,6 +27,11 @@ fn never_dialled(addresses: &[&str]) {
     for address in addresses {
         assert!(internet.world.dials(&bound(address)).is_empty(), "{address}");
     }
+    // The control: once its address is listed, too, the first of them is dialled.
+    let listed = bound(addresses[0]);
+    let flags = ["--allow-host", &names[0], "--allow-host", &listed];
+    internet.run(&flags, &format!("{GET} --max-time 1 http://{}/", names[0]));
+    assert_eq!(internet.world.dials(&listed).len(), 1, "{listed}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_manager_that_is_not_on_the_bus_is_waited_for_but_not_for_ever() {
         other => panic!("{other:?}"),
     }
     let took = started.elapsed();
-    assert!((Duration::from_millis(950)..Duration::from_secs(2)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(950)..Duration::from_millis(1800)).contains(&took), "{took:?}");
 }
 
 /// Set for the process that enters the scope: the scope's name.

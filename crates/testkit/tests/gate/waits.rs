@@ -83,7 +83,10 @@ pub(crate) fn a_killed_process_is_reaped_at_once_and_its_question_goes(stage: &S
     };
     let (plain, asking) = (micros("plain"), micros("asking"));
     println!("kill to reaped in microseconds: {asking:?}, and {plain:?} for who waits for nobody");
-    assert!(asking[TIMES / 2] < 100_000 + 3 * plain[TIMES / 2], "{asking:?}, {plain:?} microseconds");
+    // A processor in software takes longer for everything, a plain kill included.
+    let is_guest = std::env::var_os("COFFERDAM_TEST_GUEST").is_some();
+    let most = if is_guest { 100_000 + 3 * plain[TIMES / 2] } else { 100_000 };
+    assert!(asking[TIMES / 2] < most, "{asking:?}, {plain:?} microseconds");
 }
 
 pub(crate) fn a_signal_with_a_handler_does_not_end_the_wait(stage: &Stage) {

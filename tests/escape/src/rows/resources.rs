@@ -236,7 +236,7 @@ fn flood(trial: &Trial) -> Finding {
     let (out, err) = (helper.child.stdout.take().map(count_stdout), helper.child.stderr.take().map(count_stderr));
     let mut peak = 0;
     while matches!(helper.wait(Duration::from_millis(5)), Ok(None)) {
-        peak = peak.max(memory::own(helper.child.id()).unwrap_or(0));
+        peak = peak.max(memory::own_peak(helper.child.id()).unwrap_or(0));
     }
     let count = |reader: Option<JoinHandle<usize>>| reader.and_then(|reader| reader.join().ok()).unwrap_or(0);
     let came = count(out) + count(err);
