@@ -2,29 +2,28 @@
 //! verdicts (what a rule hides, what this session was denied or granted, what a rule gives, then the question) and the
 //! cases on their way. Driven by `launcher::supervisor`: `wanted`, `turn`, `check_clock`, `answer`, `news`.
 
+mod grants;
+
 use std::collections::{HashSet, VecDeque};
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cofferdam_kernel::bound;
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::{GatePlan, GateRule};
-use cofferdam_policy::path::name_matches;
-use cofferdam_policy::{Access as RuleAccess, OnUnknown, Places};
+use cofferdam_policy::{OnUnknown, Places};
 use rustix::io::Errno;
 
 use crate::asker::Processes;
 use crate::broker::Broker;
 use crate::docket::{Docket, Stage};
 use crate::fuse::Fuse;
+use crate::gate::grants::tree_of;
 use crate::host;
 use crate::judge::{Judge, RulesInHome, Standing};
 use crate::ledger::{Denial, Gives, Grant, Ledger};
 use crate::notify::Notify;
-use crate::orders::{Cover, Order, Outcome};
+use crate::orders::{Order, Outcome};
 use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Verdict};
 use crate::stale::Stale;
 use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
@@ -118,7 +117,6 @@ pub struct Gate {
     is_due: bool,
 }
 
-/// Number under which the broker holds what a question is about, and the directory that it lies in.
 /// The number that a process has in its own namespace.
 fn inner_number(outside: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{outside}/status")).ok()?;
@@ -126,10 +124,12 @@ fn inner_number(outside: u32) -> Option<u32> {
     numbers.split_whitespace().last()?.parse().ok()
 }
 
+/// Number under which the broker holds what a question is about.
 fn object(id: QuestionId) -> u64 {
     id * 2
 }
 
+/// And the directory that it lies in.
 fn parent(id: QuestionId) -> u64 {
     id * 2 + 1
 }
@@ -634,193 +634,6 @@ impl Gate {
         }
     }
 
-    /// Orders what an approval needs; where that is nothing, the calls are answered at once.
-    fn carry_out(&mut self, id: QuestionId, reach: Reach, keep: Keep) -> Result<(), Errno> {
-        let Some(case) = self.docket.get(id) else { return Ok(()) };
-        let question = case.question.clone();
-        let write = question.op.is_write();
-        self.progress.push(Progress { id, ..Progress::default() });
-        let reach = if reach == Reach::Dir && self.is_too_wide(&tree_of(&question)) { Reach::File } else { reach };
-        match reach {
-            Reach::Toolchain if question.toolchain.is_some() && !write => {
-                let places = self.judge.places_of(question.toolchain.as_deref().unwrap_or_default());
-                // A variable may lead a place anywhere.
-                let is_fit = |place: &PathBuf| !self.is_too_wide(place) && host::stat(place).is_ok();
-                let places: Vec<PathBuf> = places.into_iter().filter(is_fit).collect();
-                for place in places {
-                    self.next_hold += 1;
-                    let hold = self.next_hold;
-                    self.order(&Order::Hold { id: hold, path: place.clone() }, Expected::Nothing);
-                    self.mount(id, hold, place, Gives::Tree { write: false });
-                    self.order(&Order::Release { id: hold }, Expected::Nothing);
-                }
-            }
-            Reach::Dir => {
-                let tree = tree_of(&question);
-                let held = if tree == question.path { object(id) } else { parent(id) };
-                self.mount(id, held, tree, Gives::Tree { write });
-            }
-            Reach::File | Reach::Toolchain => self.give_file(id, &question, keep),
-        }
-        self.lose_broken()?;
-        if self.progress.iter().any(|progress| progress.id == id && progress.left == 0) {
-            return self.finish(id);
-        }
-        Ok(())
-    }
-
-    fn give_file(&mut self, id: QuestionId, question: &Question, keep: Keep) {
-        let path = question.path.clone();
-        let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
-        match question.op {
-            // Directories that a rule gives.
-            Op::List | Op::Read | Op::Exec | Op::Write | Op::Create if self.is_of_rule(id) && question.is_dir => {
-                let ruling = self.judge.ruling(&path);
-                let write = self.judge.standing(ruling) == Standing::Writable;
-                self.mount(id, object(id), path, Gives::Tree { write });
-            }
-            Op::List if keep != Keep::Once => self.ledger.grant(Grant { path, gives: Gives::Names }),
-            Op::List => {}
-            Op::Read | Op::Exec if keep == Keep::Once && can_serve => {}
-            Op::Exec if can_serve && !is_script(&path) => self.ledger.grant(Grant { path, gives: Gives::Start }),
-            Op::Read | Op::Exec => self.mount(id, object(id), path, Gives::File { write: false }),
-            Op::Write => self.mount(id, object(id), path, Gives::File { write: true }),
-            // Carried out elsewhere.
-            Op::Connect | Op::Sign => {}
-            Op::Create => {
-                let name = PathBuf::from(path.file_name().unwrap_or_default());
-                let mode = self.docket.get(id).and_then(|case| case.calls.first()).map_or(0o600, |call| call.mode);
-                self.order(&Order::Make { id: object(id), name, mode }, Expected::Step(id));
-                self.more(id);
-                self.mount(id, object(id), path, Gives::File { write: true });
-            }
-        }
-    }
-
-    fn is_for_once(&self, id: QuestionId) -> bool {
-        let stage = self.docket.get(id).map(|case| case.stage);
-        matches!(stage, Some(Stage::Settling { verdict: Verdict::Allow { keep: Keep::Once, .. }, .. }))
-    }
-
-    fn is_of_rule(&self, id: QuestionId) -> bool {
-        let stage = self.docket.get(id).map(|case| case.stage);
-        matches!(stage, Some(Stage::Settling { cause: Cause::Rule, .. }))
-    }
-
-    fn more(&mut self, id: QuestionId) {
-        if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
-            progress.left += 1;
-        }
-    }
-
-    fn fail(&mut self, id: QuestionId) {
-        if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
-            progress.failed = true;
-        }
-    }
-
-    fn mount(&mut self, id: QuestionId, held: u64, target: PathBuf, gives: Gives) {
-        let is_covered = self.ledger.granted(&target, Op::List).is_some_and(|grant| grant.gives == gives);
-        if is_covered && self.ledger.is_mounted(&target) {
-            return;
-        }
-        let write = matches!(gives, Gives::File { write: true } | Gives::Tree { write: true });
-        let (covers, children) = match gives {
-            Gives::Tree { .. } => (self.covers_in(&target, write), self.ledger.children(&target)),
-            _ => (Ok(Vec::new()), Vec::new()),
-        };
-        // Where it cannot be known what to hide, nothing is given.
-        let Ok(covers) = covers else { return self.fail(id) };
-        let exec = self.plan.exec;
-        let order = Order::Mount { id: held, target: target.clone(), write, exec, covers, children };
-        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
-        self.more(id);
-    }
-
-    /// What must not show in a tree that is given as a whole. What is mounted in it has its own covers.
-    fn covers_in(&self, tree: &Path, write: bool) -> Result<Vec<Cover>, Errno> {
-        let mut covers = Vec::new();
-        for rule in self.judge.covers_below(tree) {
-            let seals = rule.access == RuleAccess::Protect;
-            if seals && !write || self.ledger.children(tree).iter().any(|child| rule.path.starts_with(child)) {
-                continue;
-            }
-            let paths = if rule.is_glob { matching(&rule.path)? } else { vec![rule.path.clone()] };
-            for path in paths.into_iter().filter_map(|path| behind_links(path, tree)) {
-                // A longer rule may lift it again.
-                let ruling = self.judge.ruling(&path);
-                let still = self.judge.standing(ruling);
-                if seals || still == Standing::Hidden {
-                    covers.push(Cover { path, seals });
-                }
-            }
-        }
-        // Somebody may listen in it by now who did not at the start.
-        let mounted = self.ledger.children(tree);
-        let own = |path: &Path| mounted.iter().any(|child| path.starts_with(child));
-        let sockets =
-            bound::sockets(&[tree], |path| path.starts_with(tree) && !own(path)).map_err(|_| Errno::TOOBIG)?;
-        covers.extend(sockets.into_iter().map(|socket| Cover { path: socket.path, seals: false }));
-        // Outer ones first, and nothing inside of what is hidden already.
-        covers.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut kept: Vec<Cover> = Vec::new();
-        for cover in covers {
-            let is_hidden = kept.iter().any(|outer| !outer.seals && cover.path.starts_with(&outer.path));
-            if !is_hidden && !kept.contains(&cover) {
-                kept.push(cover);
-            }
-        }
-        Ok(kept)
-    }
-
-    /// The root, the home directory and what lies above it are never given as a whole by an answer.
-    fn is_too_wide(&self, tree: &Path) -> bool {
-        self.plan.home.starts_with(tree) || tree == Path::new("/") || self.judge.is_own(tree)
-    }
-
-    fn done(&mut self, id: QuestionId, outcome: Outcome, grant: Option<Grant>) -> Result<(), Errno> {
-        let failed = matches!(outcome, Outcome::Failed(_));
-        if let Some(grant) = grant.filter(|_| !failed) {
-            self.judge.pass(&grant.path);
-            self.ledger.mount(grant.path.clone());
-            if matches!(grant.gives, Gives::File { .. }) {
-                self.stale.watch(&grant.path);
-            }
-            if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
-                progress.granted.push(grant.path.clone());
-            }
-            if self.is_for_once(id) {
-                self.passing.push((Instant::now() + ONCE, grant.path));
-            } else {
-                self.ledger.grant(grant);
-            }
-        }
-        let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) else { return Ok(()) };
-        progress.failed |= failed;
-        progress.left = progress.left.saturating_sub(1);
-        if progress.left == 0 { self.finish(id) } else { Ok(()) }
-    }
-
-    /// Everything that an approval needed is there.
-    fn finish(&mut self, id: QuestionId) -> Result<(), Errno> {
-        let Some(at) = self.progress.iter().position(|progress| progress.id == id) else { return Ok(()) };
-        let progress = self.progress.remove(at);
-        let Some(Stage::Settling { verdict, cause }) = self.docket.get(id).map(|case| case.stage) else {
-            return Ok(());
-        };
-        // Of several places one that cannot be given does not take the others along.
-        if progress.failed && progress.granted.is_empty() {
-            return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS);
-        }
-        self.close(id, verdict, cause, progress.granted, Errno::ACCESS)
-    }
-
-    fn release(&mut self, id: QuestionId) {
-        for held in [object(id), parent(id)] {
-            self.order(&Order::Release { id: held }, Expected::Nothing);
-        }
-    }
-
     /// Ends a case: every call that waited for it is answered, or asked again where the answer was not about it.
     fn close(
         &mut self,
@@ -928,40 +741,4 @@ impl Gate {
         }
         self.lose_broken()
     }
-}
-
-/// The directory that an answer with reach `dir` is about.
-fn tree_of(question: &Question) -> PathBuf {
-    if question.is_dir {
-        return question.path.clone();
-    }
-    question.path.parent().unwrap_or(&question.path).to_path_buf()
-}
-
-/// Whether the kernel would start an interpreter, which then reads the file itself.
-fn is_script(path: &Path) -> bool {
-    let stat = host::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
-    let mut magic = [0u8; 2];
-    let read = stat.and_then(|id| host::open_same(path, id)).and_then(|file| rustix::io::pread(&file, &mut magic, 0));
-    read.is_ok() && magic == *b"#!"
-}
-
-/// A name that is a link is covered where it leads to, if that is in the tree: the link itself says no more than its name.
-fn behind_links(path: PathBuf, tree: &Path) -> Option<PathBuf> {
-    match host::link(&path) {
-        Ok(_) => path.canonicalize().ok().filter(|real| real.starts_with(tree)),
-        Err(_) => Some(path),
-    }
-}
-
-/// Paths that a pattern stands for now. A directory that cannot be listed may hold any of them.
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>, Errno> {
-    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Ok(Vec::new()) };
-    let last = last.to_string_lossy();
-    let names = match host::names(parent) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-        other => other?,
-    };
-    let names = names.iter().map(|(name, _, _)| OsStr::from_bytes(name));
-    Ok(names.filter(|name| name_matches(&last, &name.to_string_lossy())).map(|name| parent.join(name)).collect())
 }
