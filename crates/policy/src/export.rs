@@ -210,7 +210,11 @@ fn left_out_by_ceilings(policy: &Policy, places: &Places, draft: &mut Draft) {
         for setting in preset.settings() {
             let Setting::File { path, access, .. } = setting.value else { continue };
             let is_there = |rule: &FileRule| rule.origin.layer == Layer::BuiltIn && rule.path.is_same_place(&path);
-            let said = |other: &Setting| matches!(other, Setting::File { path: at, .. } if at.is_same_place(&path));
+            // Protecting a place says nothing about who may read it.
+            let said = |other: &Setting| {
+                matches!(other, Setting::File { path: at, access, .. }
+                    if *access != Access::Protect && at.is_same_place(&path))
+            };
             if access <= Access::Read || policy.files.iter().any(is_there) || draft.settings.iter().any(said) {
                 continue;
             }

@@ -46,6 +46,7 @@ pub struct Inputs<'a> {
 }
 
 /// A setting, and whether it may widen.
+#[derive(Clone)]
 struct Said {
     setting: Ruled<Setting>,
     trusted: bool,
@@ -55,8 +56,9 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     let said = collect(inputs)?;
     let mut policy = Policy::preset();
     apply_presets(&mut policy, &said)?;
+    let trusted_only = unless_all_trusted(&policy, &said);
     apply_settings(&mut policy, said);
-    if can_follow_the_list(&policy) {
+    if can_follow_the_list(&policy) && trusted_only.as_ref().is_none_or(can_follow_the_list) {
         policy.network.follow_the_list();
     }
     require_approval_of_none(&policy)?;
@@ -65,6 +67,17 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     }
     policy.add_known();
     Ok(policy)
+}
+
+/// The policy without what unapproved files say, where they say anything: what is stricter alone can be wider together with
+/// something else.
+fn unless_all_trusted(presets: &Policy, said: &[Said]) -> Option<Policy> {
+    if said.iter().all(|one| one.trusted) {
+        return None;
+    }
+    let mut policy = presets.clone();
+    apply_settings(&mut policy, said.iter().filter(|one| one.trusted).cloned().collect());
+    Some(policy)
 }
 
 /// A list of hosts says which ones only where others are refused or asked about, and where something can hold to it. Elsewhere

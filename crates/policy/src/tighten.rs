@@ -6,14 +6,15 @@ use crate::limit::Within;
 use crate::origin::Ruled;
 use crate::path::{Base, PathExpr};
 use crate::setting::Setting;
-use crate::types::{Access, FileRule, Mode, Policy, SyscallMode};
+use crate::types::{Access, FileRule, Policy, SyscallMode};
 
 /// A setting that leaves the policy as strict as it was, or stricter, for every command.
 pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
     match setting {
         Setting::Isolation(level) => *level >= policy.isolation.value,
-        // Dynamic mode shows nothing that static mode hides.
-        Setting::Mode(mode) => *mode == policy.mode.value || *mode == Mode::Dynamic,
+        // Neither is the stricter one: static mode shows what nothing names, dynamic mode gives the shipped list of what is
+        // known, also below a denied directory, and reaches unknown hosts where unknown is allowed.
+        Setting::Mode(mode) => *mode == policy.mode.value,
         Setting::UnknownVerdict(verdict) => *verdict <= policy.unknown.verdict.value,
         Setting::UnknownMetadata(metadata) => *metadata <= policy.unknown.metadata.value,
         Setting::UnknownTimeout(time) => *time <= policy.unknown.timeout.value,

@@ -129,6 +129,19 @@ fn what_a_later_layer_overruled_is_not_exported() {
 }
 
 #[test]
+fn what_a_ceiling_left_out_stays_hidden_below_a_protected_name() {
+    let ceilings = Ceilings::parse("r", "[files]\nwrite_within = [\"./\"]").unwrap();
+    let registry = "${CARGO_HOME:-~/.cargo}/registry";
+    let user = format!("[files]\ndeny = [\"~/.cargo\"]\nprotect = [\"{registry}\"]");
+    let (layers, places) = ([layer(Layer::User, &user)], places());
+    let inputs = Inputs { layers: &layers, requirements: Some(&ceilings), places: Some(&places), ..Inputs::default() };
+    let text = export(&resolve(&inputs).unwrap(), &places).to_toml();
+    let rules = rules_in_force(&alone(&text), &places);
+    let decides = deciding_rule(&rules, "/home/u/.cargo/registry".as_ref()).unwrap();
+    assert_eq!(decides.rule.access, Access::Deny, "{text}");
+}
+
+#[test]
 fn a_path_that_a_file_cannot_say_becomes_a_remark() {
     let star = PathExpr::literal("/srv/a*b".as_ref()).unwrap();
     let overrides = cofferdam_policy::Overrides { rw: vec![star], ..Default::default() };

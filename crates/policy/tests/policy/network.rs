@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    AgentUse, Ceilings, Endpoint, Inputs, Layer, NetworkMode, Overrides, PRESETS, PathExpr, Policy, PolicyError, Ports,
-    Publish, SecretSource, Target, differences, explain, export, parse, resolve,
+    AgentUse, Ceilings, Endpoint, Inputs, Layer, LayerInput, Mode, NetworkMode, Overrides, PRESETS, PathExpr, Policy,
+    PolicyError, Ports, Publish, SecretSource, Target, differences, explain, export, parse, resolve,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -239,6 +239,24 @@ fn a_list_of_hosts_alone_never_opens_a_network_that_it_does_not_limit() {
     assert_eq!(with("mode = \"static\"\n[unknown]\nverdict = \"allow-and-log\""), NetworkMode::Egress);
     let chosen = "[unknown]\nverdict = \"allow-and-log\"\n[network]\nmode = \"egress\"\nallow = [\"x.example\"]\n";
     assert_eq!(user(chosen).unwrap().network.mode.value, NetworkMode::Egress);
+}
+
+#[test]
+fn an_unapproved_project_cannot_bring_a_network_about_by_being_strict() {
+    let with = |mine: &str, theirs: &str| {
+        let mine = format!("{mine}\n[network]\nallow = [\"x.example\"]\n");
+        let mode = |project: LayerInput| {
+            let policy = resolved(&[layer(Layer::User, &mine), project]).unwrap();
+            (policy.network.mode.value, policy.mode.value)
+        };
+        (mode(layer(Layer::Project, theirs)), mode(approved(Layer::Project, theirs)))
+    };
+    let (none, listed) = ((NetworkMode::None, Mode::Dynamic), (NetworkMode::Egress, Mode::Dynamic));
+    assert_eq!(with("isolation = \"process\"", "isolation = \"full\""), (none, listed));
+    assert_eq!(with("[unknown]\nverdict = \"allow-and-log\"", "[unknown]\nverdict = \"deny\""), (none, listed));
+    // Unknown hosts are refused in static mode, and stay refused.
+    let mine = "mode = \"static\"\n[unknown]\nverdict = \"allow-and-log\"";
+    assert_eq!(with(mine, "mode = \"dynamic\""), ((NetworkMode::Egress, Mode::Static), none));
 }
 
 #[test]

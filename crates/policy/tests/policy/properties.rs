@@ -5,8 +5,9 @@ use std::path::Component;
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, ExpandedRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Network, PathExpr, Policy, Ruled,
-    Setting, deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus, parse_size, parse_time, resolve,
+    Access, Ceilings, ExpandedRule, FileRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Mode, Network, OnUnknown,
+    PathExpr, Policy, Ruled, Setting, deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus,
+    parse_size, parse_time, resolve,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -40,6 +41,8 @@ const TOP: &[&str] = &[
     "isolation = \"none\"",
     "isolation = \"process\"",
     "isolation = \"full\"",
+    "mode = \"static\"",
+    "mode = \"dynamic\"",
     "debug = true",
     "debug = false",
     "project = \"read\"",
@@ -48,6 +51,9 @@ const TOP: &[&str] = &[
 ];
 
 const TABLES: &[&str] = &[
+    "unknown.verdict = \"deny\"",
+    "unknown.verdict = \"ask\"",
+    "unknown.verdict = \"allow-and-log\"",
     "process.max = 5",
     "process.max = 500",
     "process.allow_fork = true",
@@ -150,9 +156,15 @@ fn no_more<T: PartialOrd>(with: Option<&Ruled<T>>, without: Option<&Ruled<T>>) -
     without.is_none_or(|without| with.is_some_and(|with| with.value <= without.value))
 }
 
+fn lets_unknown_hosts_through(policy: &Policy) -> bool {
+    policy.mode.value == Mode::Dynamic && policy.unknown.verdict.value == OnUnknown::AllowAndLog
+}
+
 fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(with.isolation.value >= without.isolation.value);
     assert!(with.project.value <= without.project.value);
+    assert!(with.unknown.verdict.value <= without.unknown.verdict.value);
+    assert!(!lets_unknown_hosts_through(with) || lets_unknown_hosts_through(without));
     assert_network_no_wider(&with.network, &without.network);
     assert!(with.debug.value <= without.debug.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
@@ -170,8 +182,10 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(programs.is_empty() || !with.process.executables.is_empty());
     assert!(programs.is_empty() || with.process.executables.iter().all(|one| programs.contains(one)));
 
-    let grants =
-        |policy: &Policy| policy.files.iter().filter(|rule| rule.access > Access::Protect).cloned().collect::<Vec<_>>();
+    // Static mode needs no list of what can be read: everything can.
+    let is_grant =
+        |rule: &&FileRule| rule.access > Access::Protect && rule.origin.source.as_ref() != "profiles/known.toml";
+    let grants = |policy: &Policy| policy.files.iter().filter(is_grant).cloned().collect::<Vec<_>>();
     assert_eq!(grants(with), grants(without));
     let (rules, fewer) = (expanded(with), expanded(without));
     for path in PATHS.iter().flat_map(|path| PathExpr::parse(path).unwrap().expand(&places())) {
