@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::attach::JOINED;
 use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
+use crate::unrouted::Counters;
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
@@ -65,7 +66,8 @@ pub(crate) fn apply(
     for (index, step) in plan.steps.iter().enumerate() {
         if *step == Step::Seccomp && plan.namespaces.pid {
             // Under a filter that reports opening, this would wait for a listener that nobody has yet.
-            send_namespaces(parent).about(|| "the namespaces".to_owned()).map_err(|error| (index, error))?;
+            let sent = send_namespaces(parent, plan.namespaces.net);
+            sent.about(|| "the namespaces".to_owned()).map_err(|error| (index, error))?;
         }
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(crate::launch::FIRST_STEP_MARK + index);
@@ -77,9 +79,14 @@ pub(crate) fn apply(
     Ok(Applied { listener: builder.listener })
 }
 
-/// For commands that join later: once this process is not dumpable, nobody opens these any more.
-fn send_namespaces(parent: BorrowedFd<'_>) -> Result<(), Errno> {
-    let own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
+/// For commands that join later: once this process is not dumpable, nobody opens these any more. With them goes what an own
+/// network counts, which nobody could open once a short command has ended.
+fn send_namespaces(parent: BorrowedFd<'_>, has_own_network: bool) -> Result<(), Errno> {
+    let mut own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
+    if has_own_network {
+        // Without them there is one hint less.
+        own.extend(Counters::open_own());
+    }
     let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
     socket::send_all(parent, &Message::Namespaces.encode(), &fds)
 }

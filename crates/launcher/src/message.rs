@@ -23,7 +23,7 @@ pub(crate) enum Message {
     Gate,
     /// Carries the sandbox's mount namespace, where grants are mounted.
     Mounts,
-    /// Carries the namespaces, in the order of `attach::JOINED`.
+    /// Carries the namespaces, in the order of `attach::JOINED`, and then what an own network counts.
     Namespaces,
     /// The program could not be executed.
     NotExecuted { errno: i32 },

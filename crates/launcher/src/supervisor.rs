@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
 use serde::Serialize;
 
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, JOINED};
 use crate::cgroup::SessionCgroup;
 use crate::desk::{self, Desk};
 use crate::dialer::Dialer;
@@ -470,6 +470,7 @@ impl<'a> Running<'a> {
             other => other?,
         };
         if bytes == Message::Namespaces.encode() {
+            self.counters = fds.drain(JOINED.len().min(fds.len())..).next().map(Counters::of);
             if let Some(way) = self.egress.as_mut().and_then(|egress| egress.dials.take()) {
                 self.dialer = Some(Dialer::start(&way, &fds)?);
             }
@@ -486,8 +487,6 @@ impl<'a> Running<'a> {
             }
             (Some(Message::Listener), Some(fd)) => {
                 self.set_up = true;
-                // Only now is pid 1 in the network namespace whose counters these are.
-                self.counters = self.plan.namespaces.net.then(|| Counters::of(self.pid)).flatten();
                 if let Some(gate) = &mut self.gate {
                     gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
                 }

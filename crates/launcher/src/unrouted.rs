@@ -1,8 +1,11 @@
 //! Whether the command tried to reach a network that it does not have: the kernel counts that in each network namespace.
-//! Owns the descriptor and the reading of the counters; what they mean to a person is `cli`'s. Called by `launch`.
+//! Owns the descriptor and the reading of the counters; what they mean to a person is `cli`'s. Called by `apply`, inside, and
+//! by `supervisor`.
 
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 /// What went nowhere.
@@ -18,9 +21,13 @@ pub struct Unrouted {
 pub(crate) struct Counters(std::fs::File);
 
 impl Counters {
-    /// None where this user cannot see other processes: then there is nothing to say.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
-        std::fs::File::open(format!("/proc/{pid}/net/snmp")).ok().map(Counters)
+    /// In the namespace itself, by whoever sets it up.
+    pub(crate) fn open_own() -> Option<OwnedFd> {
+        rustix::fs::open("/proc/self/net/snmp", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    }
+
+    pub(crate) fn of(opened: OwnedFd) -> Self {
+        Counters(opened.into())
     }
 
     pub(crate) fn read(mut self) -> Unrouted {

@@ -109,9 +109,10 @@ impl Network {
         }
     }
 
-    /// Where nobody chose a mode and unknown paths are asked about, hosts are, too: nothing is reached before an answer.
+    /// Where nobody chose a mode and unknown paths are asked about, hosts are, too: nothing is reached before an answer. A list
+    /// that brought no mode about is not in force, and must not get in force by this.
     pub fn ask_about_hosts(&mut self) {
-        if self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None {
+        if self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None && self.allow.is_empty() {
             let origin = Origin { layer: Layer::BuiltIn, source: ASKED_FIRST.into(), line: None };
             self.mode = Ruled::new(NetworkMode::Egress, origin);
         }

@@ -271,6 +271,10 @@ fn hosts_are_asked_about_where_nobody_chose_a_mode() {
     assert_eq!(asked(user("[network]\nmode = \"host\"\n")), (NetworkMode::Host, 0));
     assert_eq!(asked(under("network = \"none\"", "")), (NetworkMode::None, 0));
     assert_eq!(asked(under("network = \"egress\"", "")), (NetworkMode::Egress, 0));
+    // A list that is not in force stays so.
+    let process = layer(Layer::User, "isolation = \"process\"\n[network]\nallow = [\"x.example\"]\n");
+    let full = layer(Layer::Project, "isolation = \"full\"");
+    assert_eq!(asked(resolved(&[process, full])), (NetworkMode::None, 1));
     // An unapproved project may take the questions away.
     assert_eq!(asked(resolved(&[layer(Layer::Project, "[network]\nmode = \"none\"\n")])), (NetworkMode::None, 0));
 }
