@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use cofferdam_policy::is_unseen;
+
 pub(crate) fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -14,13 +16,9 @@ pub(crate) fn print(text: &str) -> ExitCode {
 
 /// Control and invisible characters as `\u{...}`: a path must not be able to draw on the user's screen.
 pub(crate) fn escaped(text: &str) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{00ad}')
-    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if is_unseen(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
 }

@@ -221,21 +221,27 @@ impl<'a> Editor<'a> {
 
     /// The rules that count without the layers after this scope's: a project's rule does not spare another project the
     /// question.
-    fn rules_so_far(&self) -> Result<Vec<ExpandedRule>, Failure> {
-        let layers = self.sources.layers.iter().filter(|input| input.layer <= self.target.layer).cloned().collect();
+    fn rules_so_far(&self, with_unapproved: bool) -> Result<Vec<ExpandedRule>, Failure> {
+        let counts = |input: &&LayerInput| {
+            input.layer <= self.target.layer && (with_unapproved || input.trusted || !input.layer.is_untrusted())
+        };
+        let layers = self.sources.layers.iter().filter(counts).cloned().collect();
         let policy = Sources { layers, requirements: self.sources.requirements.clone() }.resolve(&self.places)?;
         Ok(real_rules(&policy, &self.places))
     }
 
     fn entries(&self, changes: &[Change], today: &str) -> Result<Vec<edit::Entry>, Failure> {
-        let rules = self.rules_so_far()?;
+        let rules = self.rules_so_far(true)?;
+        // The next version of a file that nobody approved may say something else.
+        let approved = self.rules_so_far(false)?;
         let mut entries: Vec<edit::Entry> = Vec::new();
         for change in changes {
             if change.allow && self.places.home.starts_with(&change.path) {
                 return Err(PersistError::TooWide { path: change.path.clone() }.into());
             }
-            let now = deciding_rule(&rules, &change.path).map(|rule| rule.rule.access);
-            if now.is_some_and(|now| is_decided(change, now)) {
+            let access = |rules| deciding_rule(rules, &change.path).map(|rule| rule.rule.access);
+            let now = access(&rules);
+            if [now, access(&approved)].iter().all(|now| now.is_some_and(|now| is_decided(change, now))) {
                 continue;
             }
             let path = self.written(&change.path)?;

@@ -243,8 +243,9 @@ fn disks(limits: &LimitsPlan) -> (Vec<Disk>, Option<Errno>) {
         };
         let named = limits.bound(Limited::Storage).map(|bound| bound.value);
         let reserve = RESERVE.min(size / 20);
-        // A disk that was nearly full before is nobody's fault inside.
-        let most_bytes = named.or_else(|| room.bytes.checked_sub(reserve).filter(|most| *most > 0));
+        // A disk that was nearly full before is nobody's fault inside. A limit that is larger than what is left is none.
+        let left = room.bytes.checked_sub(reserve).filter(|most| *most > 0);
+        let most_bytes = named.into_iter().chain(left).min();
         let most_files = limits.bound(Limited::Inodes).map(|bound| bound.value);
         disks.push(Disk { fd, at_start: room, most_bytes, most_files });
     }

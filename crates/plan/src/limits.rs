@@ -339,20 +339,20 @@ impl Chooser<'_> {
     }
 
     fn cpus(&mut self, limits: &Limits) -> Result<(), PlanError> {
+        let mut usable = self.facts.cpus.clone();
         if let Some(set) = &limits.cpu_set {
+            let wanted = parse_cpu_set(&set.value).unwrap_or_default();
+            usable.retain(|cpu| wanted.iter().any(|range| range.contains(cpu)));
+            if usable.is_empty() {
+                let origin = set.origin.clone();
+                return Err(PlanError::NoSuchCpus { set: set.value.clone(), have: self.facts.cpus.len(), origin });
+            }
             if self.use_controller("cpuset") {
                 self.set("cpuset.cpus", &set.value);
                 self.lines.push(Line::Enforced(format!("CPUs {}: cgroup cpuset.cpus", set.value)));
                 self.bind(Limited::CpuSet, 0, Keeper::Cgroup, &set.origin);
             } else {
-                let wanted = parse_cpu_set(&set.value).unwrap_or_default();
-                let is_wanted = |cpu: &u32| wanted.iter().any(|range| range.contains(cpu));
-                let cpus: Vec<u32> = self.facts.cpus.iter().copied().filter(is_wanted).collect();
-                if cpus.is_empty() {
-                    let origin = set.origin.clone();
-                    return Err(PlanError::NoSuchCpus { set: set.value.clone(), have: self.facts.cpus.len(), origin });
-                }
-                self.pin(cpus, Limited::CpuSet, 0, &set.origin);
+                self.pin(usable.clone(), Limited::CpuSet, 0, &set.origin);
             }
         }
         let Some(limit) = &limits.cpu_millis else { return Ok(()) };
@@ -368,17 +368,13 @@ impl Chooser<'_> {
         if !limit.value.is_multiple_of(1000) {
             return self.cannot("limits.cpus (a fraction)", &limit.origin, "the cgroup controller `cpu`");
         }
-        if limits.cpu_set.is_some() {
-            return self.cannot("limits.cpus beside limits.cpu_set", &limit.origin, "the cgroup controller `cpu`");
-        }
-        let cpus = self.some_cpus(limit.value as usize / 1000);
+        let cpus = self.some_of(&usable, limit.value as usize / 1000);
         self.pin(cpus, Limited::Cpus, most, &limit.origin);
         Ok(())
     }
 
     /// So many of the CPUs that may be used; sessions that start at the same time get different ones.
-    fn some_cpus(&self, count: usize) -> Vec<u32> {
-        let all = &self.facts.cpus;
+    fn some_of(&self, all: &[u32], count: usize) -> Vec<u32> {
         let first = self.facts.pid as usize % all.len().max(1);
         let mut cpus: Vec<u32> = all.iter().cycle().skip(first).take(count.min(all.len())).copied().collect();
         cpus.sort_unstable();

@@ -177,10 +177,15 @@ pub(crate) fn files(
     decisions: &[Decision],
     exec: bool,
     trigger: Option<Trigger>,
-    mut programs: Vec<Step>,
+    programs: Vec<Step>,
 ) -> Result<FileMounts, PlanError> {
     let (steps, holds, mounted) = (Vec::new(), Vec::new(), BTreeSet::new());
     let mut out = FileMounts { steps, holds, overlays: 0, sockets: 0, mounted, exec, trigger };
+    // Where nothing is given around a program, it comes first: what hides parts of its libraries has to lie on top.
+    let is_alone = |step: &Step| !decisions.iter().any(|decision| is_in(step, &decision.path));
+    let (alone, mut programs): (Vec<Step>, Vec<Step>) = programs.into_iter().partition(is_alone);
+    let visible: Vec<PathBuf> = alone.iter().filter_map(target_of).map(Path::to_path_buf).collect();
+    out.steps.extend(alone);
     let mut enclosing: Vec<&Decision> = Vec::new();
     let mut contents: Vec<Around> = Vec::new();
     for (index, decision) in decisions.iter().enumerate() {
@@ -189,7 +194,10 @@ pub(crate) fn files(
             enclosing.pop();
             contents.pop();
         }
-        let around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
+        let mut around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
+        if around == Around::Unknown && visible.iter().any(|program| is_at_or_below(&decision.path, program)) {
+            around = Around::ReadOnly;
+        }
         out.add(decision, &decisions[index + 1..], around, &enclosing);
         if around == Around::Unknown {
             // A program that may run lies on top of the place that was just given, below what hides parts of it.
@@ -208,7 +216,14 @@ pub(crate) fn files(
 }
 
 fn is_in(step: &Step, place: &Path) -> bool {
-    matches!(step, Step::Mount(mount) if mount.target.starts_with(place))
+    target_of(step).is_some_and(|target| target.starts_with(place))
+}
+
+fn target_of(step: &Step) -> Option<&Path> {
+    match step {
+        Step::Mount(mount) => Some(&mount.target),
+        _ => None,
+    }
 }
 
 impl FileMounts {

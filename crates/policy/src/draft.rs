@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::file_values::path_entry;
+use crate::fold::is_unseen;
 use crate::setting::Setting;
 use crate::types::Access;
 
@@ -66,8 +67,8 @@ impl Draft {
 
 fn comments(out: &mut String, lines: &[String]) {
     for line in lines.iter().flat_map(|text| text.lines()) {
-        // A comment holds no control character but the tab.
-        let plain: String = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
+        // A comment holds no control character but the tab, and nothing that hides.
+        let plain: String = line.chars().map(|c| if is_unseen(c) && c != '\t' { '\u{fffd}' } else { c }).collect();
         writeln!(out, "# {plain}").unwrap_or_default();
     }
 }
@@ -179,7 +180,8 @@ pub fn quoted(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => write!(out, "\\u{:04X}", u32::from(c)).unwrap_or_default(),
+            c if is_unseen(c) && u32::from(c) > 0xffff => write!(out, "\\U{:08X}", u32::from(c)).unwrap_or_default(),
+            c if is_unseen(c) => write!(out, "\\u{:04X}", u32::from(c)).unwrap_or_default(),
             c => out.push(c),
         }
     }

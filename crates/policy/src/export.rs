@@ -127,7 +127,10 @@ struct SamePlace<'a> {
 fn files(policy: &Policy, places: &Places, draft: &mut Draft) {
     let project = project_rule(policy);
     let mut groups: Vec<SamePlace<'_>> = Vec::new();
-    for rule in policy.files.iter().chain([&project]).filter(|rule| rule.origin.layer != Layer::BuiltIn) {
+    let said = policy.files.iter().filter(|rule| rule.origin.layer != Layer::BuiltIn);
+    // An unapproved file that made it stricter gained no rank by that.
+    let is_said = is_said(&policy.project) || policy.project.value != shipped_project(policy);
+    for rule in said.chain(is_said.then_some(&project)) {
         let (paths, glob) = (rule.path.expand(places), rule.path.is_glob());
         let same = |group: &&mut SamePlace<'_>| match group.rules.first() {
             Some(first) if paths.is_empty() => first.path.is_same_place(&rule.path),
@@ -152,6 +155,20 @@ fn files(policy: &Policy, places: &Places, draft: &mut Draft) {
     }
     below_final_denies(policy, places, draft);
     left_out_by_ceilings(policy, places, draft);
+}
+
+/// How the presets give the project's directory.
+fn shipped_project(policy: &Policy) -> Access {
+    let given = presets_of(policy).flat_map(Preset::settings).filter_map(|setting| match setting.value {
+        Setting::Project(access) => Some(access),
+        _ => None,
+    });
+    given.last().unwrap_or(Access::Read)
+}
+
+fn presets_of(policy: &Policy) -> impl Iterator<Item = &'static Preset> {
+    let named = policy.presets.iter().map(|preset| preset.value.as_str());
+    std::iter::once(DEFAULT_PRESET).chain(named).filter_map(Preset::named)
 }
 
 /// Of several rules about one place: the one that decides, and what its verdict rests on. In one file the stricter
@@ -205,8 +222,7 @@ fn below_final_denies(policy: &Policy, places: &Places, draft: &mut Draft) {
 /// file can ask for, the path is denied.
 fn left_out_by_ceilings(policy: &Policy, places: &Places, draft: &mut Draft) {
     let rules = rules_in_force(policy, places);
-    let named = policy.presets.iter().map(|preset| preset.value.as_str());
-    for preset in std::iter::once(DEFAULT_PRESET).chain(named).filter_map(Preset::named) {
+    for preset in presets_of(policy) {
         for setting in preset.settings() {
             let Setting::File { path, access, .. } = setting.value else { continue };
             let is_there = |rule: &FileRule| rule.origin.layer == Layer::BuiltIn && rule.path.is_same_place(&path);

@@ -1,5 +1,6 @@
 //! File names as a careless file system sees them. Owns folding of case and removal of characters that do not show;
-//! it is for refusing (deny, protect), never for granting. Called by `decide`.
+//! it is for refusing (deny, protect), never for granting; and which characters those are. Called by `decide`, and by
+//! whoever shows text.
 
 use std::borrow::Cow;
 
@@ -15,6 +16,11 @@ pub fn folded(name: &str) -> Cow<'_, str> {
     // Upper case first: it joins letters that lower case keeps apart (LATIN SMALL LETTER LONG S becomes S).
     let visible = name.chars().filter(|c| !is_ignorable(*c));
     Cow::Owned(visible.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect())
+}
+
+/// Whether a character would draw on a screen, or hide on it, instead of being seen.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_ignorable(c)
 }
 
 /// Unicode's `Default_Ignorable_Code_Point`.

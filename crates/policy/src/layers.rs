@@ -16,7 +16,7 @@ use crate::origin::{Layer, Ruled};
 use crate::overrides::Overrides;
 use crate::path::Places;
 use crate::setting::Setting;
-use crate::tighten::tightens;
+use crate::tighten::{Effect, effect};
 use crate::types::{HeldBack, Isolation, Mode, OnUnknown, Policy};
 use crate::variables;
 
@@ -58,7 +58,10 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
     apply_presets(&mut policy, &said)?;
     let trusted_only = unless_all_trusted(&policy, &said);
     apply_settings(&mut policy, said);
-    if can_follow_the_list(&policy) && trusted_only.as_ref().is_none_or(can_follow_the_list) {
+    if can_follow_the_list(&policy) {
+        if trusted_only.is_some_and(|trusted_only| !can_follow_the_list(&trusted_only)) {
+            policy.network.stay(&policy.unknown.verdict.origin);
+        }
         policy.network.follow_the_list();
     }
     require_approval_of_none(&policy)?;
@@ -138,8 +141,12 @@ fn apply_settings(policy: &mut Policy, said: Vec<Said>) {
             Setting::Executables(names) if !trusted => {
                 narrowings.push(Ruled::new(names.clone(), setting.origin));
             }
-            _ if trusted || tightens(&setting.value, policy) => policy.apply(setting),
-            _ => hold_back(policy, setting),
+            _ if trusted => policy.apply(setting),
+            _ => match effect(&setting.value, policy) {
+                Effect::Stricter => apply_unapproved(policy, setting),
+                Effect::Same => {}
+                Effect::Wider => hold_back(policy, setting),
+            },
         }
     }
     for narrowing in narrowings {
@@ -147,19 +154,24 @@ fn apply_settings(policy: &mut Policy, said: Vec<Said>) {
     }
 }
 
+/// What is said about the project's directory competes with rules about the same path, by layer: there it stays where it was.
+fn apply_unapproved(policy: &mut Policy, mut setting: Ruled<Setting>) {
+    if matches!(setting.value, Setting::Project(_)) {
+        setting.origin.layer = policy.project.origin.layer;
+    }
+    policy.apply(setting);
+}
+
 fn hold_back(policy: &mut Policy, setting: Ruled<Setting>) {
     policy.held_back.push(HeldBack { rule: setting.value.to_string(), origin: setting.origin });
 }
 
 /// An unapproved list can only take programs away. It comes after the trusted lists have added up, because an empty
-/// list means "all" and adding to a narrowed one would widen it.
+/// list means "all" and adding to a narrowed one would widen it. It cannot be the only one: what is listed is given to the
+/// session with its libraries, wherever it lies.
 fn narrow_executables(policy: &mut Policy, narrowing: Ruled<Vec<String>>) {
     let Ruled { value: names, origin } = narrowing;
     let allowed = &mut policy.process.executables;
-    if allowed.is_empty() {
-        allowed.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
-        return;
-    }
     let (known, beyond): (Vec<String>, Vec<String>) =
         names.into_iter().partition(|name| allowed.iter().any(|one| one.value == *name));
     if !known.is_empty() {

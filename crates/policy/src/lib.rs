@@ -54,7 +54,7 @@ pub use export::export;
 #[cfg(feature = "schema")]
 pub use file::json_schema;
 pub use file::{Parsed, parse};
-pub use fold::folded;
+pub use fold::{folded, is_unseen};
 pub use host::{Host, HostError, parse_authority, with_port};
 pub use layers::{ExpandedRule, Inputs, LayerInput, deciding_rule, hold_of, resolve, rules_in_force};
 pub use learn::{Accessed, Learned, Touch, learn};

@@ -99,20 +99,29 @@ impl Default for Network {
 }
 
 impl Network {
+    fn is_unchosen(&self) -> bool {
+        self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None
+    }
+
+    /// Where there is no network, none comes of what `origin` says.
+    pub(crate) fn stay(&mut self, origin: &Origin) {
+        if self.is_unchosen() {
+            self.mode.origin = origin.clone();
+        }
+    }
+
     /// Who lists hosts wants them reached: a list without a mode is the mode `egress`.
     pub(crate) fn follow_the_list(&mut self) {
-        if self.mode.origin.layer == Layer::BuiltIn
-            && self.mode.value == NetworkMode::None
+        if self.is_unchosen()
             && let Some(first) = self.allow.first()
         {
             self.mode = Ruled::new(NetworkMode::Egress, first.origin.clone());
         }
     }
 
-    /// Where nobody chose a mode and unknown paths are asked about, hosts are, too: nothing is reached before an answer. A list
-    /// that brought no mode about is not in force, and must not get in force by this.
+    /// Where nobody chose a mode and unknown paths are asked about, hosts are, too: nothing is reached before an answer.
     pub fn ask_about_hosts(&mut self) {
-        if self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None && self.allow.is_empty() {
+        if self.is_unchosen() {
             let origin = Origin { layer: Layer::BuiltIn, source: ASKED_FIRST.into(), line: None };
             self.mode = Ruled::new(NetworkMode::Egress, origin);
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::endpoint::Endpoint;
 use crate::file_values::path_entry;
-use crate::limit::Within;
 use crate::network::{AgentUse, Credential, Network, NetworkRule, Publish, SecretSource, SocketGrant};
 use crate::origin::{Origin, Ruled};
 use crate::quantity::{written_size, written_time};
@@ -260,25 +259,6 @@ impl Network {
                 self.sockets.retain(|other| !other.value.path.is_same_place(&socket.path));
                 self.sockets.push(Ruled::new(socket, origin));
             }
-        }
-    }
-
-    /// Whether a setting leaves this as strict as it is, or stricter.
-    pub(crate) fn is_tightened_by(&self, part: &NetworkPart) -> bool {
-        match part {
-            NetworkPart::Deny(_) => true,
-            NetworkPart::MaxConnections(count) => *count <= self.max_connections.value,
-            NetworkPart::QueriesPerSecond(count) => *count <= self.queries_per_second.value,
-            NetworkPart::Bytes(bytes) => self.bytes.as_ref().is_none_or(|now| bytes.is_within(&now.value)),
-            NetworkPart::IdleTimeout(time) => *time <= self.idle_timeout.value,
-            NetworkPart::HeaderTimeout(time) => *time <= self.header_timeout.value,
-            NetworkPart::SshAgent(use_) => *use_ <= self.ssh_agent.value,
-            NetworkPart::Allow(_)
-            | NetworkPart::Resolver(_)
-            | NetworkPart::Publish(_)
-            | NetworkPart::HostPort(_)
-            | NetworkPart::Credential(_)
-            | NetworkPart::Socket(_) => false,
         }
     }
 

@@ -1,37 +1,74 @@
-//! Whether a setting of an unapproved project policy only tightens. Owns that judgement, one setting at a time and
-//! against the policy so far; what happens to the rest (held back, shown) is `layers`'. Called by `layers`.
+//! What a setting of an unapproved project policy would change. Owns that judgement, one setting at a time and against the
+//! policy so far; what happens to what is wider (held back, shown) is `layers`'. Called by `layers`.
+
+use std::cmp::Ordering;
 
 use crate::decide::covers;
 use crate::limit::Within;
+use crate::network::Network;
+use crate::network_part::NetworkPart;
 use crate::origin::Ruled;
 use crate::path::{Base, PathExpr};
 use crate::setting::Setting;
-use crate::types::{Access, FileRule, Policy, SyscallMode};
+use crate::types::{Access, FileRule, NetworkMode, Policy, SyscallMode};
 
-/// A setting that leaves the policy as strict as it was, or stricter, for every command.
-pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
+/// What one setting does to a policy, for every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Stricter,
+    /// Says what is in force already. Whoever said it first goes on being the one who did.
+    Same,
+    Wider,
+}
+
+impl Effect {
+    /// Of what is stricter the less of it there is.
+    fn of<T: Ord>(asked: &T, now: &T) -> Effect {
+        match asked.cmp(now) {
+            Ordering::Less => Effect::Stricter,
+            Ordering::Equal => Effect::Same,
+            Ordering::Greater => Effect::Wider,
+        }
+    }
+
+    /// Of a setting that has no order.
+    fn unless_same<T: PartialEq>(asked: &T, now: &T) -> Effect {
+        if asked == now { Effect::Same } else { Effect::Wider }
+    }
+
+    fn stricter_if(is_stricter: bool) -> Effect {
+        if is_stricter { Effect::Stricter } else { Effect::Wider }
+    }
+}
+
+pub(crate) fn effect(setting: &Setting, policy: &Policy) -> Effect {
     match setting {
-        Setting::Isolation(level) => *level >= policy.isolation.value,
+        // Whoever chose less than `full` also said what is to be had with it: hosts, an agent, ports. Full isolation would make
+        // it come true.
+        Setting::Isolation(level) => Effect::unless_same(level, &policy.isolation.value),
         // Neither is the stricter one: static mode shows what nothing names, dynamic mode gives the shipped list of what is
         // known, also below a denied directory, and reaches unknown hosts where unknown is allowed.
-        Setting::Mode(mode) => *mode == policy.mode.value,
-        Setting::UnknownVerdict(verdict) => *verdict <= policy.unknown.verdict.value,
-        Setting::UnknownMetadata(metadata) => *metadata <= policy.unknown.metadata.value,
-        Setting::UnknownTimeout(time) => *time <= policy.unknown.timeout.value,
-        Setting::QuestionsPerMinute(count) => *count <= policy.unknown.per_minute.value,
-        Setting::Debug(on) => no_wider(*on, policy.debug.value),
-        Setting::Project(access) => *access <= policy.project.value,
-        Setting::File { access, path, .. } => refuses_more(*access, path, policy),
+        Setting::Mode(mode) => Effect::unless_same(mode, &policy.mode.value),
+        Setting::UnknownVerdict(verdict) => Effect::of(verdict, &policy.unknown.verdict.value),
+        Setting::UnknownMetadata(metadata) => Effect::of(metadata, &policy.unknown.metadata.value),
+        Setting::UnknownTimeout(time) => Effect::of(time, &policy.unknown.timeout.value),
+        Setting::QuestionsPerMinute(count) => Effect::of(count, &policy.unknown.per_minute.value),
+        Setting::Debug(on) => Effect::of(on, &policy.debug.value),
+        Setting::Project(access) => Effect::of(access, &policy.project.value),
+        Setting::File { access, path, .. } => Effect::stricter_if(refuses_more(*access, path, policy)),
         Setting::MaxProcesses(count) => no_more(count, policy.process.max.as_ref()),
-        Setting::AllowFork(on) => no_wider(*on, policy.process.allow_fork.value),
-        Setting::AllowExec(on) => no_wider(*on, policy.process.allow_exec.value),
-        Setting::Network(mode) => *mode <= policy.network.mode.value,
-        Setting::NetworkPart(part) => policy.network.is_tightened_by(part),
+        Setting::AllowFork(on) => Effect::of(on, &policy.process.allow_fork.value),
+        Setting::AllowExec(on) => Effect::of(on, &policy.process.allow_exec.value),
+        // Chosen, it is for good: nothing follows from what else is said.
+        Setting::Network(NetworkMode::None) => Effect::Stricter,
+        Setting::Network(mode) => Effect::of(mode, &policy.network.mode.value),
+        Setting::NetworkPart(part) => effect_on(&policy.network, part),
         Setting::Limit(limit) => no_more(limit, policy.limits.same(limit).as_ref()),
-        Setting::SyscallMode(mode) => *mode == SyscallMode::AllowList || *mode == policy.syscalls.mode.value,
-        Setting::MaxViolations(count) => *count <= policy.syscalls.max_violations.value,
-        Setting::EnvMode(mode) => *mode <= policy.env.mode.value,
-        Setting::SyscallDeny(_) | Setting::EnvBlock(_) => true,
+        Setting::SyscallMode(SyscallMode::AllowList) => Effect::Stricter,
+        Setting::SyscallMode(mode) => Effect::unless_same(mode, &policy.syscalls.mode.value),
+        Setting::MaxViolations(count) => Effect::of(count, &policy.syscalls.max_violations.value),
+        Setting::EnvMode(mode) => Effect::of(mode, &policy.env.mode.value),
+        Setting::SyscallDeny(_) | Setting::EnvBlock(_) => Effect::Stricter,
         // Executables are narrowed as a list, see `layers`.
         Setting::Preset(_)
         | Setting::Hook(_)
@@ -39,7 +76,26 @@ pub(crate) fn tightens(setting: &Setting, policy: &Policy) -> bool {
         | Setting::Executables(_)
         | Setting::SyscallAllow(_)
         | Setting::EnvPass(_)
-        | Setting::EnvSet(..) => false,
+        | Setting::EnvSet(..) => Effect::Wider,
+    }
+}
+
+fn effect_on(network: &Network, part: &NetworkPart) -> Effect {
+    match part {
+        // To refuse some requests they have to be read, and TLS to that host would end outside.
+        NetworkPart::Deny(rule) => Effect::stricter_if(rule.is_whole()),
+        NetworkPart::MaxConnections(count) => Effect::of(count, &network.max_connections.value),
+        NetworkPart::QueriesPerSecond(count) => Effect::of(count, &network.queries_per_second.value),
+        NetworkPart::Bytes(bytes) => no_more(bytes, network.bytes.as_ref()),
+        NetworkPart::IdleTimeout(time) => Effect::of(time, &network.idle_timeout.value),
+        NetworkPart::HeaderTimeout(time) => Effect::of(time, &network.header_timeout.value),
+        NetworkPart::SshAgent(usage) => Effect::of(usage, &network.ssh_agent.value),
+        NetworkPart::Allow(_)
+        | NetworkPart::Resolver(_)
+        | NetworkPart::Publish(_)
+        | NetworkPart::HostPort(_)
+        | NetworkPart::Credential(_)
+        | NetworkPart::Socket(_) => Effect::Wider,
     }
 }
 
@@ -62,10 +118,9 @@ fn is_denied(path: &PathExpr, policy: &Policy) -> bool {
     policy.files.iter().filter(denies).any(|rule| covers(rule, &rule.path.rest, &path.rest))
 }
 
-fn no_wider(asked: bool, now: bool) -> bool {
-    !asked || now
-}
-
-fn no_more<T: Within>(asked: &T, now: Option<&Ruled<T>>) -> bool {
-    now.is_none_or(|now| asked.is_within(&now.value))
+fn no_more<T: Within + PartialEq>(asked: &T, now: Option<&Ruled<T>>) -> Effect {
+    match now {
+        Some(now) if now.value == *asked => Effect::Same,
+        now => Effect::stricter_if(now.is_none_or(|now| asked.is_within(&now.value))),
+    }
 }

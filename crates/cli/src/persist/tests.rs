@@ -158,6 +158,14 @@ fn paths_are_written_for_the_scope_they_are_kept_in() {
 }
 
 #[test]
+fn a_denial_is_kept_although_an_unapproved_file_says_the_same() {
+    let home = Home::new();
+    home.write("project/.cofferdam/policy.toml", "[files]\ndeny = [\"./sub\"]\n");
+    home.save(Keep::Project, &[change(false, Op::Read, home.path("project/sub"))]).expect("kept");
+    assert!(home.read(LOCAL).contains("\"./sub\""), "{}", home.read(LOCAL));
+}
+
+#[test]
 fn a_file_that_was_not_approved_is_not_added_to() {
     let home = Home::new();
     home.write(LOCAL, "[files]\nwrite = [\"~/everything\"]\n");

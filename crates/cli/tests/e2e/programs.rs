@@ -2,6 +2,8 @@
 
 use crate::support::{Place, is_root};
 
+const CONFIG: &str = "home:.config/cofferdam/config.toml";
+
 /// Executes a program from memory: no path that a mount or a rule could name.
 const FROM_MEMORY: &str = r"
 import os, sys
@@ -61,7 +63,7 @@ fn without_exec_the_command_cannot_become_another() {
 #[test]
 fn only_the_listed_executables_run_whichever_way_is_tried() {
     let place = Place::new();
-    place.write(".cofferdam/policy.toml", "[process]\nexecutables = [\"bash\", \"cat\"]\n");
+    place.write(CONFIG, "[process]\nexecutables = [\"bash\", \"cat\"]\n");
     place.write("first", "text\n");
     assert_eq!(place.run(&[], &["bash", "-c", "cat first"]).ok(), "text\n");
     place.host("cp /bin/echo copied; cp /bin/echo .; printf '#!/bin/echo\\n' > script; chmod +x script").ok();
@@ -89,7 +91,7 @@ fn the_loader_does_not_start_programs_that_packages_keep_beside_libraries() {
     let run = format!("/lib64/ld-linux-x86-64.so.2 {} --help </dev/null", compiler.trim());
     // The control: without a rule the loader starts it.
     assert_ne!(place.inside(&run).ok(), "");
-    place.write(".cofferdam/policy.toml", "[process]\nexecutables = [\"bash\"]\n");
+    place.write(CONFIG, "[process]\nexecutables = [\"bash\"]\n");
     let ran = place.inside(&run);
     assert_eq!((ran.out.as_str(), ran.code), ("", 127), "{}", ran.err);
 }
@@ -103,21 +105,54 @@ fn a_listed_program_outside_of_the_system_finds_its_libraries() {
         gcc -o bin/tool main.c -Llib -lanswer '-Wl,-rpath,$ORIGIN/../lib'";
     place.host(build).ok();
     let tool = place.path("home:tool/bin/tool").display().to_string();
-    place.write(".cofferdam/policy.toml", &format!("[process]\nexecutables = [\"{tool}\"]\n"));
+    place.write(CONFIG, &format!("[process]\nexecutables = [\"{tool}\"]\n"));
     place.run(&[], &[&tool]).code(42);
+}
+
+#[test]
+fn what_is_denied_below_the_libraries_of_a_listed_program_stays_hidden() {
+    let place = Place::new();
+    place.host("mkdir -p ~/tool/bin ~/tool/lib/closed && cp /bin/true ~/tool/bin/tool").ok();
+    for name in ["open", "private", "closed/file"] {
+        place.write(&format!("home:tool/lib/{name}"), "text\n");
+    }
+    let tool = place.path("home:tool/bin/tool").display().to_string();
+    let config = format!(
+        "[files]\ndeny = [\"~/tool/lib/private\", \"~/tool/lib/closed\"]\n\
+         [process]\nexecutables = [\"bash\", \"cat\", \"{tool}\"]\n"
+    );
+    place.write(CONFIG, &config);
+    assert_eq!(place.inside(&format!("{tool} && cat ~/tool/lib/open")).ok(), "text\n");
+    for name in ["private", "closed/file"] {
+        let ran = place.inside(&format!("cat ~/tool/lib/{name}"));
+        assert_eq!((ran.out.as_str(), ran.code), ("", 1), "{name}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_unapproved_list_of_programs_gives_nothing() {
+    let place = Place::new();
+    place.write("home:notes", "text\n");
+    let list = format!("[process]\nexecutables = [\"bash\", \"cat\", {:?}]\n", place.path("home:notes"));
+    place.write(".cofferdam/policy.toml", &list);
+    let ran = place.inside("cat ~/notes");
+    assert_eq!((ran.out.as_str(), ran.code), ("", 1), "{}", ran.err);
+    // The control: approved, it is given.
+    place.sandbox(&["trust"]).ok();
+    assert_eq!(place.inside("cat ~/notes").ok(), "text\n");
 }
 
 #[test]
 fn a_listed_interpreter_cannot_execute_from_memory() {
     let place = Place::new();
     let Some(python) = system_python() else { return };
-    place.write(".cofferdam/policy.toml", &format!("[process]\nexecutables = [\"{python}\"]\n"));
+    place.write(CONFIG, &format!("[process]\nexecutables = [\"{python}\"]\n"));
     place.write("memory.py", FROM_MEMORY);
     let ran = place.run(&[], &[python, "memory.py", "/bin/echo"]);
     assert!(ran.out.starts_with("refused"), "{}{}", ran.out, ran.err);
-    ran.code(1).says(&["memfd_create", ".cofferdam/policy.toml:2"]);
+    ran.code(1).says(&["memfd_create", "config.toml:2"]);
     // The control: without the rule it runs.
-    place.write(".cofferdam/policy.toml", "");
+    place.write(CONFIG, "");
     assert_eq!(place.run(&[], &[python, "memory.py", "/bin/echo"]).ok(), "ran from memory\n");
 }
 

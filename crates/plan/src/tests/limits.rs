@@ -135,10 +135,6 @@ fn a_named_limit_that_nothing_keeps_is_refused() {
         ("limits.memory_high", |policy| policy.limits.memory_high = Some(named(1 << 30))),
         ("limits.io.write", |policy| policy.limits.io_write = Some(named(1 << 20))),
         ("limits.cpus (a fraction)", |policy| policy.limits.cpu_millis = Some(named(500))),
-        ("limits.cpus beside limits.cpu_set", |policy| {
-            policy.limits.cpu_set = Some(named("0-2".to_owned()));
-            policy.limits.cpu_millis = Some(named(1000));
-        }),
     ];
     for (expected, edit) in edits {
         match try_plan(|policy, _| edit(policy)) {
@@ -148,6 +144,19 @@ fn a_named_limit_that_nothing_keeps_is_refused() {
     }
     let none = try_plan(|policy, _| policy.limits.cpu_set = Some(named("64-70".to_owned())));
     assert!(matches!(none, Err(PlanError::NoSuchCpus { have: 4, .. })));
+}
+
+#[test]
+fn so_many_cpus_are_taken_of_a_set() {
+    let plan = planned(|policy, _| {
+        policy.limits.cpu_set = Some(named("1-2".to_owned()));
+        policy.limits.cpu_millis = Some(wished(1000));
+    });
+    let mut pins = plan.steps.iter().filter_map(|step| match step {
+        Step::Pin { cpus } => Some(cpus.as_slice()),
+        _ => None,
+    });
+    assert!(matches!(pins.next_back(), Some([1 | 2])), "{:?}", plan.steps);
 }
 
 #[test]

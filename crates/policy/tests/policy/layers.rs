@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Inputs, Isolation, Layer, Overrides, PathExpr, Policy, PolicyError, explain, resolve};
+use cofferdam_policy::{
+    Access, Inputs, Isolation, Layer, LayerInput, Overrides, PathExpr, Policy, PolicyError, deciding_rule, explain,
+    resolve, rules_in_force,
+};
 
-use crate::{approved, layer, resolved};
+use crate::{approved, layer, places, resolved};
 
 fn with_environment(variables: &[(&str, &str)]) -> Result<Policy, PolicyError> {
     let environment: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -92,7 +95,55 @@ fn an_unapproved_list_of_programs_only_narrows() {
 
     let local = approved(Layer::ProjectLocal, "[process]\nexecutables = [\"cargo\"]");
     assert_eq!(names(&resolved(&[project.clone(), local]).unwrap()), ["cargo"], "order does not smuggle a program in");
-    assert_eq!(names(&resolved(&[project]).unwrap()), ["git", "sh"], "any list is narrower than all");
+    let alone = resolved(&[project]).unwrap();
+    assert!(names(&alone).is_empty(), "a list gives what it names");
+    assert_eq!(held_back(&alone), ["process.executables = [\"git\", \"sh\"]"]);
+}
+
+#[test]
+fn an_unapproved_word_about_the_project_does_not_outrank_the_users() {
+    let places = places();
+    let given = |mine: &str, theirs: LayerInput| {
+        let policy = resolved(&[layer(Layer::User, mine), theirs]).unwrap();
+        let rules = rules_in_force(&policy, &places);
+        deciding_rule(&rules, "/home/u/p".as_ref()).unwrap().rule.access
+    };
+    for (mine, access) in [("deny", Access::Deny), ("read", Access::Read), ("overlay", Access::Overlay)] {
+        for path in ["./", "~/p"] {
+            let mine = format!("[files]\n{mine} = [\"{path}\"]");
+            for theirs in ["write", "overlay", "read"].map(|access| format!("project = \"{access}\"")) {
+                assert!(given(&mine, layer(Layer::Project, &theirs)) <= access, "{mine} {theirs}");
+            }
+            assert_eq!(given(&mine, approved(Layer::Project, "project = \"write\"")), Access::Write);
+        }
+    }
+    assert_eq!(given("", layer(Layer::Project, "project = \"read\"")), Access::Read);
+}
+
+#[test]
+fn what_an_unapproved_file_repeats_stays_whose_it_was() {
+    let repeated =
+        "mode = \"dynamic\"\nisolation = \"full\"\n[unknown]\nverdict = \"ask\"\n[process]\nallow_fork = true\n";
+    let policy = resolved(&[layer(Layer::Project, repeated)]).unwrap();
+    let layers = [&policy.mode.origin, &policy.isolation.origin, &policy.unknown.verdict.origin].map(|one| one.layer);
+    assert_eq!(layers, [Layer::BuiltIn; 3]);
+    assert!(policy.held_back.is_empty(), "{:?}", policy.held_back);
+}
+
+#[test]
+fn isolation_is_not_an_unapproved_files_to_change() {
+    let mine = "isolation = \"process\"\n[network]\nmode = \"host\"\nssh_agent = \"allow\"";
+    let policy = resolved(&[layer(Layer::User, mine), layer(Layer::Project, "isolation = \"full\"")]).unwrap();
+    assert_eq!(policy.isolation.value, Isolation::Process);
+    assert_eq!(held_back(&policy), ["isolation = \"full\""]);
+}
+
+#[test]
+fn an_unapproved_file_denies_hosts_whole() {
+    let denied = "[network]\ndeny = [\"x.example\", { host = \"y.example\", methods = [\"DELETE\"] }]";
+    let policy = resolved(&[layer(Layer::Project, denied)]).unwrap();
+    assert_eq!(policy.network.deny.len(), 1);
+    assert_eq!(policy.held_back.len(), 1);
 }
 
 #[test]

@@ -272,9 +272,12 @@ fn hosts_are_asked_about_where_nobody_chose_a_mode() {
     assert_eq!(asked(under("network = \"none\"", "")), (NetworkMode::None, 0));
     assert_eq!(asked(under("network = \"egress\"", "")), (NetworkMode::Egress, 0));
     // A list that is not in force stays so.
-    let process = layer(Layer::User, "isolation = \"process\"\n[network]\nallow = [\"x.example\"]\n");
-    let full = layer(Layer::Project, "isolation = \"full\"");
-    assert_eq!(asked(resolved(&[process, full])), (NetworkMode::None, 1));
+    let logged = "[unknown]\nverdict = \"allow-and-log\"\n[network]\nallow = [\"x.example\"]\n";
+    let asks = "[unknown]\nverdict = \"ask\"\n";
+    let layers = [layer(Layer::User, logged), layer(Layer::Project, asks)];
+    assert_eq!(asked(resolved(&layers)), (NetworkMode::None, 1));
+    let [logged, _] = layers;
+    assert_eq!(asked(resolved(&[logged, approved(Layer::Project, asks)])), (NetworkMode::Egress, 1));
     // An unapproved project may take the questions away.
     assert_eq!(asked(resolved(&[layer(Layer::Project, "[network]\nmode = \"none\"\n")])), (NetworkMode::None, 0));
 }

@@ -2,6 +2,8 @@
 //! Owns the form of that answer, safe to show on a terminal; rule and remedy are the decision's words. Called by the
 //! relay.
 
+use cofferdam_policy::is_unseen;
+
 /// The longest rule, reason or remedy that is shown.
 const TEXT_MAX: usize = 600;
 
@@ -35,11 +37,7 @@ pub fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> 
 
 /// One line for people: control and formatting characters become question marks.
 fn shown(text: &str) -> String {
-    let unseen = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars().take(TEXT_MAX).map(|c| if unseen(c) { '?' } else { c }).collect()
+    text.chars().take(TEXT_MAX).map(|c| if is_unseen(c) { '?' } else { c }).collect()
 }
 
 /// A header value: printable ASCII only.
