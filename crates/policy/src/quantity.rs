@@ -22,10 +22,13 @@ pub(crate) struct Cpus(pub(crate) u32);
 const TIME_UNITS: &[(&str, u64)] = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
 const SIZE_UNITS: &[(&str, u64)] = &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
 
-/// Seconds, or a number with `s`, `m`, `h` or `d`. Zero is no time limit anyone means, so it is refused.
+/// Longer than any session; a moment that far away can still be written down.
+const LONGEST: u64 = 100 * 366 * 86_400;
+
+/// Seconds, or a number with `s`, `m`, `h` or `d`. Zero is no time limit anyone means, so it is refused; a century neither.
 pub fn parse_time(text: &str) -> Option<Duration> {
     let seconds = scaled(text, TIME_UNITS)?;
-    (seconds > 0).then(|| Duration::from_secs(seconds))
+    (1..=LONGEST).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 /// Bytes, or a number with `K`, `M`, `G` or `T` (also written `KiB`, `MB`, `k` and so on).

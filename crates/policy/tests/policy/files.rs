@@ -104,7 +104,7 @@ fn amounts_have_units() {
     assert_eq!(parse_time("2h"), Some(Duration::from_hours(2)));
     assert_eq!(parse_size("10M"), Some(10 << 20));
     assert_eq!(parse_size("1GiB"), Some(1 << 30));
-    for text in ["", "m", "+5", "1.5h", "5 m", "0"] {
+    for text in ["", "m", "+5", "1.5h", "5 m", "0", "36601d", "18446744073709551615"] {
         assert_eq!(parse_time(text), None, "{text}");
     }
     assert_eq!(parse_size("99999999999T"), None);
