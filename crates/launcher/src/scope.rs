@@ -84,12 +84,16 @@ pub(crate) fn enter(name: &str, description: &str, environment: &[(String, Strin
 
 /// A bus may have been started by our own connection to its socket: then its manager comes to it a moment after us.
 fn ask(bus: &Path, call: &Call<'_>, until: Instant) -> Result<(), BusError> {
+    let mut nobody = None;
     loop {
-        match Bus::connect(bus, until).and_then(|bus| bus.call(call)) {
-            Err(BusError::Error { name, .. }) if name == NOBODY && Instant::now() + ASK_AGAIN < until => {
+        match (Bus::connect(bus, until).and_then(|bus| bus.call(call)), nobody.take()) {
+            (Err(BusError::Error { name, text }), _) if name == NOBODY && Instant::now() + ASK_AGAIN < until => {
+                nobody = Some(BusError::Error { name, text });
                 std::thread::sleep(ASK_AGAIN);
             }
-            answered => return answered,
+            // The bus has answered in time, more than once perhaps; what it said is the reason.
+            (Err(BusError::Late), Some(nobody)) => return Err(nobody),
+            (answered, _) => return answered,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What is asked of the service manager, byte for byte; where its bus is; and, in a guest that systemd runs, the scope.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 use super::*;
 use crate::bus::marshal::NO_AUTO_START;
-use crate::bus::tests::{Daemon, bytes};
+use crate::bus::tests::{Daemon, FAILURE, Place, bytes};
 
 /// What `busctl --user call` of systemd 252 has sent.
 const CAPTURED: &str = "
@@ -75,6 +76,35 @@ fn a_manager_that_is_not_on_the_bus_is_waited_for_but_not_for_ever() {
     }
     let took = started.elapsed();
     assert!((Duration::from_millis(950)..Duration::from_millis(1800)).contains(&took), "{took:?}");
+}
+
+/// A real daemon's error with another name, which is shorter by less than what it is padded to.
+fn nobody() -> Vec<u8> {
+    let mut message = bytes(FAILURE);
+    let name = b"org.freedesktop.DBus.Error.Spawn.ChildExited";
+    let at = message.windows(name.len()).position(|window| window == name).expect("the error has a name");
+    message[at..at + name.len()].fill(0);
+    message[at..at + NOBODY.len()].copy_from_slice(NOBODY.as_bytes());
+    message[at - 4] = u8::try_from(NOBODY.len()).expect("it is short");
+    message
+}
+
+#[test]
+fn time_that_ends_before_the_last_answer_does_not_hide_what_was_said_before() {
+    let place = Place::new("mute");
+    let listener = UnixListener::bind(place.socket()).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().expect("the client comes");
+        first.write_all(&[b"OK 01\r\n".as_slice(), &nobody()].concat()).expect("it listens");
+        first.read_to_end(&mut Vec::new()).ok();
+        let (mut second, _) = listener.accept().expect("the client comes again");
+        second.read_to_end(&mut Vec::new()).ok();
+    });
+    let until = Instant::now() + Duration::from_millis(500);
+    match ask(&place.socket(), &start("cofferdam-test.scope", "test", 1), until) {
+        Err(BusError::Error { name, .. }) => assert_eq!(name, NOBODY),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Set for the process that enters the scope: the scope's name.
