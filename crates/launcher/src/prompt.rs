@@ -287,21 +287,21 @@ impl Prompt {
         self.settled(id, now);
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let keys_at = self.shown.and_then(|shown| shown.keys_at).filter(|_| self.watcher.is_between());
         let pressed = self.pressed.as_ref().map(|(_, at)| *at);
-        let show_at = self.current().filter(|_| self.shown.is_none()).and_then(|_| self.show_at());
+        let show_at = self.current().filter(|_| self.shown.is_none()).and_then(|_| self.show_at(now));
         [keys_at, pressed, self.regrow_at, self.redraw_at, show_at].into_iter().flatten().min()
     }
 
     /// When the panel may be shown; none if something else has to happen first.
-    fn show_at(&self) -> Option<Instant> {
+    fn show_at(&self, now: Instant) -> Option<Instant> {
         if self.paused || !self.watcher.is_between() || !self.fits() {
             return None;
         }
         let typed = self.last_typed.map(|at| at + PAUSE);
         let saved = self.saved_at.map(|at| at + SAVED);
-        [typed, saved].into_iter().flatten().max().or_else(|| Some(Instant::now()))
+        [typed, saved].into_iter().flatten().max().or(Some(now))
     }
 
     pub(crate) fn check_clock(&mut self, now: Instant) {
@@ -325,7 +325,7 @@ impl Prompt {
             self.regrow_at = None;
             self.take_rows(0);
         }
-        let is_time = || self.show_at().is_some_and(|at| now >= at || at.saturating_duration_since(now) < KEY);
+        let is_time = || self.show_at(now).is_some_and(|at| now >= at || at.saturating_duration_since(now) < KEY);
         if self.shown.is_none() && self.current().is_some() && is_time() {
             self.show(now);
         }

@@ -310,7 +310,10 @@ impl Relay {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.look_again, self.prompt.as_ref().and_then(Prompt::deadline)].into_iter().flatten().min()
+        [self.look_again, self.prompt.as_ref().and_then(|prompt| prompt.deadline(Instant::now()))]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(crate) fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {

@@ -90,7 +90,7 @@ fn without_a_question_nothing_is_touched() {
     let mut stage = Stage::new();
     assert_eq!(stage.output("a\x1b[31mb\r\n"), "a\x1b[31mb\r\n");
     assert_eq!(stage.typed("yes\r").program, b"yes\r");
-    assert_eq!(stage.prompt.deadline(), None);
+    assert_eq!(stage.prompt.deadline(stage.now), None);
 }
 
 #[test]
