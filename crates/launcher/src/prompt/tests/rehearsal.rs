@@ -63,6 +63,7 @@ fn play() {
         if now != size {
             size = now;
             relay.resize().expect("a terminal");
+            std::fs::write(directory.join("size"), format!("{}x{}", size.columns, size.rows)).expect("writable");
         }
     }
     let signals = SignalFd::new().expect("descriptors are free");
@@ -134,6 +135,11 @@ impl Scene {
 
     fn answers(&self) -> String {
         std::fs::read_to_string(self.directory.join("answers")).unwrap_or_default()
+    }
+
+    /// The last size that `play` has seen the terminal change to.
+    fn size(&self) -> String {
+        std::fs::read_to_string(self.directory.join("size")).unwrap_or_default()
     }
 
     #[track_caller]
@@ -216,7 +222,7 @@ fn a_shell_gets_its_screen_and_its_line_back() {
 #[test]
 fn less_is_smaller_and_then_as_it_was() {
     let Some(scene) = Scene::open("less", "seq 1000 | LESS= less") else { return };
-    let before = scene.wait_for("\n23\n");
+    let before = scene.wait_for("\n23\n:");
     scene.ask(1);
     let shown = scene.wait_until("less above the panel", |text| {
         text.contains("press a key") && text.contains("\n1\n2\n") | text.starts_with("1\n2\n") && text.contains("\n:\n")
@@ -262,8 +268,9 @@ fn a_vim_that_ends_under_the_question_leaves_no_trace() {
     };
     scene.wait_for("drawn");
     scene.ask(1);
-    scene.wait_for("question 1 - wait");
-    scene.keys(&["Enter"]);
+    scene.wait_for("question 1 - ");
+    // Two at once are the program's, whoever has the keys by now, and it has time again to draw.
+    scene.keys(&["x", "Enter"]);
     let shown =
         scene.wait_until("the lines above the panel", |text| text.contains("\n40\n") && text.contains("press a key"));
     assert!(!shown.contains("drawn") && !shown.contains("bye"), "{shown}");
@@ -274,9 +281,12 @@ fn a_vim_that_ends_under_the_question_leaves_no_trace() {
 
 #[test]
 fn a_progress_bar_goes_on_in_its_line() {
-    let script = "seq 30; for i in $(seq 40); do printf '\\rstep %3d of 40 ' $i; sleep 0.1; done; echo done; read -r";
-    let Some(scene) = Scene::open("progress", script) else { return };
+    // At its fifth step it waits to be seen.
+    let bar = "printf '\\rstep %3d of 40 ' $i; until [ $i != 5 -o -e on ]; do sleep 0.05; done; sleep 0.1";
+    let script = format!("cd ${DIRECTORY}; seq 30; for i in $(seq 40); do {bar}; done; echo done; read -r");
+    let Some(scene) = Scene::open("progress", &script) else { return };
     scene.wait_for("step   5 of 40");
+    std::fs::write(scene.directory.join("on"), "").expect("writable");
     scene.asked();
     scene.capture("progress");
     scene.keys(&["N"]);
@@ -303,7 +313,9 @@ fn top_draws_again() {
 
 #[test]
 fn a_resize_moves_the_panel() {
-    let Some(scene) = Scene::open("resize", "seq 30; printf 'no newline'; read -r; stty size; read -r") else { return };
+    let Some(scene) = Scene::open("resize", "seq 30; printf 'no newline'; while read -r; do stty size; done") else {
+        return;
+    };
     scene.wait_for("no newline");
     scene.asked();
     for (columns, rows) in [("60", "18"), ("100", "40"), ("80", "24")] {
@@ -316,9 +328,11 @@ fn a_resize_moves_the_panel() {
     scene.keys(&["n"]);
     let after = scene.wait_until("the panel to go", |text| !text.contains("question"));
     assert!(after.contains("\n30\nno newline\n"), "{after}");
-    std::thread::sleep(Duration::from_millis(400));
-    scene.keys(&["Enter"]);
-    scene.wait_for("\n24 80\n");
+    // The rows come back a moment after the panel went.
+    scene.wait_until("all of the rows", |text| {
+        scene.keys(&["Enter"]);
+        text.contains("\n24 80\n")
+    });
 }
 
 #[test]
@@ -326,7 +340,7 @@ fn without_keys_of_its_own_a_line_says_how_to_answer() {
     let Some(scene) = Scene::open("small", "printf 'no newline'; read -r") else { return };
     scene.wait_for("no newline");
     scene.tmux(&["resize-window", "-x", "80", "-y", "6"]);
-    std::thread::sleep(Duration::from_millis(200));
+    scene.wait_until("the smaller size", |_| scene.size() == "80x6");
     scene.ask(1);
     scene.wait_for("no newline\nsandbox: cat wants to read /home/you/notes/1.txt: `sandbox approve 0a-1:1`");
 }
