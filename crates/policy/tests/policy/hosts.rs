@@ -296,10 +296,12 @@ proptest! {
         let stranger = name(&format!("{part}{parent}"));
         let longer = name(&format!("{parent}.{below}"));
         let child = name(&format!("{part}.{parent}"));
+        // `a.a.a` is a child of `a.a`, wherever the parts come from.
+        let is_below = format!("{parent}.{below}").ends_with(&format!(".{parent}"));
         for (pattern, apex, children) in [("", true, false), ("*.", false, true), ("**.", true, true)] {
             let endpoint = Endpoint::parse(&format!("{pattern}{parent}")).unwrap();
             prop_assert!(!endpoint.allows(&stranger, 443));
-            prop_assert!(!endpoint.allows(&longer, 443) || below.ends_with(&parent));
+            prop_assert!(!endpoint.allows(&longer, 443) || is_below);
             prop_assert_eq!(endpoint.allows(&name(&parent), 443), apex);
             prop_assert_eq!(endpoint.allows(&child, 443), children);
         }
