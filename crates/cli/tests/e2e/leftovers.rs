@@ -1,7 +1,6 @@
 //! What a hostile command leaves for later: files that hang whoever opens them, trees that cannot be removed by path, locks,
 //! and the remains of sessions that were killed. The next command must not notice.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode};
@@ -22,11 +21,6 @@ fn soon(place: &Place, arguments: &str) -> i32 {
     let code = place.host(&script).code;
     assert!(started.elapsed() < SOON, "`{arguments}` took {:?}", started.elapsed());
     code
-}
-
-fn sessions(place: &Place) -> Vec<PathBuf> {
-    let entries = place.path("home:.local/state/cofferdam/sessions").read_dir();
-    entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 #[test]
@@ -104,9 +98,9 @@ os.chmod('.', 0)
     place.write("deep.py", script);
     let ran = place.run(&[], &["python3", "deep.py"]).code(0);
     // On a machine with other things to do the time may be up first; then it is said, and later sessions go on.
-    assert_eq!(sessions(&place).is_empty(), ran.err.is_empty(), "{}", ran.err);
+    assert_eq!(place.sessions().is_empty(), ran.err.is_empty(), "{}", ran.err);
     wait_for("the end of the tree", || {
-        let left = !sessions(&place).is_empty() && place.run(&[], &["sleep", "0.2"]).code == 0;
+        let left = !place.sessions().is_empty() && place.run(&[], &["sleep", "0.2"]).code == 0;
         (!left).then_some(())
     });
 }
@@ -129,9 +123,9 @@ fn the_next_session_removes_what_a_killed_one_left_and_keeps_what_was_asked_for(
         );
     }
     // Each has swept those before it.
-    assert!((2..=4).contains(&sessions(&place).len()), "{:?}", sessions(&place));
-    place.run(&[], &["sleep", "0.3"]).ok();
-    assert_eq!(sessions(&place).len(), 1, "the one that lives");
+    assert!((2..=4).contains(&place.sessions().len()), "{:?}", place.sessions());
+    place.sweep(1);
+    assert_eq!(place.sessions().len(), 1, "the one that lives");
     let kept: Vec<_> = place.path("home:.local/state/cofferdam/kept").read_dir().expect("made").flatten().collect();
     assert_eq!(kept.len(), 3);
     for session in kept {
@@ -141,5 +135,5 @@ fn the_next_session_removes_what_a_killed_one_left_and_keeps_what_was_asked_for(
         assert_eq!(slots.len(), 2, "{slots:?}: and where it lay");
     }
     assert_eq!(alive.end().0, 1, "it reads to the end of its input");
-    wait_for("the end of the last session's directory", || sessions(&place).is_empty().then_some(()));
+    wait_for("the end of the last session's directory", || place.sessions().is_empty().then_some(()));
 }

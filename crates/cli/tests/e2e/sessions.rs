@@ -88,7 +88,7 @@ fn what_a_killed_supervisor_left_is_not_listed_and_its_number_is_not_used() {
     drop(place.start(&[], "echo ready; sleep 60"));
     assert!(listed(&place).is_empty());
     place.sandbox(&["kill", "last"]).code(1);
-    place.run(&[], &["sleep", "0.3"]).ok();
+    place.sweep(0);
     let log = place.sandbox(&["audit", "--event", "SANDBOX_DESTROYED"]).ok();
     assert!(log.contains("its supervisor was killed"), "{log}");
 }

@@ -15,6 +15,9 @@ use cofferdam_testkit::leaks;
 /// Longest that a test waits for something that should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
+/// Sessions after which nothing may be left of killed ones.
+const MOST_SWEEPS: usize = 20;
+
 /// A home directory of its own with a project below it; both are removed when dropped.
 ///
 /// Not in /tmp: the sandbox has its own there.
@@ -204,9 +207,26 @@ impl Place {
     /// What sessions left here; after a kill, what the next one did not sweep either.
     fn leaks(&self) -> Vec<String> {
         if self.killed.load(Ordering::Relaxed) {
-            self.run(&[], &["sleep", "0.2"]).ok();
+            self.sweep(0);
         }
         leaks::find_in(&self.home, &self.home)
+    }
+
+    /// Directories of sessions that live or were killed.
+    pub(crate) fn sessions(&self) -> Vec<PathBuf> {
+        let entries = self.path("home:.local/state/cofferdam/sessions").read_dir();
+        entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// Runs sessions until they have swept all but `living` others. A machine with more to do may leave the first of them
+    /// no moment for it, and what a killed session had started may still be on its way out then.
+    pub(crate) fn sweep(&self, living: usize) {
+        for _ in 0..MOST_SWEEPS {
+            self.run(&[], &["sleep", "0.2"]).ok();
+            if self.sessions().len() <= living {
+                return;
+            }
+        }
     }
 }
 
