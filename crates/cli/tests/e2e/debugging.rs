@@ -35,7 +35,8 @@ fn gdb_stops_at_a_breakpoint_and_shows_the_stack() {
 fn gdb_attaches_to_a_running_process_inside() {
     let Some(place) = with_program("gdb") else { return };
     // A sibling, not a child: what a user does with a server that hangs.
-    let script = "./program forever & sleep 0.3; gdb -q -nx -batch -p $! -ex backtrace 2>&1; kill $!";
+    let script = "./program forever > said & for n in $(seq 200); do [ -s said ] && break; sleep 0.05; done; \
+        gdb -q -nx -batch -p $! -ex backtrace 2>&1; kill $!";
     let out = place.inside(script).ok();
     assert!(out.contains("main (argc=2"), "{out}");
 }

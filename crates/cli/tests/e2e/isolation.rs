@@ -1,8 +1,10 @@
 //! Processes, ports and names of the host are out of sight; the sandbox has its own.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use crate::support::{Place, wait_for};
 
@@ -42,9 +44,10 @@ fn a_server_binds_a_port_that_the_host_uses_at_the_same_time() {
 #[test]
 fn a_server_inside_is_not_reachable_from_the_host() {
     let Some(place) = Place::with(&["python3"]) else { return };
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    // Bound, so that nobody else on this host comes to listen there, but without a listener of its own.
+    let host = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&host, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address: SocketAddr = getsockname(&host).expect("bound").try_into().expect("an address of the Internet");
     place.write("server.py", SERVER);
     let mut session = place.start(&[], &format!("exec python3 server.py {} wait", address.port()));
     assert_eq!(session.first_line, "listening");

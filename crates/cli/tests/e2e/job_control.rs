@@ -67,12 +67,13 @@ fn ctrl_z_suspends_the_whole_session_and_fg_brings_it_back() {
 #[test]
 fn a_suspended_session_goes_on_in_the_background() {
     let Some(screen) = Screen::open(&[]) else { return };
-    screen.line("sandbox run -- bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; done; touch done'");
-    screen.wait_until("the loop to run", |_| runs("bash\u{0}-c\u{0}for i", &screen));
+    screen.line("sandbox run -- bash -c 'until [ -e go ]; do sleep 0.2; done; touch done'");
+    screen.wait_until("the loop to run", |_| runs("bash\u{0}-c\u{0}until", &screen));
     screen.keys(&["C-z"]);
     screen.wait_for("Stopped");
     screen.prompt();
     screen.line("bg");
+    screen.place.write("go", "");
     wait_for("the end in the background", || screen.place.exists("done").then_some(()));
     screen.ask("wait; echo typed-$((1 + 1))", "typed-2");
     screen.ask("stty -a | grep -c ' echo '", "1");

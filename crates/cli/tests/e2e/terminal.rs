@@ -105,7 +105,8 @@ fn the_timeout_holds_while_the_terminal_takes_no_output() {
     let Some(place) = Place::with(&["script"]) else { return };
     // The heartbeat stops when the session was ended, although nobody has read a byte for two seconds.
     let beat = "run --timeout 1s -- bash -c '(while :; do touch beat; sleep 0.1; done) & yes'";
-    let ran = typed(&place, "true", beat, "(sleep 3; stat -c %Y beat; date +%s; cat >/dev/null)");
+    let begun = "for n in $(seq 200); do [ -e beat ] && break; sleep 0.05; done";
+    let ran = typed(&place, "true", beat, &format!("({begun}; sleep 3; stat -c %Y beat; date +%s; cat >/dev/null)"));
     let times: Vec<u64> = ran.out.lines().filter_map(|line| line.parse().ok()).collect();
     assert!(matches!(times[..], [beat, now] if now > beat), "{times:?}");
 }
