@@ -175,8 +175,25 @@ fn killed_before_the_map(trial: &Trial) -> Finding {
         }
     };
     let Some(child) = child else { return Finding::Broken("no child was seen".to_owned()) };
-    std::thread::sleep(Duration::from_millis(200));
-    let map = fs::read_to_string(format!("/proc/{child}/uid_map"));
+    let read = || fs::read_to_string(format!("/proc/{child}/uid_map"));
+    let map = match trial.walls {
+        Walls::Standing => {
+            std::thread::sleep(Duration::from_millis(200));
+            read()
+        }
+        // On a busy machine the child may take longer to get there.
+        Walls::Open => {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            loop {
+                match read() {
+                    Ok(map) if map.trim().is_empty() && Instant::now() < deadline => {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    read => break read,
+                }
+            }
+        }
+    };
     let killed = raw::syscall(libc::SYS_kill, [child as usize, 9, 0, 0, 0, 0]);
     let launched = helper.finish();
     match (map, killed, launched) {
