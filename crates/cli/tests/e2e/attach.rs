@@ -102,7 +102,11 @@ fn a_program_inside_cannot_attach() {
     let state = place.path("home:.local/state/cofferdam").display().to_string();
     let program = binary();
     let directory = program.parent().expect("a directory").display().to_string();
-    let script = format!("'{}' attach last -- id", program.display());
+    // The supervisor lists its session and opens the door when it has a moment, which may come after the command's start.
+    let door = format!(
+        "for n in $(seq 200); do compgen -G '{state}/sessions/*/socket' > /dev/null && break; sleep 0.05; done"
+    );
+    let script = format!("{door}; '{}' attach last -- id", program.display());
     let flags = ["--mode", "static", "--ro", &state, "--ro", &directory];
     let ran = place.run(&flags, &["bash", "-c", &script]).code(125);
     assert_eq!(ran.out, "");
