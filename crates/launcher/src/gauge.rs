@@ -22,6 +22,18 @@ pub(crate) struct Sample {
     pub(crate) refused_forks: Option<u64>,
 }
 
+impl Sample {
+    /// Two looks at the same session, of which each may have missed something.
+    pub(crate) fn most(self, other: Sample) -> Sample {
+        Sample {
+            memory: self.memory.max(other.memory),
+            processes: self.processes.max(other.processes),
+            cpu_micros: self.cpu_micros.max(other.cpu_micros),
+            refused_forks: self.refused_forks.max(other.refused_forks),
+        }
+    }
+}
+
 /// The sandbox's own /proc, from outside: only its processes are in it.
 #[derive(Debug)]
 pub(crate) struct Processes {

@@ -127,17 +127,18 @@ impl<'a> Watch<'a> {
         if let Some(errno) = self.unseen {
             return Err(errno);
         }
-        let sample = match (cgroup, &mut self.processes) {
-            (Some(cgroup), _) => Some(gauge::of_cgroup(cgroup)),
-            (None, Some(processes)) => {
+        let counted = match &mut self.processes {
+            Some(processes) => {
                 let most = |what| self.limits.bound(what).map_or(u64::MAX, |bound| bound.value);
                 let sample = processes.sample(most(Limited::Memory), most(Limited::Processes));
                 self.blind = if sample.is_ok() { 0 } else { self.blind + 1 };
                 if self.blind > MOST_BLIND { Some(sample?) } else { sample.ok() }
             }
-            (None, None) => None,
+            None => None,
         };
-        if let Some(sample) = sample {
+        // What a cgroup has no controller for reads as nothing there.
+        let kept = cgroup.map(gauge::of_cgroup);
+        if let Some(sample) = kept.into_iter().chain(counted).reduce(Sample::most) {
             self.peak.memory = self.peak.memory.max(sample.memory);
             self.peak.processes = self.peak.processes.max(sample.processes);
             self.last = sample;

@@ -101,9 +101,16 @@ impl LimitsPlan {
         self.bounds.iter().find(|bound| bound.what == what)
     }
 
-    /// Whether the supervisor has to count processes itself.
+    /// Whether the supervisor has to count processes itself: a cgroup counts what it has controllers for, and CPU time.
     pub fn counts_processes(&self) -> bool {
-        self.cgroup.is_none() && self.bounds.iter().any(|bound| bound.by != Keeper::Affinity)
+        let is_uncounted = |bound: &Bound| match bound.what {
+            Limited::Memory | Limited::Processes => bound.by == Keeper::Watched,
+            _ => false,
+        };
+        match self.cgroup {
+            Some(_) => self.bounds.iter().any(is_uncounted),
+            None => self.bounds.iter().any(|bound| bound.by != Keeper::Affinity),
+        }
     }
 }
 

@@ -176,6 +176,17 @@ fn a_controller_that_is_missing_is_replaced_or_refused_by_itself() {
     assert_eq!(keeper(&plan, Limited::Cpus), Some(Keeper::Affinity));
 }
 
+#[test]
+fn what_a_cgroup_has_no_controller_for_is_counted() {
+    let counts = |controllers: &[&str]| {
+        let plan = planned(|_, laptop| laptop.cgroup = delegated(controllers));
+        assert!(plan.limits.cgroup.is_some());
+        plan.limits.counts_processes()
+    };
+    assert!(!counts(&["memory", "pids"]));
+    assert!(counts(&["pids"]), "memory is watched");
+}
+
 /// It takes some milliseconds, so it is made for limits that somebody named.
 #[test]
 fn the_service_manager_is_asked_only_for_named_limits() {
