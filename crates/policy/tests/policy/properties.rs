@@ -261,7 +261,7 @@ fn in_file(line: &str) -> Limit {
 
 /// Any limit with a value that a file may have.
 fn limit() -> impl Strategy<Value = Limit> {
-    let seconds = 1..u64::MAX / 1000;
+    let seconds = 1..=100 * 366 * 86_400u64;
     let memory = (4u64 << 20)..;
     let some = 1u64..;
     let count = 1..=i64::MAX.unsigned_abs();
