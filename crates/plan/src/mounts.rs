@@ -184,8 +184,8 @@ pub(crate) fn files(
     // Where nothing is given around a program, it comes first: what hides parts of its libraries has to lie on top.
     let is_alone = |step: &Step| !decisions.iter().any(|decision| is_in(step, &decision.path));
     let (alone, mut programs): (Vec<Step>, Vec<Step>) = programs.into_iter().partition(is_alone);
-    let visible: Vec<PathBuf> = alone.iter().filter_map(target_of).map(Path::to_path_buf).collect();
-    out.steps.extend(alone);
+    let mut visible: Vec<PathBuf> = Vec::new();
+    out.show(alone, &mut visible);
     let mut enclosing: Vec<&Decision> = Vec::new();
     let mut contents: Vec<Around> = Vec::new();
     for (index, decision) in decisions.iter().enumerate() {
@@ -194,21 +194,25 @@ pub(crate) fn files(
             enclosing.pop();
             contents.pop();
         }
-        let mut around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
-        if around == Around::Unknown && visible.iter().any(|program| is_at_or_below(&decision.path, program)) {
-            around = Around::ReadOnly;
-        }
-        out.add(decision, &decisions[index + 1..], around, &enclosing);
+        let around = contents.last().copied().unwrap_or_else(|| outermost(&decision.path, trigger.is_some()));
+        let is_shown = visible.iter().any(|program| is_at_or_below(&decision.path, program));
+        // A program and its libraries are seen wherever they lie.
+        let seen =
+            if is_shown && matches!(around, Around::Unknown | Around::Denied) { Around::ReadOnly } else { around };
+        let before = out.steps.len();
+        out.add(decision, &decisions[index + 1..], seen, &enclosing);
+        let covering: Vec<&Path> = out.steps[before..].iter().filter_map(target_of).collect();
+        visible.retain(|program| !covering.iter().any(|target| program.starts_with(target)));
         if around == Around::Unknown {
             // A program that may run lies on top of the place that was just given, below what hides parts of it.
             let (here, elsewhere) = programs.into_iter().partition(|step| is_in(step, &decision.path));
             programs = elsewhere;
-            out.steps.extend::<Vec<Step>>(here);
+            out.show(here, &mut visible);
         }
         if matches!(decision.fact, PathFact::Present { .. }) {
             enclosing.push(decision);
-            let asks = decision.access == Access::Protect && !decision.is_given && around == Around::Unknown;
-            contents.push(if asks { Around::Unknown } else { inside(decision.access, around) });
+            let asks = decision.access == Access::Protect && !decision.is_given && seen == Around::Unknown;
+            contents.push(if asks { Around::Unknown } else { inside(decision.access, seen) });
         }
     }
     out.steps.extend(programs);
@@ -227,6 +231,12 @@ fn target_of(step: &Step) -> Option<&Path> {
 }
 
 impl FileMounts {
+    /// Programs that may run, and their libraries.
+    fn show(&mut self, programs: Vec<Step>, visible: &mut Vec<PathBuf>) {
+        visible.extend(programs.iter().filter_map(target_of).map(Path::to_path_buf));
+        self.steps.extend(programs);
+    }
+
     fn add(&mut self, decision: &Decision, following: &[Decision], around: Around, enclosing: &[&Decision]) {
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
         let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();

@@ -5,6 +5,7 @@ mod limits;
 mod properties;
 mod sockets;
 mod terminates;
+mod unapproved;
 
 use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
 use fixtures::{Laptop, decided_at_start, rule};

@@ -87,7 +87,7 @@ impl Laptop {
         (listed.is_some() || is_parent).then(|| (kind, FileId { device: 1, inode: listed.unwrap_or(9999) as u64 }))
     }
 
-    fn look(&self, path: &Path) -> PathFact {
+    pub(super) fn look(&self, path: &Path) -> PathFact {
         if let Some((kind, id)) = self.find(path) {
             return PathFact::Present { canonical: path.to_path_buf(), kind, id };
         }

@@ -41,7 +41,7 @@ fn mounts(plan: &LaunchPlan) -> Vec<(&Path, &MountKind)> {
 }
 
 /// What one finds at a path after all mounts: the last mount at or above it wins, as in the kernel.
-fn seen<'a>(plan: &'a LaunchPlan, path: &Path) -> Option<&'a MountKind> {
+pub(super) fn seen<'a>(plan: &'a LaunchPlan, path: &Path) -> Option<&'a MountKind> {
     let all = mounts(plan);
     let mut visible: Vec<(&Path, &MountKind)> = Vec::new();
     for (target, kind) in all {
