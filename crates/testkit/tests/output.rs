@@ -198,7 +198,7 @@ fn a_reader_that_goes_away_is_sigpipe_for_the_command() {
     assert_eq!((end(&mut child), &first), (Some(128 + 13), b"y\n"));
 
     // Also when nothing is on its way: the next write is told, not the one after it.
-    let script = "echo one; read line; sleep 2; echo two; echo alive >&2";
+    let script = "echo one; read line; sleep 0.3; echo two; echo alive >&2";
     let mut command = launch(&scene, "1048576", "-", &["sh", "-c", script]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");

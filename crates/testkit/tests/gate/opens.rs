@@ -98,7 +98,7 @@ pub(crate) fn approved_once_is_asked_again(stage: &Stage) {
     let file = stage.unknown("notes/a", "the content\n");
     let path = file.display();
     // For a moment what was mounted for one call can be met by another.
-    let script = format!("cat {path}; sleep 2; cat {path}");
+    let script = format!("cat {path}; sleep 0.4; cat {path}");
     let done = stage.run(&format!("{path} allow file once"), &script);
     done.says("the content\nthe content").was_asked(&[format!("Read {path}"), format!("Read {path}")]);
 }
