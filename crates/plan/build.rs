@@ -65,6 +65,7 @@ fn listed_calls(table: &Table, numbers: &BTreeMap<String, u32>) -> BTreeMap<u32,
             "check" => "Listed::Check".to_owned(),
             "debug" => "Listed::Debug".to_owned(),
             "refuse" => format!("Listed::Refuse(errno::{errno})"),
+            "record" => format!("Listed::Record(errno::{errno})"),
             "notify" => format!("Listed::Notify(errno::{errno})"),
             other => panic!("unknown verdict {other}"),
         };

@@ -71,6 +71,7 @@ use network_part::{HostRule, NetworkPart};
 use origin::{Layer, Ruled};
 use path::{Base, PathExpr};
 use setting::Setting;
+use types::ObeyedClass;
 
 const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
 
@@ -83,6 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     secrets(&profiles, &mut code)?;
     protects(&profiles, &mut code)?;
     known(&profiles, &mut code)?;
+    dependencies(&profiles, &mut code)?;
     environment(&profiles, &mut code)?;
     presets(&profiles, &mut code)?;
     let Code { mut program, text, defaults } = code;
@@ -126,8 +128,11 @@ impl Code {
             }
         };
         let rest = path.rest.to_str().ok_or_else(|| format!("`{path}` is not UTF-8"))?;
-        let (rest, text) = (self.piece(rest), self.piece(path.as_str()));
-        Ok(format!("StaticPath {{ base: {base}, rest: {rest}, glob: {}, text: {text} }}", path.is_glob()))
+        let (rest, text, except) = (self.piece(rest), self.piece(path.as_str()), self.piece(path.except()));
+        let (glob, deep) = (path.is_glob(), path.is_deep());
+        Ok(format!(
+            "StaticPath {{ base: {base}, rest: {rest}, glob: {glob}, deep: {deep}, except: {except}, text: {text} }}"
+        ))
     }
 
     fn line(&mut self, line: &str) {
@@ -148,11 +153,20 @@ fn secrets(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let source_piece = code.piece(&source);
     for At { value: secret, offset } in &list.secret {
         let (line, _) = lines.position(*offset);
-        let path = code.path(&profile::checked_path(&source, line, &secret.path, &secret.reason)?)?;
+        let mut path = profile::checked_path(&source, line, &secret.path, &secret.reason)?;
+        if !secret.except.is_empty() {
+            let left = path.leaving_out(&secret.except);
+            path = left.ok_or_else(|| format!("{source}:{line}: `except` needs a pattern, and plain names"))?;
+        }
+        let path = code.path(&path)?;
+        if secret.mask && secret.text.is_some() {
+            return Err(format!("{source}:{line}: `mask` shows the file's own text, so there is no `text`").into());
+        }
+        let access = if secret.mask { "Mask" } else { "Deny" };
         let text = secret.text.as_ref().map_or("None".to_owned(), |text| format!("Some({})", code.piece(text)));
         let reason = code.piece(&secret.reason);
         code.line(&format!(
-            "    StaticRule {{ path: {path}, access: Access::Deny, text: {text}, hold: StaticHold::Nothing, \
+            "    StaticRule {{ path: {path}, access: Access::{access}, text: {text}, hold: StaticHold::Nothing, \
              only_missing: false, reason: {reason}, source: {source_piece}, line: {line} }},"
         ));
     }
@@ -163,24 +177,33 @@ fn secrets(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
 fn protects(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     let (source, text) = load(profiles, "protect.toml")?;
     let (list, lines) = profile::read::<profile::Protects>(&source, &text)?;
-    code.line("static PROTECTED: &[StaticRule] = &[");
+    let (mut protected, mut reported) = (String::new(), String::new());
     let source_piece = code.piece(&source);
     for At { value: protect, offset } in &list.protect {
         let (line, _) = lines.position(*offset);
+        if !protect.is_consistent() {
+            let path = &protect.path;
+            return Err(format!("{source}:{line}: `{path}`: class `runs` is for `./`, without `hold`").into());
+        }
         let path = code.path(&profile::checked_path(&source, line, &protect.path, &protect.reason)?)?;
-        let hold = match protect.hold.split_once(':') {
-            None if protect.hold == "none" => "StaticHold::Nothing".to_owned(),
-            None if protect.hold == "directory" => "StaticHold::Directory".to_owned(),
-            Some(("file", text)) => format!("StaticHold::File({})", code.piece(text)),
-            _ => return Err(format!("{source}:{line}: unknown hold `{}`", protect.hold).into()),
+        let hold = protect.hold.as_deref().unwrap_or("directory");
+        let (table, hold) = match hold.split_once(':') {
+            _ if protect.class == ObeyedClass::Runs => (&mut reported, "StaticHold::Nothing".to_owned()),
+            None if hold == "none" => (&mut protected, "StaticHold::Nothing".to_owned()),
+            None if hold == "directory" => (&mut protected, "StaticHold::Directory".to_owned()),
+            None if hold == "socket" => (&mut protected, "StaticHold::Socket".to_owned()),
+            Some(("file", text)) => (&mut protected, format!("StaticHold::File({})", code.piece(text))),
+            _ => return Err(format!("{source}:{line}: unknown hold `{hold}`").into()),
         };
         let (only_missing, reason) = (protect.only_missing, code.piece(&protect.reason));
-        code.line(&format!(
+        writeln!(
+            table,
             "    StaticRule {{ path: {path}, access: Access::Protect, text: None, hold: {hold}, \
              only_missing: {only_missing}, reason: {reason}, source: {source_piece}, line: {line} }},"
-        ));
+        )?;
     }
-    code.line("];");
+    code.line(&format!("static PROTECTED: &[StaticRule] = &[\n{protected}];"));
+    code.line(&format!("/// Only reported: no rule of a policy.\nstatic REPORTED: &[StaticRule] = &[\n{reported}];"));
     Ok(())
 }
 
@@ -210,6 +233,23 @@ fn known(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
     }
     code.line(&format!("static KNOWN: &[StaticRule] = &[\n{rules}];"));
     code.line(&format!("static TOOLCHAINS: &[(Piece, StaticPath)] = &[\n{groups}];"));
+    Ok(())
+}
+
+fn dependencies(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "dependencies.toml")?;
+    let (list, lines) = profile::read::<profile::Dependencies>(&source, &text)?;
+    let mut names: Vec<&str> = Vec::new();
+    for At { value: directory, offset } in &list.directory {
+        let (line, _) = lines.position(*offset);
+        let is_plain = !directory.name.is_empty() && !directory.name.contains(['/', '*']);
+        if !is_plain || directory.reason.trim().is_empty() || names.contains(&directory.name.as_str()) {
+            return Err(format!("{source}:{line}: `{}` needs a plain name, once, and a reason", directory.name).into());
+        }
+        names.push(&directory.name);
+    }
+    let names: Vec<String> = names.into_iter().map(|name| code.piece(name)).collect();
+    code.line(&format!("static DEPENDENCIES: &[Piece] = &[{}];", names.join(", ")));
     Ok(())
 }
 
@@ -279,6 +319,7 @@ fn static_setting(setting: &Setting, code: &mut Code) -> Result<String, String> 
         Setting::Isolation(level) => format!("StaticSetting::Isolation(Isolation::{level:?})"),
         Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
         Setting::Debug(on) => format!("StaticSetting::Debug({on})"),
+        Setting::Keeper(mode) => format!("StaticSetting::Keeper(KeeperMode::{mode:?})"),
         Setting::Project(access) => format!("StaticSetting::Project(Access::{access:?})"),
         Setting::UnknownVerdict(verdict) => format!("StaticSetting::UnknownVerdict(OnUnknown::{verdict:?})"),
         Setting::UnknownMetadata(metadata) => format!("StaticSetting::UnknownMetadata(Metadata::{metadata:?})"),

@@ -1,14 +1,15 @@
 //! Whose rights a measurement or a stress test runs with. Owns the choice; becoming that user is the caller's.
-//! Called by `bench` and `stress`.
+//! Called by `bench`, `storm` and `stress`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::problems::Problems;
+use crate::workspace::read;
 
 /// An ordinary user for tests, made by `.ci/run`.
 pub(crate) const TEST_USER: &str = "cofferdam-test";
 
-/// Somebody of `/etc/passwd`.
+/// An entry of `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -36,6 +37,17 @@ pub(crate) fn choose_user(passwd: &str, own: u32, name: Option<&str>) -> Result<
         None if own == 0 => named(TEST_USER).map_or_else(me, Ok),
         None => me(),
     }
+}
+
+/// As whom sandboxes run: the user that is named, or the caller and for root the test user as well.
+pub(crate) fn users(named: Option<&str>) -> Result<Vec<User>, Problems> {
+    let passwd = read(Path::new("/etc/passwd"))?;
+    let own = rustix::process::getuid().as_raw();
+    if named.is_some() || own != 0 {
+        return Ok(vec![choose_user(&passwd, own, named)?]);
+    }
+    let root = choose_user(&passwd, own, Some("root"))?;
+    Ok([Some(root), choose_user(&passwd, own, Some(TEST_USER)).ok()].into_iter().flatten().collect())
 }
 
 fn parse_user(line: &str) -> Option<User> {

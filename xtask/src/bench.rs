@@ -1,6 +1,7 @@
 //! `cargo xtask bench start|inside|gate|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
+mod against;
 mod approvals;
 mod audit;
 mod candidate;
@@ -47,7 +48,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, inside: 9, gate: 7, egress: 5)
+    /// How often each candidate is measured (start: 200, inside: 9, gate: 7, egress: 5; with --against 400)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -56,6 +57,9 @@ pub(crate) struct Options {
     /// Measure this binary instead of building the shipped one
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
+    /// Measure nothing but this tree's binary beside that one, in pairs (start, inside, gate): is it no slower?
+    #[arg(long, value_name = "PATH")]
+    against: Option<PathBuf>,
     /// Build nothing: measure what an earlier run built
     #[arg(long)]
     no_build: bool,
@@ -72,14 +76,25 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         Bench::Egress(options) => (options, 5),
         Bench::Audit(args) => return audit::run(args),
     };
-    let rounds = options.rounds.map_or(default_rounds, |rounds| rounds as usize);
+    let rounds = options.rounds.map(|rounds| rounds as usize);
     let (sandbox, worker) = binaries(options)?;
     let stage = Stage::set_up(options.user.as_deref(), &sandbox, &worker)?;
-    let report = match &args.bench {
-        Bench::Inside(_) => inside::measure(&stage, rounds)?,
-        Bench::Gate(_) => gate::measure(&stage, rounds)?,
-        Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
-        _ => start::measure(&stage, rounds)?,
+    let report = if let Some(other) = &options.against {
+        let pairs = match &args.bench {
+            Bench::Start(_) => against::Pairs::Start,
+            Bench::Inside(_) => against::Pairs::Inside,
+            Bench::Gate(_) => against::Pairs::Gate,
+            _ => return Err(Problems::one("--against is for start, inside and gate".to_owned())),
+        };
+        against::measure(&stage, pairs, other, rounds.unwrap_or(against::ROUNDS))?
+    } else {
+        let rounds = rounds.unwrap_or(default_rounds);
+        match &args.bench {
+            Bench::Inside(_) => inside::measure(&stage, rounds)?,
+            Bench::Gate(_) => gate::measure(&stage, rounds)?,
+            Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
+            _ => start::measure(&stage, rounds)?,
+        }
     };
     stage.clear()?;
     finish(options, &report)

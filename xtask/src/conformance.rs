@@ -12,6 +12,18 @@ use crate::workspace::{Workspace, read};
 
 const REQUIREMENTS: &str = "docs/requirements.md";
 const CONFORMANCE: &str = "docs/conformance.toml";
+/// Issues that a demand may wait for: not one that has landed.
+const OPEN: &[&str] = &[
+    "walls that hold",
+    "the house",
+    "review and undo",
+    "first hour",
+    "tools and closed roots",
+    "one node",
+    "containers",
+    "packaging",
+    "fleet",
+];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -92,6 +104,12 @@ fn check_entry(entry: &Entry, problems: &mut Problems) {
         && deferred.strip_prefix("issue: ").is_none_or(|rest| rest.trim().is_empty())
     {
         problems.add(format!("{id}: `deferred` must start with `issue: ` and name it, not `{deferred}`"));
+    }
+    for name in entry.deferred.iter().flat_map(|deferred| deferred.split("ssue: ").skip(1)) {
+        if !OPEN.iter().any(|open| name.strip_prefix(open).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+        {
+            problems.add(format!("{id} waits for an issue that is not open: `{name}`"));
+        }
     }
     if entry.tests.is_empty() && entry.deferred.is_none() {
         problems.add(format!("{id} names no test and is not deferred"));
@@ -188,10 +206,12 @@ mod tests {
     #[test]
     fn an_entry_needs_tests_or_a_named_issue() {
         assert_eq!(problems_of("id = 'R0.1'\ntests = ['p::t']"), 0);
-        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: gate'"), 0);
+        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: fleet'"), 0);
+        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: fleet; x. Issue: one node'"), 0);
+        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: gate'"), 1, "that one has landed");
         assert_eq!(problems_of("id = 'R0.1'"), 1);
         assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'later'"), 1);
-        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: '"), 1);
+        assert_eq!(problems_of("id = 'R0.1'\ndeferred = 'issue: '"), 2);
     }
 
     #[test]

@@ -11,9 +11,11 @@ mod junit;
 mod map;
 mod neighbour;
 mod problems;
+mod runner;
 mod rust_source;
 mod schema;
 mod size;
+mod storm;
 mod stress;
 mod vm;
 mod workspace;
@@ -54,6 +56,8 @@ enum Task {
     Bench(bench::Args),
     /// Run many sandboxes in a row and at once, and kill supervisors; nothing may fail or be left behind
     Stress(stress::Args),
+    /// Work on covered names from the host while workloads spin on them: what is seen is reported, or nothing is seen
+    Storm(storm::Args),
     #[command(hide = true)]
     BenchWorker(bench::worker::Args),
 }
@@ -86,6 +90,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Size => size::measure(&Workspace::load()?),
         Task::Bench(args) => bench::run(args),
         Task::Stress(args) => stress::run(args),
+        Task::Storm(args) => storm::run(&Workspace::load()?, args),
         Task::BenchWorker(args) => bench::worker::run(args),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::problems::Problems;
-use crate::rust_source::{code_only, lines_with_word};
+use crate::rust_source::{code_only, lines_with_word, without_tests};
 use crate::workspace::{DependencyKind, Package, Workspace};
 
 const MAP: &str = "ARCHITECTURE.md";
@@ -104,12 +104,12 @@ fn check_unsafe(file: &str, source: &str, problems: &mut Problems) {
 }
 
 fn check_purity(dir: &str, file: &str, source: &str, problems: &mut Problems) {
-    // Tests may read fixtures; by habit they stand at the end of a file or in `tests.rs`. Build scripts run at home.
+    // Tests may read fixtures, in `tests.rs` or in what `#[cfg(test)]` marks. Build scripts run at home.
     if !file.starts_with(&format!("{dir}/src/")) || file.ends_with("/tests.rs") || file.contains("/tests/") {
         return;
     }
-    let code = code_only(source);
-    for (index, line) in code.lines().take_while(|line| line.trim() != "#[cfg(test)]").enumerate() {
+    let code = without_tests(&code_only(source));
+    for (index, line) in code.lines().enumerate() {
         if let Some(outside) = OUTSIDE.iter().find(|&&path| line.contains(path)) {
             problems.add(format!("{file}:{}: `{outside}` in a crate that takes values only", index + 1));
         }
@@ -232,6 +232,16 @@ mod tests {
         check_purity("crates/plan", "crates/plan/src/lib.rs", source, &mut problems);
         check_purity("crates/plan", "crates/plan/build.rs", source, &mut problems);
         assert_eq!(problems.lines().len(), 1);
+    }
+
+    #[test]
+    fn what_follows_a_test_is_looked_at_again() {
+        let mut problems = Problems::default();
+        let source =
+            "#[cfg(test)]\nmod tests;\n#[cfg(test)]\nfn helper() {\n  std::env::var(\"X\");\n}\nuse std::fs;\n";
+        check_purity("crates/plan", "crates/plan/src/lib.rs", source, &mut problems);
+        let found: Vec<&str> = problems.lines().iter().map(AsRef::as_ref).collect();
+        assert_eq!(found, ["crates/plan/src/lib.rs:7: `std::fs` in a crate that takes values only"]);
     }
 
     #[test]

@@ -32,6 +32,37 @@ pub(crate) fn code_only(source: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
+/// Blanked `code` without the items that `#[cfg(test)]` marks; line breaks stay. An item ends with its first `;` outside of
+/// brackets, or with the brace that closes its first one.
+pub(crate) fn without_tests(code: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut out = code.to_owned();
+    while let Some(start) = out.find(MARK) {
+        let mut depth = 0usize;
+        let mut end = out.len();
+        for (at, byte) in out.bytes().enumerate().skip(start + MARK.len()) {
+            match byte {
+                b'{' | b'(' | b'[' => depth += 1,
+                b'}' | b')' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 && byte == b'}' {
+                        end = at + 1;
+                        break;
+                    }
+                }
+                b';' if depth == 0 => {
+                    end = at + 1;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let blank: String = out[start..end].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+        out.replace_range(start..end, &blank);
+    }
+    out
+}
+
 /// The 1-based lines of blanked `code` on which `word` stands as a whole identifier.
 pub(crate) fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     code.lines().enumerate().filter(|(_, line)| has_word(line, word)).map(|(index, _)| index + 1).collect()

@@ -2,7 +2,6 @@
 //! may be left. Owns the order and the report; how runs are made is `runs`', what is compared is `traces`'. Called by
 //! people and `.ci/run`.
 
-mod egress;
 mod ground;
 mod runs;
 mod traces;
@@ -12,12 +11,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::account::{TEST_USER, User, choose_user};
+use crate::account::{User, users};
 use crate::problems::Problems;
+use crate::runner;
 use crate::stress::ground::Ground;
 use crate::stress::runs::{Kind, Tally};
 use crate::stress::traces::Traces;
-use crate::workspace::{Workspace, cargo, read};
+use crate::workspace::{Workspace, cargo};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Failures and leaks that are told in words; of the rest, how many there are.
@@ -48,7 +48,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let workspace = Workspace::load()?;
     if args.kinds == [Kind::Egress] {
-        return egress::run(&workspace, &users(args)?, args.json);
+        let flags = args.json.then(|| "--json".to_owned());
+        let arguments: Vec<String> = std::iter::once("storm".to_owned()).chain(flags).collect();
+        return runner::run(&workspace, &users(args.user.as_deref())?, &arguments);
     }
     if args.kinds.contains(&Kind::Egress) {
         return Err(Problems::one("`egress` takes minutes, and comes alone".to_owned()));
@@ -67,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
 
     let mut problems = Problems::default();
     let mut figures = serde_json::Map::new();
-    for user in users(args)? {
+    for user in users(args.user.as_deref())? {
         for kind in &kinds {
             let result = one(*kind, args, &user, &binary, seed)?;
             println!("{} as {}: {result}", kind.name(), user.name);
@@ -83,17 +85,6 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         println!("{}", json!({"figures": figures, "targets": {"failures": 0, "leaks": 0}, "seed": seed, "pass": pass}));
     }
     summary
-}
-
-/// As whom the sandboxes run.
-fn users(args: &Args) -> Result<Vec<User>, Problems> {
-    let passwd = read(Path::new("/etc/passwd"))?;
-    let own = rustix::process::getuid().as_raw();
-    if args.user.is_some() || own != 0 {
-        return Ok(vec![choose_user(&passwd, own, args.user.as_deref())?]);
-    }
-    let root = choose_user(&passwd, own, Some("root"))?;
-    Ok([Some(root), choose_user(&passwd, own, Some(TEST_USER)).ok()].into_iter().flatten().collect())
 }
 
 /// What a kind of stress came to.

@@ -9,6 +9,8 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Event {
+    /// Policy refused it: there was no session.
+    LaunchRefused,
     SandboxCreated,
     /// The walls stand.
     SandboxEntered,
@@ -39,7 +41,8 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Event; 21] = [
+    pub const ALL: [Event; 22] = [
+        Event::LaunchRefused,
         Event::SandboxCreated,
         Event::SandboxEntered,
         Event::SandboxExited,
@@ -66,6 +69,7 @@ impl Event {
     /// As it stands in the files.
     pub fn name(self) -> &'static str {
         match self {
+            Event::LaunchRefused => "LAUNCH_REFUSED",
             Event::SandboxCreated => "SANDBOX_CREATED",
             Event::SandboxEntered => "SANDBOX_ENTERED",
             Event::SandboxExited => "SANDBOX_EXITED",

@@ -36,7 +36,9 @@ fn run_alone(words: &[OsString]) -> Option<RunArgs> {
 pub(crate) enum Command {
     /// Run a command in the sandbox
     ///
-    /// The current project is writable, the rest of the machine is read-only, secrets are absent, and there is no network.
+    /// The current project is writable, known places of the machine can be read, secrets are absent. At a terminal the first
+    /// access to any other path or host is asked about, elsewhere it is denied; `--mode static` shows the whole machine,
+    /// read-only, and asks nothing.
     Run(Box<RunArgs>),
     /// Run a command with nothing written for real, and print the smallest policy that it needs
     ///
@@ -183,7 +185,7 @@ const LIMITS: &str = "Limits";
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
-    /// Print one JSON object about the session to stderr when it ends
+    /// Print one JSON object to stderr at the end, also when it was refused or could not start
     #[arg(long)]
     pub(crate) json: bool,
     /// Print what each step of the launch took, to stderr

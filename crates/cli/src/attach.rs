@@ -16,11 +16,11 @@ use crate::sessions::{one, own_state};
 const KILLED: u8 = 137;
 
 pub(crate) fn attach(args: &AttachArgs) -> Result<ExitCode, Failure> {
-    let state = own_state();
+    let state = own_state()?;
     let session = one(&state, &args.session)?.id;
     let argv = if args.argv.is_empty() { vec![shell()] } else { args.argv.clone() };
     let failed = |source: std::io::Error| Failure::Attach { id: session.clone(), source };
-    let visit = Visit::new().map_err(|errno| failed(errno.into()))?;
+    let visit = Visit::new().map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::open(&state.join("sessions"), &session, "attach").map_err(failed)?;
     let command = Command::Attach { argv, terminal: visit.terminal() };
     let said = connection.say_with(&command, &visit.descriptors());

@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::args::{AuditArgs, AuditTask, LogsArgs};
 use crate::ocsf;
-use crate::output::{escaped, print, say};
+use crate::output::{escaped, json_text, print, say};
 use crate::render::{Failure, NOT_SO};
 use crate::sessions::{choose, own_state};
 
@@ -63,13 +63,13 @@ pub(crate) fn policy_changed(state: &Path, file: &Path, action: &str, text: Opti
 }
 
 pub(crate) fn logs(args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let state = own_state();
+    let state = own_state()?;
     let session = Some(session_in_log(&state, &args.session)?);
     show(&state, &Wanted { session, ..Wanted::default() }, Format::Text, false)
 }
 
 pub(crate) fn audit(args: &AuditArgs) -> Result<ExitCode, Failure> {
-    let state = own_state();
+    let state = own_state()?;
     if let Some(AuditTask::Verify { json, key }) = &args.task {
         return verified(&state, *json, key.as_deref());
     }
@@ -141,8 +141,8 @@ fn show(state: &Path, wanted: &Wanted, format: Format, follow: bool) -> Result<E
             }
             let line = match format {
                 Format::Text => text(&entry, wanted.session.is_none()),
-                Format::Json => entry.line,
-                Format::Ocsf => ocsf::event(&entry).to_string(),
+                Format::Json => json_text(&entry.line),
+                Format::Ocsf => json_text(&ocsf::event(&entry).to_string()),
             };
             if let Some(code) = ended(writeln!(out, "{line}")) {
                 return Ok(code);
@@ -221,7 +221,8 @@ fn verified(state: &Path, json: bool, key: Option<&str>) -> Result<ExitCode, Fai
     }
     let text = if json {
         let directory = cofferdam_audit::directory(state);
-        format!("{}\n", json!({ "version": 1, "whole": report.is_whole(), "directory": directory, "report": report }))
+        let report = json!({ "version": 1, "whole": report.is_whole(), "directory": directory, "report": report });
+        json_text(&report.to_string()) + "\n"
     } else {
         report_text(&report, &cofferdam_audit::directory(state))
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_egress::{Rules, Verdict as HostVerdict};
 use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
-use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unrouted};
+use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unmet, Unrouted, Unserved};
 use cofferdam_plan::{Decision, LaunchPlan, decide};
 use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Prediction};
 
@@ -28,6 +28,10 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             "ended: more than {} refused system calls ({})",
             plan.max_violations, prepared.known.policy.syscalls.max_violations.origin
         )),
+        End::CoverFell => lines.push(
+            "ended: a host program took a cover off, and what lay under it may be in the hands of the session"
+                .to_owned(),
+        ),
         _ => lines.extend(limits::line(prepared, outcome)),
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
@@ -46,6 +50,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
     lines.extend(held_names(plan, &prepared.around.home));
+    lines.extend(masked_remotes(plan));
     if prepared.around.project.is_none() && matches!(outcome.end, End::Exited { .. }) {
         lines.push(format!(
             "{} is your home or a system directory, so nothing here is writable: run in a project directory, or pass --rw PATH",
@@ -117,6 +122,40 @@ pub(crate) fn summary(outcome: &Outcome) -> Option<String> {
     Some(format!("not approved: {first}{more}; allow with --ro or --rw, or see `sandbox logs {}`", outcome.session))
 }
 
+/// Files that git tracks and that it could not read or write inside, each with the command that sets it right outside.
+pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
+    let line = |file: &Unserved| {
+        let (name, word) = (file.name.display(), shell_word(&file.name.to_string_lossy()));
+        match file.why {
+            Unmet::Hidden => format!(
+                "{name} is hidden and differs from what git tracks: git inside could not read or replace it, and it is \
+                 unchanged; go on outside, or let git inside pass it by: git update-index --skip-worktree -- {word}"
+            ),
+            Unmet::Masked => format!(
+                "{name} is masked and differs from what git tracks: what git inside added of it has `***` in place of \
+                 secrets, and the file is unchanged; outside: git restore --staged -- {word}; or let git inside pass it \
+                 by: git update-index --skip-worktree -- {word}"
+            ),
+            Unmet::Unwritten => format!(
+                "{name} is protected: git inside could not write its version of it; outside: git restore -- {word}"
+            ),
+            Unmet::Stopped => format!(
+                "{name} is protected and tracked: if git had to change it, it has stopped half-way; outside, \
+                 `git status` shows what it left, and this takes it back: git restore . && git clean -i"
+            ),
+        }
+    };
+    let mut lines: Vec<String> = files.iter().take(MOST_TOLD).map(line).collect();
+    let more = files.len().saturating_sub(MOST_TOLD);
+    lines.extend((more > 0).then(|| format!("and {more} more files that git tracks; `git status` outside shows them")));
+    lines
+}
+
+fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-+@".contains(&byte);
+    if text.bytes().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 /// Shells and pagers write these at their end, and nobody misses them.
 fn is_history(denied: &Denied) -> bool {
     let name = Path::new(&denied.path).file_name().unwrap_or_default().to_string_lossy();
@@ -165,6 +204,9 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
     let why = match rule {
         Some(rule) => format!("{}; drop that rule to allow it", rule.origin),
         None if is_tracing => format!("{}; leave out --no-debug to allow it", prepared.known.policy.debug.origin),
+        None if blocked.name.contains("chmod") || blocked.name.starts_with("mknod") => {
+            "built-in: set-user-ID files lend your rights to other users; set the bit outside if you want it".to_owned()
+        }
         None if blocked.name == "memfd_create" => format!("{}; drop that rule to allow it", programs(prepared)),
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
@@ -300,6 +342,25 @@ fn held_names(plan: &LaunchPlan, home: &Path) -> Vec<String> {
     .collect()
 }
 
+/// Git inside reads addresses of remotes without the passwords in them, and cannot log in by them.
+fn masked_remotes(plan: &LaunchPlan) -> Option<String> {
+    let is_no_part = |c: char| !c.is_alphanumeric() && !"._-".contains(c);
+    let words: Vec<&str> = plan.command.argv.iter().flat_map(|word| word.split(is_no_part)).collect();
+    let reaches = |word: &&str| ["clone", "fetch", "ls-remote", "pull", "push", "submodule"].contains(word);
+    if !words.contains(&"git") || !words.iter().any(reaches) {
+        return None;
+    }
+    let has_password = |text: &str| text.contains("://***@") || text.contains("extraheader = ***");
+    let config = plan.decisions.iter().find(|decision| decision.masked_text().is_some_and(has_password))?;
+    Some(format!(
+        "{} holds a password or token for a host, which git inside does not get [{}]; give it with `network.credentials`, or \
+         show the file with --ro {}",
+        config.path.display(),
+        cite(config),
+        config.path.display()
+    ))
+}
+
 /// Where a path really is; of a file that is not there yet, where it would be.
 fn resolved(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
@@ -322,6 +383,11 @@ fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
         (Access::Deny, Some(rule)) => {
             Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display()))
         }
+        (Access::Mask, Some(rule)) => Some(format!(
+            "{shown} is masked: read-only, without the values of secret names [{}]; show all of it with --ro {}",
+            cite(rule),
+            rule.path.display()
+        )),
         (Access::Protect, Some(rule)) => Some(format!(
             "{shown} is protected from writes [{}]; allow them with --rw {}",
             cite(rule),

@@ -13,7 +13,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::output::print;
+use crate::output::{json_text, print};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,6 +49,7 @@ fn check(
 pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
     let checks = vec![
         machine(),
+        kernel(),
         user_namespaces(),
         apparmor(),
         openat2(),
@@ -59,11 +60,13 @@ pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
         egress(),
         cgroup(),
         limits(),
+        git(),
+        inotify(),
         mode(),
     ];
     let failed = checks.iter().any(|c| c.status == Status::Fail);
     let text = if args.json {
-        format!("{}\n", serde_json::json!({ "version": 1, "checks": checks, "pass": !failed }))
+        json_text(&serde_json::json!({ "version": 1, "checks": checks, "pass": !failed }).to_string()) + "\n"
     } else {
         table(&checks)
     };
@@ -100,6 +103,41 @@ fn machine() -> Check {
     check("machine", status, measured, "x86_64", Some("only x86_64 has a system-call table so far"))
 }
 
+/// The first kernel with `mount_setattr`, by which the whole tree becomes read-only at once.
+const OLDEST: (u32, u32) = (5, 12);
+/// Series that kernel.org looked after for long; of the others up to the last it looks after none any more.
+const LONG_TERM: [(u32, u32); 5] = [(5, 15), (6, 1), (6, 6), (6, 12), (6, 18)];
+
+fn kernel() -> Check {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    kernel_of(&release, has_mount_setattr())
+}
+
+/// By asking for no change: only a kernel without the call says that it has none.
+fn has_mount_setattr() -> bool {
+    let root = rustix::fs::open("/", rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    root.is_ok_and(|root| mount::offers_attributes(root.as_fd()))
+}
+
+fn kernel_of(release: &str, has_mount_setattr: bool) -> Check {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let series = numbers.next().and_then(Result::ok).zip(numbers.next().and_then(Result::ok));
+    let is_old = series.is_some_and(|series| series < OLDEST);
+    let is_left = series
+        .is_some_and(|series| LONG_TERM.last().is_some_and(|last| series < *last) && !LONG_TERM.contains(&series));
+    let (status, remedy) = if is_old || !has_mount_setattr {
+        (Status::Fail, "run Linux 5.12 or later: before, a tree cannot be made read-only as a whole (mount_setattr)")
+    } else if is_left {
+        (
+            Status::Warn,
+            "kernel.org has ended this series: take one that is looked after, unless your distribution does it",
+        )
+    } else {
+        (Status::Ok, "")
+    };
+    check("kernel", status, format!("Linux {release}"), "5.12 or later, of a series that is looked after", Some(remedy))
+}
+
 /// Runs `probe` in a child with its own namespaces; 0 is success, anything else an errno.
 fn in_namespaces(flags: u64, probe: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     match clone_into(flags, None)? {
@@ -127,6 +165,7 @@ fn map_self(uid: u32, gid: u32) -> Result<(), Errno> {
             | cofferdam_kernel::proc::ProcError::Read { errno, .. },
         ) => Err(errno),
         Err(cofferdam_kernel::proc::ProcError::Fake) => Err(Errno::NOENT),
+        Err(cofferdam_kernel::proc::ProcError::NoOpenat2) => Err(Errno::NOSYS),
     };
     write("self/setgroups", "deny")?;
     write("self/uid_map", &format!("{uid} {uid} 1\n"))?;
@@ -189,6 +228,26 @@ fn apparmor() -> Check {
     };
     let remedy = "install an AppArmor profile for this binary that contains `userns,`";
     check("apparmor", status, measured, "no restriction, or a profile for this binary", Some(remedy))
+}
+
+/// A session can leave a bare repository in a subdirectory of the project; git runs what it says for who stands there.
+fn git() -> Check {
+    let expected = "safe.bareRepository=explicit: git takes no directory for a repository because of its looks";
+    let asked = std::process::Command::new("git")
+        .args(["config", "--global", "--get", "safe.bareRepository"])
+        // What the working directory holds must not have a say.
+        .current_dir("/")
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .output();
+    let Ok(output) = asked else { return check("git", Status::Ok, "not installed", expected, None) };
+    let value = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let (status, measured) = match value.as_str() {
+        "explicit" => (Status::Ok, "bare repositories only where they are named".to_owned()),
+        "" => (Status::Warn, "safe.bareRepository is not set".to_owned()),
+        other => (Status::Warn, format!("safe.bareRepository={}", crate::output::escaped(other))),
+    };
+    check("git", status, measured, expected, Some("git config --global safe.bareRepository explicit"))
 }
 
 fn openat2() -> Check {
@@ -317,6 +376,30 @@ fn cgroup() -> Check {
     check("cgroup-v2", status, measured, expected, Some(remedy))
 }
 
+/// Each session in a project takes an instance, and a watch for each directory with a covered name.
+fn inotify() -> Check {
+    let limit = |name: &str| {
+        let text = read(&format!("/proc/sys/fs/inotify/{name}"));
+        text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let (instances, watches) = (limit("max_user_instances"), limit("max_user_watches"));
+    let made = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
+    let status = match made {
+        Ok(_) if instances >= 64 && watches >= 8192 => Status::Ok,
+        Ok(_) | Err(_) => Status::Warn,
+    };
+    let refused = made.err().map_or_else(String::new, |errno| format!("; none can be had now: {errno}"));
+    check(
+        "inotify",
+        status,
+        format!("{instances} instances and {watches} watches for each user{refused}"),
+        "64 instances and 8192 watches, and one to be had",
+        Some(
+            "a session takes one to notice that a host program takes a cover off, and does not start without: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches",
+        ),
+    )
+}
+
 /// Who keeps the limits that only some machines can keep.
 fn limits() -> Check {
     let environment: Vec<(String, String)> = std::env::vars().collect();
@@ -350,4 +433,34 @@ fn mode() -> Check {
         "dynamic: the first access asks",
         None,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Status, kernel, kernel_of};
+
+    #[test]
+    fn the_oldest_kernel_and_series_that_were_ended_are_known() {
+        for (release, has_call, status) in [
+            ("5.11.22-generic", true, Status::Fail),
+            ("4.19.0", false, Status::Fail),
+            ("5.12.0", true, Status::Warn),
+            ("5.15.0-130-generic", true, Status::Ok),
+            ("5.15.0", false, Status::Fail),
+            ("6.1.0-40-amd64", true, Status::Ok),
+            ("6.11.0-rc1+", true, Status::Warn),
+            ("6.18.3", true, Status::Ok),
+            ("7.2.0", true, Status::Ok),
+            ("odd", true, Status::Ok),
+        ] {
+            let check = kernel_of(release, has_call);
+            assert_eq!(check.status, status, "{release}");
+            assert_eq!(check.remedy.is_some(), status != Status::Ok, "{release}");
+        }
+    }
+
+    #[test]
+    fn the_call_is_found_where_it_is() {
+        assert_ne!(kernel().status, Status::Fail, "the tests need it themselves");
+    }
 }

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use cofferdam_plan::{LayerState, MountKind, Step, Trigger};
+use cofferdam_plan::{Covered, LayerState, MountKind, Step, Trigger};
 use cofferdam_policy::{Layer, explain as explain_policy};
 
 use crate::args::ExplainArgs;
-use crate::output::{bytes, escaped, print};
+use crate::output::{bytes, escaped, print, print_json};
 use crate::render::Failure;
 use crate::run::{Prepared, prepare};
 
@@ -17,7 +17,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let prepared = prepare(&args.policy, &argv)?;
     if args.json {
         let report = serde_json::json!({ "version": 1, "policy": prepared.known.policy, "plan": prepared.plan });
-        return Ok(print(&format!("{report}\n")));
+        return Ok(print_json(&report));
     }
     Ok(print(&text(&prepared, args.verbose)))
 }
@@ -32,8 +32,10 @@ fn text(prepared: &Prepared, verbose: bool) -> String {
     line("");
     line("PATHS ON THIS HOST (the longest path decides)");
     for decision in &prepared.plan.decisions {
-        let quiet =
-            !verbose && decision.origin.layer == Layer::BuiltIn && decision.access <= cofferdam_policy::Access::Protect;
+        let quiet = !verbose
+            && !decision.is_other_name()
+            && decision.origin.layer == Layer::BuiltIn
+            && decision.access <= cofferdam_policy::Access::Protect;
         if !quiet {
             line(&format!(
                 "  {:<9} {}  [{}]",
@@ -51,6 +53,26 @@ fn text(prepared: &Prepared, verbose: bool) -> String {
     }
     for hold in &prepared.plan.holds {
         line(&format!("  hold {} while the session runs: it does not exist and must not appear", hold.path.display()));
+    }
+    line("");
+    line("COVERS");
+    for cover in &prepared.plan.covers {
+        let what = match cover.what {
+            Covered::Hidden => "hidden",
+            Covered::Masked => "masked",
+            Covered::Protected => "protected",
+            Covered::Held => "held",
+            Covered::Socket => "socket",
+            Covered::Parent => "parent",
+        };
+        line(&format!("  {what:<9} {}  ({})", cover.path.display(), cover.why()));
+    }
+    line("  patterns stand for the names that they match now, where their directory is given");
+    line(
+        "  `./**/NAME` is about every directory of the project but those that tools fill, like node_modules and target",
+    );
+    if prepared.plan.gate.is_none() {
+        line("  names of the home that a rule hides and that do not exist now are not hidden when they appear");
     }
     line("");
     line("POSTURE");
@@ -112,10 +134,14 @@ fn describe_kind(kind: &MountKind) -> String {
         MountKind::Bind { source, write, .. } => {
             format!("{} {}", source.display(), if *write { "writable" } else { "read-only" })
         }
+        MountKind::Filtered { source, hidden, .. } => {
+            format!("{} read-only, without {} names below it", source.display(), hidden.len())
+        }
         MountKind::Empty { .. } => "an empty directory".to_owned(),
-        MountKind::Refused => "a file that cannot be opened".to_owned(),
+        MountKind::Refused => "a node that cannot be opened".to_owned(),
         MountKind::Trust { .. } => "the authorities that programs believe in TLS".to_owned(),
         MountKind::Text(_) => "a stand-in file".to_owned(),
+        MountKind::Rendered => "itself as the gate renders it, without the values of secret names".to_owned(),
         MountKind::Tmpfs { size: 0, .. } => "a private tmpfs".to_owned(),
         MountKind::Tmpfs { size, .. } => format!("a private tmpfs of {}", bytes(*size)),
         MountKind::Proc => "a private proc".to_owned(),

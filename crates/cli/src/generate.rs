@@ -1,5 +1,6 @@
 //! Help, completions and manual page, all from the one definition of flags in `args`.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
@@ -8,11 +9,16 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::args::Cli;
 use crate::output::{escaped, print, say_text};
 use crate::render::{Failure, OUR_FAILURE};
+use crate::report;
 
 /// What clap says about a command line it does not take. Help and version are no failures.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         say_text(&format!("{}{}", error.render(), hint(error).unwrap_or_default()));
+        let words: Vec<OsString> = std::env::args_os().collect();
+        if let Some(object) = report::misused(&words, error, OUR_FAILURE) {
+            report::say_json(&object);
+        }
         ExitCode::from(OUR_FAILURE)
     } else {
         print(&error.render().to_string())

@@ -21,16 +21,21 @@ use crate::policy_command::{scope_to_save, tell_saved};
 use crate::policy_files::{environment, real_rules};
 use crate::render::Failure;
 use crate::run::{Prepared, code_of, prepare_to, tell_of_session};
-use crate::{denials, persist};
+use crate::{denials, persist, report};
 
 /// Told one by one up to here.
 const MOST_TOLD: usize = 20;
 
-pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn learn(args: &LearnArgs) -> ExitCode {
+    try_learn(args).unwrap_or_else(|failure| report::not_run(&failure, &args.argv, args.json))
+}
+
+fn try_learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
     let keep = args.save.as_deref().map(scope_to_save).transpose()?;
     let prepared = prepare_to(&learning(&args.policy)?, &args.argv, true)?;
     refuse_where_nothing_is_noticed(&prepared.plan)?;
     let options = Options {
+        network_approved: crate::host_network::approve(&prepared)?,
         state: Some(prepared.around.state.clone()),
         timing: false,
         returns: Returns::WhenTakenApart,
@@ -52,7 +57,7 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, Failure> {
     let mut draft = draft(&args.argv, &learned, &prepared.around.home);
     draft.settings.extend(hosts(&outcome));
     if args.json {
-        say!("{}", report(&outcome, code, &learned, &draft));
+        report::say_json(&object(&outcome, code, &learned, &draft));
     }
     let told = match keep {
         Some(keep) => tell_saved(&persist::save_draft(&prepared.around, &environment(), keep, &draft)?),
@@ -181,7 +186,7 @@ fn draft(argv: &[String], learned: &Learned, home: &Path) -> Draft {
     Draft { title, settings: learned.settings.clone(), remarks }
 }
 
-fn report(outcome: &Outcome, code: u8, learned: &Learned, draft: &Draft) -> serde_json::Value {
+fn object(outcome: &Outcome, code: u8, learned: &Learned, draft: &Draft) -> serde_json::Value {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     json!({
         "version": 1,

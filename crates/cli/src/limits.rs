@@ -1,4 +1,4 @@
-//! A limit ended the run: one line that says which, who set it, and how to raise it. Called by `denials`.
+//! A limit ended the run: which, who set it, and how to raise it. Owns those words; called by `denials` and `report`.
 
 use cofferdam_launcher::{End, Outcome};
 use cofferdam_plan::Limited;
@@ -9,56 +9,89 @@ use crate::run::Prepared;
 /// What the kernel sends to a process that writes beyond its file size limit.
 const SIGXFSZ: i32 = 25;
 
+const FULL_DISK: &str = "ended: a disk that it can write to is nearly full; --storage says how much it may take";
+
+/// A limit that ended the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    pub(crate) resource: &'static str,
+    /// Who set it; none for the space that is left to others on every disk.
+    pub(crate) origin: Option<String>,
+    pub(crate) line: String,
+}
+
 pub(crate) fn line(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
-    let limits = &prepared.plan.limits;
-    let bound = |what: Limited| limits.bound(what).map(|bound| (bound.value, bound.origin.to_string()));
-    match outcome.end {
+    exceeded(prepared, outcome).map(|exceeded| exceeded.line).or_else(|| refused_forks(prepared, outcome))
+}
+
+pub(crate) fn exceeded(prepared: &Prepared, outcome: &Outcome) -> Option<Exceeded> {
+    let limits = &prepared.known.policy.limits;
+    let bound = |what: Limited| prepared.plan.limits.bound(what).map(|bound| (bound.value, bound.origin.to_string()));
+    let (resource, origin, line) = match outcome.end {
         End::TimedOut => {
-            let limit = prepared.known.policy.limits.timeout.as_ref()?;
-            let seconds = limit.value.as_secs();
-            Some(format!("ended after {seconds} s ({}); raise it with --timeout", limit.origin))
+            let limit = limits.timeout.as_ref()?;
+            let line = format!("ended after {} s ({}); raise it with --timeout", limit.value.as_secs(), limit.origin);
+            ("time", Some(limit.origin.to_string()), line)
         }
         End::OutOfMemory => {
             let (most, origin) = bound(Limited::Memory)?;
-            Some(format!("ended: it needed more than {} of memory ({origin}); raise it with --memory", bytes(most)))
+            let most = bytes(most);
+            let line = format!("ended: it needed more than {most} of memory ({origin}); raise it with --memory");
+            ("memory", Some(origin), line)
         }
         End::ProcessLimit => {
             let (most, origin) = bound(Limited::Processes)?;
-            Some(format!("ended: it stood at its limit of {most} processes ({origin}); raise it with --max-processes"))
+            let line =
+                format!("ended: it stood at its limit of {most} processes ({origin}); raise it with --max-processes");
+            ("processes", Some(origin), line)
         }
         End::CpuTimeLimit => {
             let (most, origin) = bound(Limited::CpuTime)?;
-            Some(format!("ended after {most} s of CPU time ({origin}); raise it with --cpu-time"))
+            let line = format!("ended after {most} s of CPU time ({origin}); raise it with --cpu-time");
+            ("cpu-time", Some(origin), line)
         }
         End::OutputLimit => {
-            let limit = prepared.known.policy.limits.output.as_ref()?;
-            let most = bytes(limit.value);
-            Some(format!("ended: it wrote more than {most} of output ({}); raise it with --max-output", limit.origin))
+            let limit = limits.output.as_ref()?;
+            let (most, origin) = (bytes(limit.value), limit.origin.to_string());
+            let line = format!("ended: it wrote more than {most} of output ({origin}); raise it with --max-output");
+            ("output", Some(origin), line)
         }
-        End::StorageLimit => Some(storage(bound(Limited::Storage).or_else(|| bound(Limited::Inodes)))),
+        End::StorageLimit => match bound(Limited::Storage) {
+            Some((most, origin)) => {
+                let most = bytes(most);
+                let line =
+                    format!("ended: a disk lost more than {most} since it began ({origin}); raise it with --storage");
+                ("storage", Some(origin), line)
+            }
+            None => ("storage", None, FULL_DISK.to_owned()),
+        },
+        End::InodeLimit => {
+            let (most, origin) = bound(Limited::Inodes)?;
+            let line =
+                format!("ended: a disk has {most} files more than when it began ({origin}); `limits.inodes` raises it");
+            ("inodes", Some(origin), line)
+        }
         End::Signalled { signal: SIGXFSZ } => {
-            let limit = prepared.known.policy.limits.file_size.as_ref()?;
-            let most = bytes(limit.value);
-            Some(format!("a file may not be larger than {most} ({}); `limits.file_size` raises it", limit.origin))
+            let limit = limits.file_size.as_ref()?;
+            let (most, origin) = (bytes(limit.value), limit.origin.to_string());
+            let line = format!("a file may not be larger than {most} ({origin}); `limits.file_size` raises it");
+            ("file-size", Some(origin), line)
         }
-        End::Exited { .. } | End::Signalled { .. } => refused_forks(outcome, bound(Limited::Processes)),
-        _ => None,
-    }
-}
-
-fn storage(limit: Option<(u64, String)>) -> String {
-    match limit {
-        Some((most, origin)) => {
-            format!("ended: a disk lost more than {} since it began ({origin}); raise it with --storage", bytes(most))
+        End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } | End::TooManyViolations | End::CoverFell => {
+            return None;
         }
-        None => "ended: a disk that it can write to is nearly full; --storage says how much it may take".to_owned(),
-    }
+    };
+    Some(Exceeded { resource, origin, line })
 }
 
 /// It was not ended, but this may be why it failed.
-fn refused_forks(outcome: &Outcome, limit: Option<(u64, String)>) -> Option<String> {
+fn refused_forks(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
+    if !matches!(outcome.end, End::Exited { .. } | End::Signalled { .. }) {
+        return None;
+    }
     let refused = outcome.usage.forks_refused.filter(|count| *count > 0)?;
-    let (most, origin) = limit?;
+    let bound = prepared.plan.limits.bound(Limited::Processes)?;
+    let (most, origin) = (bound.value, &bound.origin);
     Some(format!(
         "{refused} times no process could be started: the limit is {most} ({origin}); raise it with --max-processes"
     ))

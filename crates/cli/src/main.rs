@@ -8,11 +8,14 @@ mod client;
 mod denials;
 mod doctor;
 mod explain;
+mod falls;
 mod generate;
+mod host_network;
 mod import;
 mod inbox;
 mod learn;
 mod limits;
+mod obeyed;
 mod ocsf;
 mod output;
 mod persist;
@@ -21,6 +24,7 @@ mod policy_files;
 mod questions;
 mod recorded;
 mod render;
+mod report;
 mod run;
 mod sessions;
 mod trust;
@@ -48,8 +52,8 @@ fn main() -> ExitCode {
         Err(error) => return generate::usage(&error),
     };
     let result = match cli.command {
-        Command::Run(args) => run::run(&args),
-        Command::Learn(args) => learn::learn(&args),
+        Command::Run(args) => Ok(run::run(&args)),
+        Command::Learn(args) => Ok(learn::learn(&args)),
         Command::Explain(args) => explain::explain(&args),
         Command::Doctor(args) => Ok(doctor::doctor(&args)),
         Command::Ps(args) => sessions::list(&args),

@@ -85,7 +85,9 @@ fn class_of(entry: &Entry) -> Class {
         Some(E::SandboxCreated) => class(LIFECYCLE, "Application Lifecycle", 3, "Start"),
         Some(E::SandboxDestroyed) => class(LIFECYCLE, "Application Lifecycle", 4, "Stop"),
         Some(E::SandboxEntered) => class(LIFECYCLE, "Application Lifecycle", 99, "Other"),
-        Some(E::CommandStarted | E::ProcessCreated) => class(PROCESS, "Process Activity", 1, "Launch"),
+        Some(E::CommandStarted | E::ProcessCreated | E::LaunchRefused) => {
+            class(PROCESS, "Process Activity", 1, "Launch")
+        }
         Some(E::SandboxExited) => class(PROCESS, "Process Activity", 2, "Terminate"),
         Some(E::FileRequested | E::FileDecided | E::FileAccessViolation) => file_class(entry),
         Some(E::SyscallBlocked) => class(KERNEL, "Kernel Activity", 4, "Invoke"),

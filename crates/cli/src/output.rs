@@ -23,6 +23,27 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
+/// JSON that a terminal can show: what [`escaped`] escapes outside of strings, `\\uXXXX` says inside them. The value that a
+/// parser reads stays the same.
+pub(crate) fn json_text(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Outside of strings JSON has no such character but the end of a line.
+        if is_unseen(c) && c != '\n' {
+            let mut units = [0u16; 2];
+            out.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// One JSON object on a line of stdout.
+pub(crate) fn print_json(value: &serde_json::Value) -> ExitCode {
+    print(&format!("{}\n", json_text(&value.to_string())))
+}
+
 /// A size as a person reads it.
 pub(crate) fn bytes(count: u64) -> String {
     cofferdam_plan::Bytes(count).to_string()

@@ -13,7 +13,7 @@ use cofferdam_gate::{Keep, Op, Reach, Settled, Verdict};
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::{
     Access, Draft, Endpoint, ExpandedRule, HostRule, Layer, LayerInput, NetworkPart, Origin, PathExpr, Places, Policy,
-    Setting, deciding_rule,
+    RuleIndex, Setting,
 };
 use thiserror::Error;
 
@@ -210,7 +210,7 @@ impl<'a> Editor<'a> {
             return Err(PersistError::NotTrusted { file: target.file }.into());
         }
         let sources = Sources::read(around, environment)?;
-        let without_git = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
+        let without_git = around.places();
         let places = places(&sources.resolve(&without_git)?, around, environment);
         Ok(Editor { target, _lock: lock, around, sources, text, existed, places })
     }
@@ -221,7 +221,7 @@ impl<'a> Editor<'a> {
 
     /// The rules that count without the layers after this scope's: a project's rule does not spare another project the
     /// question.
-    fn rules_so_far(&self, with_unapproved: bool) -> Result<Vec<ExpandedRule>, Failure> {
+    fn rules_so_far(&self, with_unapproved: bool) -> Result<RuleIndex<ExpandedRule>, Failure> {
         let counts = |input: &&LayerInput| {
             input.layer <= self.target.layer && (with_unapproved || input.trusted || !input.layer.is_untrusted())
         };
@@ -236,10 +236,10 @@ impl<'a> Editor<'a> {
         let approved = self.rules_so_far(false)?;
         let mut entries: Vec<edit::Entry> = Vec::new();
         for change in changes {
-            if change.allow && self.places.home.starts_with(&change.path) {
+            if change.allow && self.places.holds_a_home(&change.path) {
                 return Err(PersistError::TooWide { path: change.path.clone() }.into());
             }
-            let access = |rules| deciding_rule(rules, &change.path).map(|rule| rule.rule.access);
+            let access = |rules: &RuleIndex<ExpandedRule>| rules.deciding(&change.path).map(|rule| rule.rule.access);
             let now = access(&rules);
             if [now, access(&approved)].iter().all(|now| now.is_some_and(|now| is_decided(change, now))) {
                 continue;
@@ -293,7 +293,7 @@ impl<'a> Editor<'a> {
     fn refuse_overruled(&self, policy: &Policy, changes: &[Change]) -> Result<(), Failure> {
         let rules = real_rules(policy, &self.places);
         for change in changes {
-            match deciding_rule(&rules, &change.path) {
+            match rules.deciding(&change.path) {
                 Some(rule) if !is_decided(change, rule.rule.access) => {
                     let (file, path) = (self.target.file.clone(), change.path.clone());
                     return Err(PersistError::Overruled { file, path, origin: rule.rule.origin.clone() }.into());
@@ -309,7 +309,7 @@ impl<'a> Editor<'a> {
 fn is_decided(change: &Change, now: Access) -> bool {
     match (change.allow, change.op.is_write()) {
         (true, true) => now >= Access::Overlay,
-        (true, false) => now > Access::Deny,
+        (true, false) => now > Access::Mask,
         (false, true) => now <= Access::Read,
         (false, false) => now == Access::Deny,
     }

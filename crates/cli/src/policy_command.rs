@@ -10,13 +10,13 @@ use cofferdam_gate::{Keep, Op};
 use cofferdam_launcher::Surroundings;
 use cofferdam_policy::{
     Access, Ceilings, Difference, Direction, ExpandedRule, Layer, LayerInput, Mode, OnUnknown, Places, Policy,
-    deciding_rule, differences, explain, export, parse,
+    RuleIndex, differences, explain, export, parse,
 };
 use serde_json::json;
 
 use crate::args::{DiffArgs, ImportArgs, PolicyArgs, PolicyCommand, RuleArgs, ShowArgs, TestArgs};
 use crate::import;
-use crate::output::{escaped, print, say};
+use crate::output::{escaped, json_text, print, print_json, say};
 use crate::persist::{self, Change};
 use crate::policy_files::{self, ORG_POLICY, Sources, real_rules};
 use crate::recorded::{self, Recorded};
@@ -82,7 +82,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let here = Here::look()?;
     if args.json {
-        return Ok(print(&format!("{}\n", json!({ "version": 1, "policy": here.effective }))));
+        return Ok(print_json(&json!({ "version": 1, "policy": here.effective })));
     }
     let lines = explain(&here.effective, args.verbose);
     Ok(print(&lines.iter().map(|line| escaped(line) + "\n").collect::<String>()))
@@ -152,7 +152,7 @@ fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
     let (before, after) = (here.named(&args.before, layer)?, here.named(&args.after, layer)?);
     let found = differences(&before, &after, &here.places);
     if args.json {
-        return Ok(print(&format!("{}\n", json!({ "version": 1, "differences": found }))));
+        return Ok(print_json(&json!({ "version": 1, "differences": found })));
     }
     Ok(print(&told(&found)))
 }
@@ -185,7 +185,7 @@ fn export_effective(format: &str) -> Result<ExitCode, Failure> {
             // The keys of the schema: docs/policy.schema.json.
             let value: toml::Table =
                 toml::from_str(&text).map_err(|error| wrong("--format", "json", error.message()))?;
-            Ok(print(&format!("{}\n", serde_json::to_string_pretty(&value).unwrap_or_default())))
+            Ok(print(&format!("{}\n", json_text(&serde_json::to_string_pretty(&value).unwrap_or_default()))))
         }
         other => Err(wrong("--format", other, "it is one of: toml, json")),
     }
@@ -238,8 +238,8 @@ fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, Failure> {
 }
 
 /// What a policy makes of a recorded request. `None`: it would be asked.
-fn verdict(policy: &Policy, rules: &[ExpandedRule], request: &Recorded) -> Option<bool> {
-    let access = match deciding_rule(rules, &request.path) {
+fn verdict(policy: &Policy, rules: &RuleIndex<ExpandedRule>, request: &Recorded) -> Option<bool> {
+    let access = match rules.deciding(&request.path) {
         Some(rule) => rule.rule.access,
         None => match (policy.mode.value, policy.unknown.verdict.value) {
             (Mode::Static, _) | (Mode::Dynamic, OnUnknown::AllowAndLog) => Access::Read,
@@ -280,7 +280,7 @@ fn test(args: &TestArgs) -> Result<ExitCode, Failure> {
             "version": 1, "requests": total, "sessions": sessions.len(), "newly_allowed": replayed.allowed,
             "newly_denied": replayed.denied, "would_be_asked": replayed.asked,
         });
-        return Ok(print(&format!("{report}\n")));
+        return Ok(print_json(&report));
     }
     let summary = format!("{total} recorded requests of {} sessions\n", sessions.len());
     Ok(print(&(replayed.told() + &summary)))
@@ -295,7 +295,7 @@ struct Replayed {
 }
 
 impl Replayed {
-    fn of(requests: &[Recorded], policy: &Policy, rules: &[ExpandedRule]) -> Self {
+    fn of(requests: &[Recorded], policy: &Policy, rules: &RuleIndex<ExpandedRule>) -> Self {
         let mut replayed = Replayed::default();
         for request in requests {
             let line = format!("{} {}", op_word(request.op), request.path.display());

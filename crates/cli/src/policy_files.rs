@@ -2,16 +2,18 @@
 //! Called by `run`, `explain`, `trust`, `persist` and the policy commands.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::Request;
+use cofferdam_policy::decide::index::Written;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
     AgentUse, Ceilings, Endpoint, EndpointError, ExpandedRule, Isolation, Layer, Mode, NetworkMode, OnUnknown, Origin,
-    Overrides, PathExpr, Places, Policy, Publish, Ruled, parse_count, parse_cpus, parse_size, parse_time,
-    rules_in_force,
+    Overrides, PathExpr, Places, Policy, Publish, RuleIndex, Ruled, index_of, parse_count, parse_cpus, parse_size,
+    parse_time, rules_in_force,
 };
 
 use crate::args::{NetworkArgs, PolicyArgs};
@@ -50,7 +52,7 @@ pub(crate) fn as_written(
 ) -> Result<Policy, Failure> {
     let sources = Sources::read(around, environment)?;
     let overrides = overrides(args, around)?;
-    let places = Places { home: around.home.clone(), project: around.project.clone(), ..Places::default() };
+    let places = around.places();
     Ok(resolve(&Inputs {
         layers: &sources.layers,
         environment,
@@ -130,18 +132,31 @@ pub(crate) fn places(policy: &Policy, around: &Surroundings, environment: &[(Str
 }
 
 /// Every rule at its places, and where a link is on the way also at the place that it leads to: requests name real paths.
-pub(crate) fn real_rules(policy: &Policy, places: &Places) -> Vec<ExpandedRule> {
+pub(crate) fn real_rules(policy: &Policy, places: &Places) -> RuleIndex<ExpandedRule> {
     let mut rules = rules_in_force(policy, places);
-    let real: Vec<ExpandedRule> = rules
-        .iter()
-        .filter(|rule| !rule.rule.path.is_glob())
-        .filter_map(|rule| {
-            let path = rule.path.canonicalize().ok().filter(|path| *path != rule.path)?;
-            Some(ExpandedRule { path, rule: rule.rule.clone() })
-        })
-        .collect();
+    let real: Vec<ExpandedRule> = rules.iter().flat_map(at_real_paths).collect();
     rules.extend(real);
-    rules
+    index_of(rules)
+}
+
+/// The rule where its path, or what its pattern matches, is a link.
+fn at_real_paths(rule: &ExpandedRule) -> Vec<ExpandedRule> {
+    let mut named = vec![rule.path.clone()];
+    if rule.rule.path.is_glob() {
+        let last = rule.path.file_name().unwrap_or_default().as_bytes();
+        let entries = rule.path.parent().and_then(|parent| parent.read_dir().ok()).into_iter().flatten().flatten();
+        let meant = Written { access: rule.rule.access, name: last, is_glob: true, except: rule.rule.path.except() };
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        named = links.filter(|entry| meant.means(entry.file_name().as_bytes())).map(|entry| entry.path()).collect();
+    }
+    let at = |path: PathBuf| {
+        let mut rule = rule.rule.clone();
+        // A pattern stands for one path now.
+        rule.path = if rule.path.is_one_path() { rule.path } else { PathExpr::literal(&path).ok()? };
+        Some(ExpandedRule { path, rule })
+    };
+    let real = named.iter().filter_map(|path| path.canonicalize().ok().filter(|real| real != path));
+    real.filter_map(at).collect()
 }
 
 pub(crate) fn project_files(around: &Surroundings) -> Vec<(Layer, PathBuf)> {

@@ -9,7 +9,7 @@ use cofferdam_gate::{Cause, Keep, Op, Program, QuestionId, Reach, Verdict, shown
 
 use crate::args::{AnswerArgs, KeepFor, QuestionsArgs, Scope};
 use crate::client::{Connection, Look, look_at_all, sessions_directory};
-use crate::output::{print, say};
+use crate::output::{print, print_json, say};
 use crate::render::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn list(args: &QuestionsArgs) -> Result<ExitCode, Failure> {
                 Some(value)
             })
             .collect();
-        return Ok(print(&format!("{}\n", serde_json::json!({ "version": 1, "questions": questions }))));
+        return Ok(print_json(&serde_json::json!({ "version": 1, "questions": questions })));
     }
     let text: String = all.map(|(session, question)| entry(session, question)).collect();
     if text.is_empty() {

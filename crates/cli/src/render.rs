@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use cofferdam_launcher::{LaunchError, SurveyError};
 use cofferdam_plan::{PlanError, Step};
-use cofferdam_policy::PolicyError;
+use cofferdam_policy::{Origin, PolicyError};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -17,13 +17,10 @@ use crate::persist::PersistError;
 
 /// What was looked at is not there, or not whole.
 pub(crate) const NOT_SO: u8 = 1;
-/// A limit ended it.
-pub(crate) const LIMIT: u8 = 124;
 /// Nothing of that name, or nothing was changed.
 pub(crate) const NOTHING: u8 = 1;
 pub(crate) const OUR_FAILURE: u8 = 125;
 pub(crate) const REFUSED: u8 = 126;
-pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Everything that can go wrong at the edge.
 #[derive(Debug, Error)]
@@ -72,6 +69,8 @@ pub(crate) enum Failure {
     NoSuchSession { session: String },
     #[error("cannot make a policy of `{file}`: {message}")]
     Import { file: String, message: String },
+    #[error("the host's own network needs an approval, and {why}")]
+    HostNetwork { why: &'static str, origin: Box<Origin> },
     #[error("the inbox needs a terminal")]
     NoTerminal {
         #[source]
@@ -85,17 +84,15 @@ pub(crate) enum Failure {
     NotTaken { message: String },
 }
 
+const STREAMS: &str =
+    "a standard stream may be a file, a pipe, a socket, a terminal or /dev/null; redirect it, as in `< /dev/null`";
+
 impl Failure {
     /// Prints `error:`, its causes and a hint; returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let mut text = format!("error: {}\n", escaped(&self.to_string()));
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            // Transparent variants repeat their source's message.
-            if error.to_string() != self.to_string() {
-                writeln!(text, "  caused by: {}", escaped(&error.to_string())).unwrap_or_default();
-            }
-            cause = error.source();
+        for cause in self.causes() {
+            writeln!(text, "  caused by: {}", escaped(&cause)).unwrap_or_default();
         }
         if let Some(hint) = self.hint() {
             writeln!(text, "hint: {}", escaped(&hint)).unwrap_or_default();
@@ -104,7 +101,20 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    fn code(&self) -> u8 {
+    /// What caused it, the nearest first.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        let message = self.to_string();
+        let mut causes = Vec::new();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            // Transparent variants repeat their source's message.
+            causes.extend(Some(error.to_string()).filter(|text| *text != message));
+            cause = error.source();
+        }
+        causes
+    }
+
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Policy(
                 PolicyError::BeyondCeiling { .. }
@@ -116,13 +126,24 @@ impl Failure {
                 PlanError::NoneNotApproved { .. }
                 | PlanError::OutsideCeiling { .. }
                 | PlanError::TooWide { .. }
+                | PlanError::ControlSocket { .. }
                 | PlanError::SyscallAlwaysDenied { .. },
             ) => REFUSED,
             Failure::NoSession { .. } | Failure::SeveralSessions { .. } | Failure::Unreachable { .. } => NOT_SO,
-            Failure::Launch(LaunchError::Execute { errno, .. }) if *errno == Errno::NOENT => NOT_FOUND,
-            Failure::Launch(LaunchError::Execute { .. }) => REFUSED,
+            Failure::HostNetwork { .. } => REFUSED,
+            Failure::Launch(error) => error.exit_code(),
             Failure::NoQuestion { .. } | Failure::SeveralQuestions { .. } | Failure::NotTaken { .. } => NOTHING,
             _ => OUR_FAILURE,
+        }
+    }
+
+    /// The rule at fault, where one is.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        match self {
+            Failure::Policy(error) => error.origin(),
+            Failure::Plan(error) => error.origin(),
+            Failure::Launch(LaunchError::Publish { origin, .. }) => Some(origin),
+            _ => None,
         }
     }
 
@@ -150,13 +171,20 @@ impl Failure {
             Failure::Import { .. } => {
                 Some("name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor".to_owned())
             }
+            Failure::Survey(SurveyError::Home(_)) => Some(
+                "set HOME to a directory of your own: its secrets are hidden, and sessions are kept there".to_owned(),
+            ),
             Failure::NoQuestion { .. } => Some("`sandbox questions` lists those that are open".to_owned()),
+            Failure::HostNetwork { origin, .. } => Some(format!(
+                "name hosts with --allow-host or ports with --host-port instead, run it at a terminal and answer, or have \
+                 `/etc/cofferdam/policy.toml` say `allow_network_host = true` ({origin})"
+            )),
             Failure::NoTerminal { .. } => Some("`sandbox questions` and `sandbox approve` need none".to_owned()),
             Failure::SeveralQuestions { .. } => Some("name it as SESSION:NUMBER".to_owned()),
             Failure::CannotLearn { .. }
             | Failure::Attach { .. }
             | Failure::NotTaken { .. }
-            | Failure::Survey(_)
+            | Failure::Survey(SurveyError::WorkingDirectory(_))
             | Failure::Read { .. }
             | Failure::Write { .. } => None,
         }
@@ -175,7 +203,19 @@ fn plan_hint(error: &PlanError) -> Option<String> {
         PlanError::NoneNotApproved { .. } => {
             "`/etc/cofferdam/policy.toml` must say `allow_isolation_none = true`".to_owned()
         }
+        PlanError::ControlSocket { path, origin, .. } => format!(
+            "drop it ({origin}); only the organisation's `/etc/cofferdam/policy.toml` gives it, with `network.sockets = [{:?}]`",
+            path.display().to_string()
+        ),
         PlanError::NotASocket { origin, .. } => format!("start what listens there, or drop the rule ({origin})"),
+        PlanError::SocketsUnknown { why } if why.contains("openat2") => {
+            "a sandbox cannot be started inside of another sandbox, which has no openat2".to_owned()
+        }
+        PlanError::TooManyHidden { directory } => format!(
+            "remove them, or move them into one directory that is hidden as a whole: `mkdir {0}/.env.d`",
+            directory.display()
+        ),
+        PlanError::MountsUnknown { .. } => "`cat /proc/self/mountinfo` shows what the kernel says".to_owned(),
         PlanError::SocketsUnknown { .. } => "`ss -xlp` shows who has them".to_owned(),
         PlanError::SpecialFile { path, origin } => {
             format!("drop the rule ({origin}); a socket is given with --socket {}", path.display())
@@ -203,6 +243,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
 
 fn launch_hint(error: &LaunchError) -> Option<String> {
     Some(match error {
+        LaunchError::Stream { .. } => STREAMS.to_owned(),
         LaunchError::Cgroup { .. } => "`sandbox doctor` shows what is delegated to this user".to_owned(),
         LaunchError::Namespaces { errno } if *errno == Errno::NOSPC || *errno == Errno::USERS => {
             "user namespaces are exhausted or switched off; as root: sysctl -w user.max_user_namespaces=15000".to_owned()
@@ -226,6 +267,16 @@ fn launch_hint(error: &LaunchError) -> Option<String> {
         LaunchError::Publish { origin, .. } => format!("choose another port, as in --publish HOSTPORT:PORT ({origin})"),
         LaunchError::Hold { path, .. } => {
             format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
+        }
+        LaunchError::Keeper { path: None, .. } => {
+            "this user has no inotify instance left: end programs that watch files, or raise fs.inotify.max_user_instances".to_owned()
+        }
+        LaunchError::Keeper { path: Some(path), errno } if *errno == Errno::NOSPC => format!(
+            "this user has no inotify watch left for {}: raise fs.inotify.max_user_watches",
+            path.display()
+        ),
+        LaunchError::Keeper { path: Some(path), .. } => {
+            format!("{} holds a name that must stay covered and cannot be watched; make it readable to you", path.display())
         }
         LaunchError::Directory { .. } => "it is hidden or private inside; start from another directory".to_owned(),
         LaunchError::Execute { errno, program } if *errno == Errno::NOENT => {

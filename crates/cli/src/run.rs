@@ -2,15 +2,16 @@
 
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use cofferdam_kernel::timing::now;
-use cofferdam_launcher::{End, Known, Memory, Options, Outcome, Returns, Surroundings, TimingLine, survey};
-use cofferdam_plan::{LaunchPlan, Request, plan};
+use cofferdam_launcher::{Known, Memory, Options, Outcome, Returns, Surroundings, TimingLine, survey, unserved};
+use cofferdam_plan::{LaunchPlan, Request, Searched, plan};
 
 use crate::args::{PolicyArgs, RunArgs};
 use crate::output::{escaped, say};
-use crate::render::{Failure, LIMIT, REFUSED};
-use crate::{denials, persist, policy_files};
+use crate::render::Failure;
+use crate::{denials, falls, host_network, obeyed, persist, policy_files, report};
 
 /// Policy, surroundings and plan of one command line; shared with `explain`.
 pub(crate) struct Prepared {
@@ -46,9 +47,14 @@ pub(crate) fn prepare_to(args: &PolicyArgs, argv: &[String], learns: bool) -> Re
     Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, timing })
 }
 
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    try_run(args).unwrap_or_else(|failure| report::not_run(&failure, &args.argv, args.json))
+}
+
+fn try_run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let prepared = prepare(&args.policy, &args.argv)?;
     let options = Options {
+        network_approved: host_network::approve(&prepared)?,
         state: Some(prepared.around.state.clone()),
         timing: args.timing,
         returns: Returns::WhenEverybodyEnded,
@@ -56,8 +62,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         decider: None,
         memory: Some(memory(&prepared)),
     };
+    let start = SystemTime::now();
     let outcome = cofferdam_launcher::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);
+    for line in denials::git(&unserved(&prepared.plan, &prepared.known.facts, start, code != 0)) {
+        say!("sandbox: {}", escaped(&line));
+    }
     tell(args, &prepared, &outcome, code);
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
@@ -65,7 +75,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 
 /// A command that succeeded while its output was lost has not: programs that see the error say so themselves.
 pub(crate) fn code_of(outcome: &Outcome) -> u8 {
-    match exit_code(outcome.end) {
+    match outcome.end.exit_code() {
         0 if outcome.output_failed.is_some() => 1,
         code => code,
     }
@@ -84,18 +94,6 @@ fn memory(prepared: &Prepared) -> Memory {
     }))
 }
 
-fn exit_code(end: End) -> u8 {
-    let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
-    match end {
-        End::Exited { code } => byte(code),
-        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => LIMIT,
-        End::TooManyViolations => REFUSED,
-        // As a command that the kernel ended for want of memory.
-        End::OutOfMemory => 137,
-        End::Signalled { signal } | End::Killed { signal } => byte(128 + signal),
-    }
-}
-
 /// What the sandbox itself could not do, and where things are.
 pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for (path, changes) in &outcome.kept {
@@ -104,6 +102,12 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for exposed in &outcome.exposed {
         say!("sandbox: {}", escaped(exposed));
     }
+    for fallen in &outcome.fallen {
+        say!("sandbox: {}", escaped(&falls::line(fallen)));
+    }
+    for line in obeyed::lines(&outcome.obeyed) {
+        say!("sandbox: {line}");
+    }
     for told in &outcome.answers {
         for line in told.lines() {
             say!("sandbox: {}", escaped(line));
@@ -111,6 +115,10 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     }
     if let Some(path) = &outcome.left_behind {
         say!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
+    }
+    let unseen = prepared.known.facts.searched.as_ref().and_then(Searched::tell_unseen);
+    if let Some(unseen) = unseen {
+        say!("sandbox: names to hide were not looked for everywhere: {}", escaped(&unseen));
     }
     if let Some(errno) = outcome.output_failed {
         say!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
@@ -146,11 +154,6 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         }
     }
     if args.json {
-        let report = serde_json::json!({
-            "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "blocked": outcome.blocked,
-            "denied": outcome.denied, "hosts": outcome.hosts, "warnings": outcome.warnings, "violations": outcome.violations, "kept": outcome.kept,
-            "left_behind": outcome.left_behind, "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
-        });
-        say!("{report}");
+        report::say_json(&report::ended(prepared, outcome, code));
     }
 }

@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use cofferdam_launcher::{Ended, Session, UsedNow, end_session, live_sessions, state_dir, used_now};
+use cofferdam_launcher::{
+    Ended, Homes, Session, SurveyError, UsedNow, end_session, live_sessions, state_dir, used_now,
+};
 use cofferdam_policy::parse_time;
 use serde_json::json;
 
 use crate::args::{KillArgs, PsArgs};
-use crate::output::{bytes, escaped, print};
+use crate::output::{bytes, escaped, print, print_json};
+use crate::policy_files::environment;
 use crate::render::Failure;
 
 /// Where this user's sessions and logs are.
-pub(crate) fn own_state() -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
-    let home = home.canonicalize().unwrap_or(home);
-    state_dir(&home, std::env::var("XDG_STATE_HOME").ok().as_deref())
+pub(crate) fn own_state() -> Result<PathBuf, Failure> {
+    let homes = Homes::look(&environment()).map_err(SurveyError::from)?;
+    Ok(state_dir(&homes.first, std::env::var("XDG_STATE_HOME").ok().as_deref()))
 }
 
 fn live(state: &Path) -> Result<Vec<Session>, Failure> {
@@ -54,7 +55,7 @@ pub(crate) fn one(state: &Path, name: &str) -> Result<Session, Failure> {
 }
 
 pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, Failure> {
-    let state = own_state();
+    let state = own_state()?;
     let sessions = match &args.session {
         Some(name) => vec![one(&state, name)?],
         None => live(&state)?,
@@ -74,7 +75,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, Failure> {
                 })
             })
             .collect();
-        return Ok(print(&format!("{}\n", json!({ "version": 1, "sessions": sessions }))));
+        return Ok(print_json(&json!({ "version": 1, "sessions": sessions })));
     }
     Ok(print(&table(&sessions, &used, now)))
 }
@@ -121,7 +122,7 @@ pub(crate) fn kill(args: &KillArgs) -> Result<ExitCode, Failure> {
         value: args.grace.clone(),
         hint: "a time such as 5s or 1m".to_owned(),
     })?;
-    let state = own_state();
+    let state = own_state()?;
     let session = one(&state, &args.session)?;
     let ended = end_session(&state, &session, grace)
         .map_err(|errno| Failure::Write { path: format!("session {}", session.id), source: errno.into() })?;

@@ -8,10 +8,9 @@ use std::process::ExitCode;
 
 use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
-use cofferdam_plan::{LaunchPlan, Request, decide, plan};
+use cofferdam_plan::{Decision, GateRule, HostFacts, LaunchPlan, Request, all_gate_rules, decide, plan};
 use cofferdam_policy::{
-    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, deciding_rule,
-    is_always_denied,
+    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, is_always_denied,
 };
 
 use crate::args::WhyArgs;
@@ -114,37 +113,68 @@ fn about_path(
     if let Some(hold) = plan.iter().flat_map(|plan| &plan.holds).find(|hold| path.starts_with(&hold.path)) {
         return held(policy, &places, &hold.path);
     }
-    let decided = decided(plan.as_ref().ok(), policy, &places, path);
+    let decided = decided(plan.as_ref().ok(), policy, &facts, path);
     let is_private = PRIVATE.iter().any(|area| path.starts_with(area));
     if is_private && decided.as_ref().is_none_or(|decided| decided.at == Path::new("/")) {
         return vec![format!("{shown}: the sandbox has its own there; the host's cannot be seen")];
     }
     let mut lines = vec![verdict(policy, path, decided.as_ref(), args.write)];
+    lines.extend(unseen(&facts, path));
     lines.extend(smallest_change(policy, path, decided.as_ref(), args.write, &places));
     lines.extend(plan.err().map(|error| format!("as things are, a run would be refused: {error}")));
     lines
 }
 
-/// The plan knows what exists; a rule about a name that does not exist yet is the policy's to find.
-fn decided(plan: Option<&LaunchPlan>, policy: &Policy, places: &Places, path: &Path) -> Option<Decided> {
-    let planned = || {
-        let decision = decide(&plan?.decisions, path)?;
+/// What the run would go by. In dynamic mode those are the gate's rules. In static mode the plan knows what exists; a rule
+/// about a name that does not exist yet is the policy's to find.
+fn decided(plan: Option<&LaunchPlan>, policy: &Policy, facts: &HostFacts, path: &Path) -> Option<Decided> {
+    let planned = |plan: &LaunchPlan| {
+        let decision = decide(&plan.decisions, path)?;
         let (origin, reason, at) = (decision.origin.clone(), decision.reason.clone(), decision.path.clone());
         Some(Decided { access: decision.access, origin, reason, at, is_socket: decision.is_about_socket() })
     };
     let named = || {
-        let rules = real_rules(policy, places);
-        let ExpandedRule { path: at, rule } = deciding_rule(&rules, path)?.clone();
+        let rules = real_rules(policy, &facts.places());
+        let ExpandedRule { path, rule } = rules.deciding(path)?.clone();
+        let at = written(path, rule.path.tail());
         let reason = rule.reason.into_owned();
         Some(Decided { access: rule.access, origin: rule.origin, reason, at, is_socket: false })
     };
-    let missing = path.symlink_metadata().is_err();
-    if missing { named().or_else(planned) } else { planned().or_else(named) }
+    let gated = |plan: &LaunchPlan| {
+        let rules = all_gate_rules(policy, facts, &plan.decisions);
+        let is_socket = decide(&plan.decisions, path).is_some_and(Decision::is_about_socket);
+        let GateRule { path, access, origin, reason, tail, .. } = rules.deciding(path)?.clone();
+        let at = written(path, tail);
+        Some(Decided { access, origin, reason: reason.into_owned(), at, is_socket })
+    };
+    let is_missing = path.symlink_metadata().is_err();
+    match plan {
+        None => named(),
+        Some(plan) if plan.gate.is_some() => gated(plan),
+        Some(plan) if is_missing => named().or_else(|| planned(plan)),
+        Some(plan) => planned(plan),
+    }
+}
+
+/// A rule's place as a policy has it: `/project/**/.env` for one about any directory.
+fn written(place: PathBuf, tail: usize) -> PathBuf {
+    match place.ancestors().nth(tail).and_then(|root| Some((root, place.strip_prefix(root).ok()?))) {
+        Some((root, names)) if tail > 0 => root.join("**").join(names),
+        _ => place,
+    }
+}
+
+/// Where a search for names to hide did not get, nothing is covered.
+fn unseen(facts: &HostFacts, path: &Path) -> Option<String> {
+    let searched = facts.searched.as_ref()?;
+    let (directory, _) = searched.unseen.iter().find(|(directory, _)| path.starts_with(directory))?;
+    Some(format!("{} was not searched for names to hide: what lies there is not covered", directory.display()))
 }
 
 /// A name that is missing and kept from coming into being.
 fn held(policy: &Policy, places: &Places, path: &Path) -> Vec<String> {
-    let why = deciding_rule(&real_rules(policy, places), path)
+    let why = real_rules(policy, places)
+        .deciding(path)
         .map_or_else(String::new, |rule| format!(" [{}: {}]", rule.rule.origin, rule.rule.reason));
     let path = path.display();
     vec![
@@ -162,6 +192,7 @@ fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool)
         Access::Deny if *is_socket => "cannot be connected to",
         Access::Read if *is_socket => "can be connected to",
         Access::Deny => "is hidden",
+        Access::Mask => "is masked: it can be read, without the values of secret names, and not be written",
         Access::Protect => "can be read; it is protected from writes, and cannot be made where it is missing",
         Access::Read => "can be read, not written",
         Access::Overlay => "can be read and looks writable; what is written stays in the session",
@@ -216,7 +247,8 @@ fn smallest_change(
         (Mode::Dynamic, _) => Access::Deny,
     };
     let access = decided.map_or(unknown, |decided| decided.access);
-    let allowed = if write { access >= Access::Overlay } else { access > Access::Deny };
+    // What is masked can be shown whole, or be hidden.
+    let allowed = if write { access >= Access::Overlay } else { access > Access::Mask };
     let (flag, list) = match (allowed, write) {
         (true, false) => ("--blacklist", "deny"),
         (true, true) => ("--ro", "read"),
@@ -226,7 +258,7 @@ fn smallest_change(
     // To make a file takes its directory.
     let creates = !allowed && write && path.symlink_metadata().is_err();
     let path = if creates { path.parent().unwrap_or(path) } else { path };
-    if !allowed && write && places.home.starts_with(path) {
+    if !allowed && write && places.holds_a_home(path) {
         return vec!["nothing opens `/` or the whole home directory for writing: name a directory below".to_owned()];
     }
     let word = if allowed { "forbid" } else { "allow" };
@@ -274,13 +306,14 @@ fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
     let what = match verdict {
         Some(Verdict::Allow) => "is allowed",
         Some(Verdict::Errno(_)) | None => "is refused: it fails as if the kernel had no such call, or with EPERM",
-        Some(Verdict::Notify) => "is refused, logged and counted",
+        Some(Verdict::Notify) => "is refused and recorded",
         Some(Verdict::Clone | Verdict::CloneThreadOnly) => "is allowed without new namespaces",
         Some(Verdict::Ioctl) => "is allowed but for putting input into a terminal",
         Some(Verdict::Socket { internet: true }) => "is allowed for local, internet and netlink route sockets",
         Some(Verdict::Socket { internet: false }) => "is allowed for local and netlink route sockets",
         Some(Verdict::SocketPair) => "is allowed for local sockets",
         Some(Verdict::Personality { .. }) => "is allowed for harmless personalities",
+        Some(Verdict::Mode(_)) => "is allowed without the set-user-ID bit, and makes no file with the set-group-ID bit",
     };
     let refused = matches!(verdict, Some(Verdict::Errno(_) | Verdict::Notify) | None);
     let change = match (refused, denied) {

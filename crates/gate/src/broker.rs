@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::filtered::{self, Hidden, Place};
 use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::process::{self, Side};
 use cofferdam_kernel::{namespace, socket};
@@ -18,7 +19,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use crate::orders::{Cover, Order, Outcome};
+use crate::masked::masked_below;
+use crate::orders::{Cover, How, Order, Outcome};
 
 /// The supervisor's end. When it is dropped the process ends.
 #[derive(Debug)]
@@ -45,9 +47,15 @@ impl Broker {
         socket::send(self.socket.as_fd(), &order.encode(), None)
     }
 
-    pub(crate) fn receive(&self) -> Result<Outcome, Errno> {
-        let (bytes, _) = socket::receive(&self.socket)?;
-        Outcome::decode(&bytes).ok_or(Errno::PIPE)
+    /// The same with a descriptor that the order is about.
+    pub(crate) fn send_about(&self, order: &Order, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        socket::send(self.socket.as_fd(), &order.encode(), Some(fd))
+    }
+
+    /// The outcome, and the view of a tree that is written directly with covers on it.
+    pub(crate) fn receive(&self) -> Result<(Outcome, Option<OwnedFd>), Errno> {
+        let (bytes, view) = socket::receive(&self.socket)?;
+        Ok((Outcome::decode(&bytes).ok_or(Errno::PIPE)?, view))
     }
 }
 
@@ -86,18 +94,19 @@ fn serve() -> Result<(), Errno> {
     let socket = rustix::stdio::stdin();
     let mut worker = Worker::new(rustix::stdio::stdout());
     loop {
-        let (bytes, _) = socket::receive_long(socket)?;
+        let (bytes, about) = socket::receive_long(socket)?;
         if bytes.is_empty() {
             return Ok(());
         }
         let order = Order::decode(&bytes).ok_or(Errno::BADMSG);
         // Where the namespaces could not be made every order fails; nothing is ever half done.
         let outcome = match (&mut worker, order) {
-            (Ok(worker), Ok(order)) => worker.follow(order).unwrap_or_else(Outcome::Failed),
+            (Ok(worker), Ok(order)) => worker.follow(order, about).unwrap_or_else(Outcome::Failed),
             (Err(errno), _) => Outcome::Failed(*errno),
             (_, Err(errno)) => Outcome::Failed(errno),
         };
-        socket::send(socket, &outcome.encode(), None)?;
+        let view = worker.as_mut().ok().and_then(|worker| worker.view.take());
+        socket::send(socket, &outcome.encode(), view.as_ref().map(AsFd::as_fd))?;
     }
 }
 
@@ -111,6 +120,10 @@ struct Worker {
     scratch: OwnedFd,
     held: HashMap<u64, (OwnedFd, bool)>,
     count: u64,
+    /// Goes along with the next outcome.
+    view: Option<OwnedFd>,
+    /// Files of the scratch that masked names read as.
+    texts: Vec<PathBuf>,
 }
 
 const EMPTY: &str = "empty";
@@ -124,17 +137,20 @@ impl Worker {
         let home = namespace::own_mounts()?;
         let scratch = mount::new_filesystem(
             "tmpfs",
-            &[("mode", "700"), ("size", "65536")],
+            &[("mode", "700"), ("size", "16777216")],
             Attributes { write: true, exec: false, devices: false },
         )?;
         let root = mount::open_source(Path::new("/"))?;
+        // What the host mounts from now on was not compared with what is hidden (decision 0037).
+        mount::cut_off(root.as_fd())?;
         mount::attach(scratch.as_fd(), root.as_fd())?;
         rustix::fs::mkdirat(&scratch, EMPTY, Mode::from_raw_mode(0o555))?;
-        make_file(scratch.as_fd(), Path::new(REFUSED), 0)?;
-        Ok(Worker { sandbox, home, root, scratch, held: HashMap::new(), count: 0 })
+        // As the launcher's stand-ins: nobody takes it for an empty file, and nobody can listen at it (decision 0027).
+        rustix::fs::mknodat(&scratch, REFUSED, FileType::Socket, Mode::empty(), 0)?;
+        Ok(Worker { sandbox, home, root, scratch, held: HashMap::new(), count: 0, view: None, texts: Vec::new() })
     }
 
-    fn follow(&mut self, order: Order) -> Result<Outcome, Errno> {
+    fn follow(&mut self, order: Order, about: Option<OwnedFd>) -> Result<Outcome, Errno> {
         match order {
             Order::Hold { id, path } => self.hold(id, mount::open_source(&path)?),
             Order::Make { id, name, mode } => {
@@ -147,13 +163,14 @@ impl Worker {
                 Ok(Outcome::Done)
             }
             Order::Mount { id, target, write, exec, covers, children } => {
-                let tree = self.tree(id, Attributes { write, exec, devices: false })?;
+                let attributes = Attributes { write, exec, devices: false };
                 let tree = if covers.is_empty() && children.is_empty() {
-                    tree
+                    self.tree(id, attributes)?
                 } else {
-                    self.assemble(tree, id, &target, &covers, &children)?
+                    self.assemble(id, attributes, &target, &covers, &children)?
                 };
                 self.in_sandbox(|| mount::attach(tree.as_fd(), open_target(&target)?.as_fd()))?;
+                self.view = (write && !covers.is_empty()).then_some(tree);
                 Ok(Outcome::Done)
             }
             Order::Remove { target } => {
@@ -161,7 +178,38 @@ impl Worker {
                 self.in_sandbox(|| rustix::mount::unmount(&target, flags))?;
                 Ok(Outcome::Done)
             }
+            Order::CoverAgain { name, how, exec } => {
+                let directory = about.ok_or(Errno::BADF)?;
+                self.cover_again(directory.as_fd(), &name, how, exec)?;
+                Ok(Outcome::Done)
+            }
         }
+    }
+
+    /// The directory is a descriptor of the sandbox's view: no path is walked, so a FUSE root is asked nothing.
+    fn cover_again(&mut self, directory: BorrowedFd<'_>, name: &Path, how: How, exec: bool) -> Result<(), Errno> {
+        // A name that is a mount point already has its cover.
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place = rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve)?;
+        let attributes =
+            Attributes { write: how == How::Pin, exec: exec && matches!(how, How::Seal | How::Pin), devices: false };
+        let put = |tree: OwnedFd| {
+            mount::restrict_tree(tree.as_fd(), attributes)?;
+            mount::attach(tree.as_fd(), place.as_fd())
+        };
+        if how == How::Hide {
+            let tree = self.stand_in(place.as_fd())?;
+            return self.in_sandbox(|| put(tree));
+        }
+        if how == How::Mask {
+            let tree = self.masked(masked_below(directory, name), place.as_fd())?;
+            self.in_sandbox(|| put(tree))?;
+            // The mount keeps its file; the room is free again once that goes. What has no name cannot be attached.
+            let texts = std::mem::take(&mut self.texts);
+            return texts.iter().try_for_each(|text| rustix::fs::unlinkat(&self.scratch, text, AtFlags::empty()));
+        }
+        self.in_sandbox(|| put(mount::clone_tree(place.as_fd())?))
     }
 
     fn hold(&mut self, id: u64, object: OwnedFd) -> Result<Outcome, Errno> {
@@ -186,8 +234,8 @@ impl Worker {
     /// The tree with everything that has to lie on it.
     fn assemble(
         &mut self,
-        tree: OwnedFd,
         id: u64,
+        attributes: Attributes,
         target: &Path,
         covers: &[Cover],
         children: &[PathBuf],
@@ -202,12 +250,19 @@ impl Worker {
             make_file(self.scratch.as_fd(), &name, 0)?;
         }
         let open = || rustix::fs::openat(&self.scratch, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        mount::attach(tree.as_fd(), open()?.as_fd())?;
+        // What is only read is given without its hidden names; what is written has to be the host's own directory.
+        let is_filtered = !attributes.write && is_directory && !covers.is_empty();
+        if is_filtered {
+            self.show_without(id, attributes, target, covers, &name)?;
+        } else {
+            let tree = self.tree(id, attributes)?;
+            mount::attach(tree.as_fd(), open()?.as_fd())?;
+        }
+        let covers = if is_filtered { &[] } else { covers };
         let root = open()?;
         let made = self.lay_on(root.as_fd(), target, covers, children).and_then(|()| mount::clone_tree(root.as_fd()));
         // The copy has everything; what it was put together from can go.
         let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&root));
-        drop(tree);
         let taken_off = rustix::mount::unmount(here, UnmountFlags::DETACH);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let made = made?;
@@ -215,8 +270,35 @@ impl Worker {
         Ok(made)
     }
 
-    fn lay_on(
+    /// Nothing is mounted on what is hidden, so no host program can take it off.
+    fn show_without(
         &self,
+        id: u64,
+        attributes: Attributes,
+        target: &Path,
+        covers: &[Cover],
+        name: &Path,
+    ) -> Result<(), Errno> {
+        let (object, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+        let relative = |cover: &Cover| cover.path.strip_prefix(target).map(Path::to_path_buf).map_err(|_| Errno::INVAL);
+        let hidden: Vec<Hidden> = covers
+            .iter()
+            .map(|cover| {
+                let path = relative(cover)?;
+                let text = (cover.how == How::Mask).then(|| masked_below(object, &path)).flatten();
+                Ok(Hidden { path, text })
+            })
+            .collect::<Result<_, Errno>>()?;
+        let layers = format!("{} layers", self.count);
+        rustix::fs::mkdirat(&self.scratch, &layers, Mode::RWXU)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let layers = rustix::fs::openat(&self.scratch, &layers, flags, Mode::empty())?;
+        let place = Place { root: self.scratch.as_fd(), path: name };
+        filtered::show(object.as_fd(), &hidden, attributes, layers.as_fd(), place)
+    }
+
+    fn lay_on(
+        &mut self,
         root: BorrowedFd<'_>,
         target: &Path,
         covers: &[Cover],
@@ -228,8 +310,16 @@ impl Worker {
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 other => other?,
             };
-            let tree = if cover.seals { mount::clone_tree(place.as_fd())? } else { self.stand_in(place.as_fd())? };
-            mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec: cover.seals, devices: false })?;
+            let tree = match cover.how {
+                How::Seal | How::Pin => mount::clone_tree(place.as_fd())?,
+                How::Hide => self.stand_in(place.as_fd())?,
+                How::Mask => {
+                    let relative = cover.path.strip_prefix(target).map_err(|_| Errno::INVAL)?;
+                    self.masked(masked_below(root, relative), place.as_fd())?
+                }
+            };
+            let exec = cover.how == How::Seal;
+            mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false })?;
             mount::attach(tree.as_fd(), place.as_fd())?;
         }
         for (path, tree) in children {
@@ -238,12 +328,24 @@ impl Worker {
         Ok(())
     }
 
-    /// An empty directory or a file that cannot be opened, whichever fits.
+    /// An empty directory or a node that cannot be opened, whichever fits.
     fn stand_in(&self, place: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         let is_directory = FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode) == FileType::Directory;
         let name = if is_directory { EMPTY } else { REFUSED };
         let stand_in = rustix::fs::openat(&self.scratch, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         mount::clone_tree(stand_in.as_fd())
+    }
+
+    /// A file with this text; what has none cannot be opened.
+    fn masked(&mut self, text: Option<String>, place: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        let Some(text) = text else { return self.stand_in(place) };
+        self.count += 1;
+        let name = PathBuf::from(format!("{} text", self.count));
+        filtered::write_text(self.scratch.as_fd(), name.as_os_str(), &text)?;
+        let file = rustix::fs::openat(&self.scratch, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let tree = mount::clone_tree(file.as_fd())?;
+        self.texts.push(name);
+        Ok(tree)
     }
 
     /// Copies of what the sandbox has mounted at these paths.

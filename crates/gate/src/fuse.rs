@@ -13,12 +13,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::Metadata;
+use cofferdam_policy::{Metadata, Ruling};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::host;
-use crate::judge::{Judge, Ruling, Standing};
+use crate::judge::{Judge, Standing};
+use crate::masked::masked_at;
 use crate::question::Op;
 use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
 use wire::{Attr, Body, Listing, Name, Out, ROOT, Request};
@@ -36,6 +37,7 @@ const MOST_HANDLES: usize = 256;
 const ACCESS_MODE: u32 = 3;
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
+const WRITABLE: u32 = 0o222;
 
 #[derive(Debug)]
 struct Node {
@@ -52,6 +54,8 @@ struct Node {
 #[derive(Debug)]
 enum Handle {
     File(OwnedFd),
+    /// What a masked file read as when it was opened.
+    Text(String),
     Names(Vec<Name>),
 }
 
@@ -205,8 +209,10 @@ impl Fuse {
             return Err(Errno::NOENT);
         }
         let known = self.by_path.get(&path).and_then(|node| self.nodes.get(node));
+        let standing = judge.standing(ruling);
         let attr = match (host::stat(&path), known) {
-            (Ok(stat), known) => self.attr(&stat, judge.standing(ruling), known.is_some_and(|node| node.is_served)),
+            (Ok(stat), _) if standing == Standing::Masked => self.masked_attr(&path, &stat)?,
+            (Ok(stat), known) => self.attr(&stat, standing, known.is_some_and(|node| node.is_served)),
             (Err(Errno::NOENT), Some(Node { wanted: Some(mode), .. })) => self.wanted_attr(*mode),
             (Err(errno), _) => return Err(errno),
         };
@@ -276,6 +282,7 @@ impl Fuse {
     fn attributes(&self, number: u64, judge: &Judge) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.get(&number).ok_or(Errno::STALE)?;
         let attr = match (host::stat(&node.path), node.wanted) {
+            (Ok(stat), _) if judge.standing(node.ruling) == Standing::Masked => self.masked_attr(&node.path, &stat)?,
             (Ok(stat), _) => self.attr(&stat, judge.standing(node.ruling), node.is_served),
             (Err(Errno::NOENT), Some(mode)) => self.wanted_attr(mode),
             (Err(errno), _) => return Err(errno),
@@ -298,6 +305,16 @@ impl Fuse {
         }
     }
 
+    /// Of a file that reads without its secrets: its size is that of what is read. What a link leads to has a rule of its own.
+    fn masked_attr(&self, path: &Path, stat: &Stat) -> Result<Attr, Errno> {
+        let attr = self.attr(stat, Standing::Masked, true);
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            return Ok(attr);
+        }
+        let text = masked_at(path).ok_or(Errno::NOENT)?;
+        Ok(Attr { size: u64::try_from(text.len()).unwrap_or(0), mode: attr.mode & !WRITABLE, ..attr })
+    }
+
     fn wanted_attr(&self, mode: u32) -> Attr {
         let uid = rustix::process::getuid().as_raw();
         Attr { mode: MODE_FILE | mode & 0o777, links: 1, uid, gid: self.identity.gid, ..Attr::default() }
@@ -317,7 +334,7 @@ impl Fuse {
         let name = OsString::from_vec(name.to_vec());
         let path = parent.path.join(&name);
         let ruling = judge.child(&parent.path, parent.ruling, &name);
-        if judge.is_own(&parent.path) || judge.standing(ruling) == Standing::Hidden {
+        if judge.is_own(&parent.path) || matches!(judge.standing(ruling), Standing::Hidden | Standing::Masked) {
             return Err(Errno::ACCESS);
         }
         if host::stat(&path).is_ok() {
@@ -350,6 +367,10 @@ impl Fuse {
             let names = self.visible_names(&path, judge)?;
             return Ok(self.keep(Handle::Names(names)));
         }
+        if judge.standing(node.ruling) == Standing::Masked {
+            let text = masked_at(&node.path).ok_or(Errno::ACCESS)?;
+            return Ok(self.keep(Handle::Text(text)));
+        }
         let file = host::open_same(&node.path, identity.ok_or(Errno::STALE)?)?;
         node.is_served = true;
         Ok(self.keep(Handle::File(file)))
@@ -372,7 +393,15 @@ impl Fuse {
     }
 
     fn read(&self, handle: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        let Some(Handle::File(file)) = self.handles.get(&handle) else { return Err(Errno::BADF) };
+        let file = match self.handles.get(&handle) {
+            Some(Handle::File(file)) => file,
+            Some(Handle::Text(text)) => {
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+                let end = begin.saturating_add(usize::try_from(size).unwrap_or(0)).min(text.len());
+                return Ok(text.as_bytes()[begin..end].to_vec());
+            }
+            _ => return Err(Errno::BADF),
+        };
         let mut data = vec![0; usize::try_from(size).unwrap_or(0).min(1 << 20)];
         let mut filled = 0;
         // The kernel takes a short answer for the end of the file.

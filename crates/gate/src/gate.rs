@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cofferdam_kernel::seccomp::{Listener, Notification};
-use cofferdam_plan::{GatePlan, GateRule};
+use cofferdam_plan::{GatePlan, GateRule, MountFact};
 use cofferdam_policy::{OnUnknown, Places};
 use rustix::io::Errno;
 
@@ -21,9 +21,10 @@ use crate::fuse::Fuse;
 use crate::gate::grants::tree_of;
 use crate::host;
 use crate::judge::{Judge, RulesInHome, Standing};
+use crate::late_mounts::LateMounts;
 use crate::ledger::{Denial, Gives, Grant, Ledger};
 use crate::notify::Notify;
-use crate::orders::{Order, Outcome};
+use crate::orders::{Cover, Order, Outcome};
 use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Verdict};
 use crate::stale::Stale;
 use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
@@ -59,6 +60,23 @@ pub enum News {
     OverBudget,
 }
 
+/// A tree that an answer gave for writing, with covers on names of the host.
+#[derive(Debug)]
+pub struct Given {
+    pub tree: PathBuf,
+    /// The sandbox's view of it.
+    pub view: OwnedFd,
+    pub covers: Vec<Cover>,
+    pub exec: bool,
+}
+
+/// What the keeper of covers has to know.
+#[derive(Debug)]
+pub enum Trees {
+    Given(Given),
+    Taken(PathBuf),
+}
+
 /// Descriptors that the supervisor polls for the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
@@ -74,6 +92,7 @@ enum Expected {
     Mounted {
         id: QuestionId,
         grant: Grant,
+        covers: Vec<Cover>,
     },
     /// A mount is off.
     Removed,
@@ -113,6 +132,8 @@ pub struct Gate {
     passing: Vec<(Instant, PathBuf)>,
     news: Vec<News>,
     told: HashSet<PathBuf>,
+    late: LateMounts,
+    trees: Vec<Trees>,
     /// The trigger has something to look at again.
     is_due: bool,
 }
@@ -135,7 +156,8 @@ fn parent(id: QuestionId) -> u64 {
 }
 
 impl Gate {
-    /// `mounted` is what the set-up mounts, `own` the directories with file systems of the sandbox's own.
+    /// `mounted` is what the set-up mounts, `own` the directories with file systems of the sandbox's own, `known` the host's
+    /// mounts that the rules were made with.
     pub fn new(
         plan: GatePlan,
         rules: Vec<GateRule>,
@@ -143,6 +165,7 @@ impl Gate {
         places: Places,
         mounted: Vec<PathBuf>,
         own: HashSet<PathBuf>,
+        known: &[MountFact],
     ) -> Gate {
         let mut judge = Judge::new(rules, in_home, places, own);
         for path in &mounted {
@@ -167,6 +190,8 @@ impl Gate {
             passing: Vec::new(),
             news: Vec::new(),
             told: HashSet::new(),
+            late: LateMounts::new(known),
+            trees: Vec::new(),
             is_due: false,
         }
     }
@@ -264,6 +289,11 @@ impl Gate {
 
     pub fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
+    }
+
+    /// Trees that came and went since the last time this was asked.
+    pub fn trees(&mut self) -> Vec<Trees> {
+        std::mem::take(&mut self.trees)
     }
 
     /// Everybody who could ask is gone: whatever is still open ends so.
@@ -392,6 +422,9 @@ impl Gate {
             self.tell_hidden(path, access.thread);
             return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
         }
+        if standing == Standing::Masked {
+            return self.show_masked(&access);
+        }
         if self.ledger.is_denied(&path, op) {
             return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
         }
@@ -419,6 +452,15 @@ impl Gate {
                 let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
                 self.open_case(access, Stage::Settling { verdict, cause: Cause::OnUnknown })
             }
+        }
+    }
+
+    /// Where content cannot go through the trigger, what is masked was mounted at the start. What was not there then is hidden.
+    fn show_masked(&mut self, access: &Access) -> Result<(), Errno> {
+        let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
+        match access.op {
+            Op::Read if can_serve => self.reply(access.call, Answer::Serve { identity: None }),
+            _ => self.deny_unasked(access, Cause::Rule),
         }
     }
 
@@ -568,7 +610,7 @@ impl Gate {
 
     fn hear(&mut self) -> Result<(), Errno> {
         let Some(broker) = &self.broker else { return Ok(()) };
-        let (Ok(outcome), Some(expected)) = (broker.receive(), self.expected.pop_front()) else {
+        let (Ok((outcome, view)), Some(expected)) = (broker.receive(), self.expected.pop_front()) else {
             self.is_broken = true;
             return self.lose_broken();
         };
@@ -581,7 +623,13 @@ impl Gate {
                 Outcome::Failed(errno) if !matches!(errno, Errno::INVAL | Errno::NOENT) => Err(errno),
                 _ => Ok(()),
             },
-            Expected::Mounted { id, grant } => self.done(id, outcome, Some(grant)),
+            Expected::Mounted { id, grant, covers } => {
+                if let Some(view) = view {
+                    let given = Given { tree: grant.path.clone(), view, covers, exec: self.plan.exec };
+                    self.trees.push(Trees::Given(given));
+                }
+                self.done(id, outcome, Some(grant))
+            }
         }
     }
 
@@ -726,6 +774,7 @@ impl Gate {
         self.passing = left;
         for (_, target) in over {
             self.ledger.unmount(&target);
+            self.trees.push(Trees::Taken(target.clone()));
             self.order(&Order::Remove { target }, Expected::Removed);
         }
         self.lose_broken()

@@ -1,91 +1,42 @@
-//! What the rules say about a path, name by name on the way down. Owns the index over the rules; precedence is the one of
-//! decision 0004: the longest path, then the later layer, then the stricter access; protecting never uncovers what is
-//! hidden, and a final deny is the last word. Used by the triggers and by `Gate`.
+//! What the rules say about a path, name by name on the way down. Owns what a rule means for the workload, and which
+//! directories show because of what lies below; precedence is `policy`'s index. Used by the triggers and by `Gate`.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_plan::GateRule;
-use cofferdam_policy::path::{is_at_or_below, name_matches};
-use cofferdam_policy::{Access, Places, toolchains};
+use cofferdam_policy::{Access, Places, RuleIndex, Ruling, folds_at_or_below, toolchains};
 
-/// Index of the rule in force, where there is one.
-pub(crate) type Ruling = Option<usize>;
-
-/// The rules about what lies in the user's home: four of five, and not one of them matters before somebody looks there.
+/// The rules about what lies in the user's homes: four of five, and not one of them matters before the workload looks there.
 pub struct RulesInHome {
-    pub home: PathBuf,
+    pub homes: Vec<PathBuf>,
     pub make: Box<dyn Fn() -> Vec<GateRule>>,
 }
 
 impl std::fmt::Debug for RulesInHome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RulesInHome").field("home", &self.home).finish_non_exhaustive()
+        f.debug_struct("RulesInHome").field("homes", &self.homes).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Judge {
-    first: Book,
-    late: RulesInHome,
-    in_home: OnceCell<Book>,
-    /// Directories on the way to something that is mounted: they show even where a rule hides them.
+    rules: RuleIndex<GateRule>,
+    root: Ruling,
+    homes: Vec<PathBuf>,
+    /// How many rules there are without those about the home.
+    first: usize,
+    /// Directories on the way to something that is mounted, or that a rule gives: they show even where a rule hides them.
     on_the_way: HashSet<OsString>,
+    /// The same for rules about the home.
+    in_home: OnceCell<HashSet<OsString>>,
     /// Directories with a file system of the sandbox's own.
     own: HashSet<OsString>,
     places: Places,
     /// Places of toolchains, once somebody asks for them.
     groups: OnceCell<Vec<(&'static str, PathBuf)>>,
-}
-
-/// Rules that can be found by what they are about.
-#[derive(Debug, Default)]
-struct Book {
-    rules: Vec<GateRule>,
-    /// Rules about one path, by that path.
-    exact: Index,
-    /// Rules with a pattern, by the directory that it is about.
-    patterns: Index,
-    /// Directories on the way to something that may be read.
-    on_the_way: HashSet<OsString>,
-}
-
-impl Book {
-    fn new(mut rules: Vec<GateRule>) -> Self {
-        let (exact, patterns) = (Index::with_room(rules.len()), Index::with_room(rules.len()));
-        let mut book = Book { exact, patterns, ..Book::default() };
-        for (index, rule) in rules.iter_mut().enumerate() {
-            if !is_plain(&rule.path) {
-                rule.path = rule.path.components().collect();
-            }
-            if !matches!(rule.access, Access::Deny | Access::Protect) {
-                pass(&mut book.on_the_way, &rule.path);
-            }
-            let (directory, name) = split(&rule.path);
-            if rule.is_glob {
-                book.patterns.add(hash(&[directory]), index);
-            } else {
-                book.exact.add(hash(&[directory, b"/", name]), index);
-            }
-        }
-        book.rules = rules;
-        book
-    }
-
-    /// The rules about a name in a directory.
-    fn about(&self, directory: &[u8], name: &OsStr) -> impl Iterator<Item = usize> {
-        let bytes = name.as_bytes();
-        let exact = self.exact.find(hash(&[directory, b"/", bytes]));
-        let exact = exact.filter(move |index| split(&self.rules[*index].path) == (directory, bytes));
-        let patterns = self.patterns.find(hash(&[directory]));
-        exact.chain(patterns.filter(move |index| {
-            let (place, pattern) = split(&self.rules[*index].path);
-            place == directory && name_matches(&String::from_utf8_lossy(pattern), &name.to_string_lossy())
-        }))
-    }
 }
 
 /// The directories above `path` show from now on.
@@ -97,56 +48,14 @@ fn pass(on_the_way: &mut HashSet<OsString>, path: &Path) {
     }
 }
 
-/// Which rules may be about a path: those with the same hash of it, to be compared. The child waits for its first answer
-/// until this is made of hundreds of rules, so no name is copied.
-#[derive(Debug, Default)]
-struct Index {
-    newest: HashMap<u64, usize>,
-    /// The one before, of the same hash, by rule.
-    before: Vec<Option<usize>>,
-}
-
-impl Index {
-    fn with_room(rules: usize) -> Self {
-        Index { newest: HashMap::with_capacity(rules), before: vec![None; rules] }
-    }
-
-    fn add(&mut self, hash: u64, rule: usize) {
-        self.before[rule] = self.newest.insert(hash, rule);
-    }
-
-    fn find(&self, hash: u64) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.newest.get(&hash).copied(), |rule| self.before[*rule])
+/// The directories above what these rules give.
+fn pass_grants<'a>(on_the_way: &mut HashSet<OsString>, rules: impl Iterator<Item = &'a GateRule>) {
+    for rule in rules.filter(|rule| rule.access > Access::Protect) {
+        pass(on_the_way, &rule.path);
     }
 }
 
-/// FNV-1a.
-fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().copied().flatten();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// A path of plain names as bytes: the directory, without its last slash, and the name in it.
-fn split(path: &Path) -> (&[u8], &[u8]) {
-    let bytes = path.as_os_str().as_bytes();
-    let slash = bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    (&bytes[..slash], bytes.get(slash + 1..).unwrap_or_default())
-}
-
-/// A directory as [`split`] says it.
-fn without_slash(directory: &Path) -> &[u8] {
-    let bytes = directory.as_os_str().as_bytes();
-    bytes.strip_suffix(b"/").unwrap_or(bytes)
-}
-
-/// Whether bytes can be compared: a variable may hold `/a//b/`.
-fn is_plain(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
-    !(has(b"//") || has(b"/./") || bytes.ends_with(b"/") || bytes.ends_with(b"/."))
-}
-
-/// What a rule means for somebody who wants in.
+/// What a rule means for the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// No rule gives it.
@@ -154,38 +63,42 @@ pub(crate) enum Standing {
     /// As unknown, and must never be written.
     Protected,
     Hidden,
+    /// It reads without the values of secret names.
+    Masked,
     Readable,
     Writable,
 }
 
 impl Judge {
     pub(crate) fn new(rules: Vec<GateRule>, late: RulesInHome, places: Places, own: HashSet<PathBuf>) -> Self {
+        let RulesInHome { homes, make } = late;
+        let rules = RuleIndex::with_late(rules, homes.clone(), make);
         let mut on_the_way = HashSet::new();
+        pass_grants(&mut on_the_way, rules.rules());
         for own in &own {
             pass(&mut on_the_way, own);
         }
+        let (first, in_home, groups) = (rules.rules().count(), OnceCell::new(), OnceCell::new());
         let own = own.into_iter().map(PathBuf::into_os_string).collect();
-        let (in_home, groups) = (OnceCell::new(), OnceCell::new());
-        Judge { first: Book::new(rules), late, in_home, on_the_way, own, places, groups }
+        Judge { root: rules.root(), rules, homes, first, on_the_way, in_home, own, places, groups }
     }
 
     /// Whether the first look into the home would have to wait for rules.
     pub(crate) fn has_to_learn(&self) -> bool {
-        self.in_home.get().is_none()
+        self.rules.has_late()
     }
 
     pub(crate) fn learn(&self) {
         self.in_home();
     }
 
-    fn in_home(&self) -> &Book {
-        self.in_home.get_or_init(|| Book::new((self.late.make)()))
-    }
-
-    /// The rules about the home, if any of them can lie above, at or below `path`.
-    fn late_rules(&self, path: &Path) -> Option<&Book> {
-        let home = &self.late.home;
-        (is_at_or_below(path, home) || is_at_or_below(home, path)).then(|| self.in_home())
+    fn in_home(&self) -> &HashSet<OsString> {
+        self.in_home.get_or_init(|| {
+            self.rules.make_late();
+            let mut on_the_way = HashSet::new();
+            pass_grants(&mut on_the_way, self.rules.rules().skip(self.first));
+            on_the_way
+        })
     }
 
     /// The directories above `path` show from now on.
@@ -194,11 +107,7 @@ impl Judge {
     }
 
     pub(crate) fn rule(&self, ruling: Ruling) -> Option<&GateRule> {
-        let index = ruling?;
-        match index.checked_sub(self.first.rules.len()) {
-            None => self.first.rules.get(index),
-            Some(late) => self.in_home.get()?.rules.get(late),
-        }
+        self.rules.rule(ruling)
     }
 
     pub(crate) fn is_own(&self, path: &Path) -> bool {
@@ -206,48 +115,23 @@ impl Judge {
     }
 
     pub(crate) fn is_on_the_way(&self, path: &Path) -> bool {
-        let path_name = path.as_os_str();
-        self.on_the_way.contains(path_name)
-            || self.first.on_the_way.contains(path_name)
-            || self.late_rules(path).is_some_and(|late| late.on_the_way.contains(path_name))
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let may_lead_there = |home: &PathBuf| {
+            let home = home.as_os_str().as_encoded_bytes();
+            folds_at_or_below(bytes, home) || folds_at_or_below(home, bytes)
+        };
+        self.on_the_way.contains(path.as_os_str())
+            || self.homes.iter().any(may_lead_there) && self.in_home().contains(path.as_os_str())
     }
 
     /// The ruling about a name in a directory that has the ruling `above`.
     pub(crate) fn child(&self, directory: &Path, above: Ruling, name: &OsStr) -> Ruling {
-        if self.rule(above).is_some_and(|rule| rule.is_final && rule.access == Access::Deny) {
-            return above;
-        }
-        let first = self.first.rules.len();
-        let place = without_slash(directory);
-        let mut found: Vec<usize> = self.first.about(place, name).collect();
-        // A name beside the home is not worth a path of its own here.
-        if is_at_or_below(directory, self.late.home.parent().unwrap_or(Path::new("/"))) {
-            found.extend(self.in_home().about(place, name).map(|index| first + index));
-        }
-        let strength = |index: &usize| {
-            let rule = self.rule(Some(*index));
-            rule.map(|rule| (rule.is_final, !rule.is_glob, rule.origin.layer, std::cmp::Reverse(rule.access)))
-        };
-        found.sort_by_key(|index| (strength(index), *index));
-        let hides = |ruling: Ruling| self.rule(ruling).is_some_and(|rule| rule.access == Access::Deny);
-        found.into_iter().fold(above, |now, index| {
-            let protects = self.rule(Some(index)).is_some_and(|rule| rule.access == Access::Protect);
-            if protects && hides(now) { now } else { Some(index) }
-        })
+        self.rules.child(directory, above.or(self.root), name)
     }
 
     /// The ruling about a whole path without links.
     pub(crate) fn ruling(&self, path: &Path) -> Ruling {
-        let mut directory = PathBuf::from("/");
-        let mut ruling = None;
-        for name in path.components().filter_map(|part| match part {
-            std::path::Component::Normal(name) => Some(name),
-            _ => None,
-        }) {
-            ruling = self.child(&directory, ruling, name);
-            directory.push(name);
-        }
-        ruling
+        self.rules.ruling(path)
     }
 
     pub(crate) fn standing(&self, ruling: Ruling) -> Standing {
@@ -255,17 +139,15 @@ impl Judge {
             None => Standing::Unknown,
             Some(Access::Protect) => Standing::Protected,
             Some(Access::Deny) => Standing::Hidden,
+            Some(Access::Mask) => Standing::Masked,
             Some(Access::Read | Access::Overlay) => Standing::Readable,
             Some(Access::Write) => Standing::Writable,
         }
     }
 
-    /// Rules that cover something below `path`: what must stay hidden or unwritable when all of it is given.
-    pub(crate) fn covers_below(&self, path: &Path) -> Vec<&GateRule> {
-        let below = |rule: &&GateRule| rule.path != path && rule.path.starts_with(path);
-        let late = self.late_rules(path).map(|late| &late.rules);
-        let rules = self.first.rules.iter().chain(late.into_iter().flatten());
-        rules.filter(|rule| matches!(rule.access, Access::Deny | Access::Protect)).filter(below).collect()
+    /// Rules that cover something below `path`, and where: what must stay hidden or unwritable when all of it is given.
+    pub(crate) fn covers_below(&self, path: &Path) -> Vec<(&GateRule, PathBuf)> {
+        self.rules.refusing_below(path)
     }
 
     fn groups(&self) -> &[(&'static str, PathBuf)] {
@@ -292,11 +174,12 @@ mod tests {
     fn rule(path: &str, access: Access, layer: Layer, is_final: bool) -> GateRule {
         let origin = Origin { layer, source: "test".into(), line: None };
         let is_glob = path.contains('*');
-        GateRule { path: path.into(), is_glob, access, is_final, origin, reason: "".into() }
+        let (except, reason) = ("".into(), "".into());
+        GateRule { path: path.into(), is_glob, tail: 0, except, access, is_final, origin, reason }
     }
 
     fn nothing_at(home: &str) -> RulesInHome {
-        RulesInHome { home: home.into(), make: Box::new(Vec::new) }
+        RulesInHome { homes: vec![home.into()], make: Box::new(Vec::new) }
     }
 
     #[test]
@@ -308,7 +191,7 @@ mod tests {
                 rule("/home/u", Access::Protect, Layer::User, false),
             ]
         };
-        let late = RulesInHome { home: "/home/u".into(), make: Box::new(make) };
+        let late = RulesInHome { homes: vec!["/home/u".into()], make: Box::new(make) };
         let first = vec![
             rule("/boot", Access::Deny, Layer::BuiltIn, false),
             rule("/home/u/.ssh", Access::Read, Layer::Flag, false),
@@ -318,9 +201,9 @@ mod tests {
         assert_eq!(standing("/boot/x"), Standing::Hidden);
         assert!(!judge.is_on_the_way(Path::new("/boot")));
         assert_eq!(standing("/usr/bin"), Standing::Unknown);
-        assert!(judge.in_home.get().is_none(), "nobody has looked there");
+        assert!(judge.has_to_learn(), "the workload has not looked there");
         assert_eq!(standing("/home/u"), Standing::Protected);
-        assert!(judge.in_home.get().is_some());
+        assert!(!judge.has_to_learn());
         assert_eq!(standing("/home/u/.ssh/id"), Standing::Readable, "the later layer");
         assert!(judge.is_on_the_way(Path::new("/home/u/.ssh")));
         assert!(judge.is_on_the_way(Path::new("/home")));
@@ -355,6 +238,23 @@ mod tests {
             ("/top", Standing::Hidden),
             ("/tmp2", Standing::Hidden),
             ("/h/top", Standing::Unknown),
+        ] {
+            assert_eq!(judge.standing(judge.ruling(Path::new(path))), standing, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_not_about_names_that_it_leaves_out() {
+        let mut hides = rule("/p/.env*", Access::Deny, Layer::BuiltIn, false);
+        hides.except = "*.example .env.test".into();
+        let rules = vec![hides, rule("/p", Access::Write, Layer::BuiltIn, false)];
+        let judge = Judge::new(rules, nothing_at("/h"), Places::default(), HashSet::new());
+        for (path, standing) in [
+            ("/p/.env", Standing::Hidden),
+            ("/p/.env.example", Standing::Writable),
+            ("/p/.ENV.EXAMPLE", Standing::Hidden),
+            ("/p/.env.test", Standing::Writable),
+            ("/p/.env.test.local", Standing::Hidden),
         ] {
             assert_eq!(judge.standing(judge.ruling(Path::new(path))), standing, "{path}");
         }

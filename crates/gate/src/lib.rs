@@ -6,12 +6,16 @@
 
 mod asker;
 mod broker;
+mod coverer;
 mod docket;
 mod fuse;
 mod gate;
 mod host;
 mod judge;
+mod late_mounts;
 mod ledger;
+mod masked;
+mod named;
 mod notify;
 mod orders;
 pub mod protocol;
@@ -20,7 +24,10 @@ mod shown;
 mod stale;
 mod trigger;
 
-pub use gate::{Gate, News, Ready};
+pub use coverer::Coverer;
+pub use gate::{Gate, Given, News, Ready, Trees};
 pub use judge::RulesInHome;
+pub use masked::masked_at;
+pub use orders::How;
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
 pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

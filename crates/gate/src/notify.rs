@@ -408,11 +408,6 @@ impl Call {
             "open" => (open(arguments[1], arguments[2]), AT_FDCWD, arguments[0]),
             "creat" => (open(O_CREAT | 1, arguments[1]), AT_FDCWD, arguments[0]),
             "openat" => (open(arguments[2], arguments[3]), descriptor(arguments[0]), arguments[1]),
-            "openat2" => {
-                let how = Self::memory(notification.pid, arguments[2], 16)?;
-                let number = |at: usize| Some(u64::from_le_bytes(how.get(at..at + 8)?.try_into().ok()?));
-                (open(number(0)?, number(8)?), descriptor(arguments[0]), arguments[1])
-            }
             "execve" => (Wish::Start, AT_FDCWD, arguments[0]),
             "execveat" => (Wish::Start, descriptor(arguments[0]), arguments[1]),
             "stat" | "lstat" | "access" | "readlink" | "chdir" => (Wish::Look, AT_FDCWD, arguments[0]),

@@ -9,10 +9,9 @@ use rustix::io::Errno;
 
 /// A path below a mount that must not show as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cover {
-    pub(crate) path: PathBuf,
-    /// Read-only; otherwise hidden.
-    pub(crate) seals: bool,
+pub struct Cover {
+    pub path: PathBuf,
+    pub how: How,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +43,25 @@ pub(crate) enum Order {
     Remove {
         target: PathBuf,
     },
+    /// Cover a name in the directory of the sandbox's view whose descriptor comes along.
+    CoverAgain {
+        name: PathBuf,
+        how: How,
+        exec: bool,
+    },
+}
+
+/// How a name is covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Cannot be read.
+    Hide,
+    /// Can be read without the values of secret names, as it is now.
+    Mask,
+    /// Can be read and not be changed.
+    Seal,
+    /// Can be written to, and not be renamed.
+    Pin,
 }
 
 /// What the broker found or did.
@@ -99,11 +117,12 @@ impl Order {
             Order::Make { id, name, mode } => begin(b'C').number(*id).path(name).number((*mode).into()).0,
             Order::Release { id } => begin(b'R').number(*id).0,
             Order::Remove { target } => begin(b'U').path(target).0,
+            Order::CoverAgain { name, how, exec } => begin(b'A').path(name).number(how.code()).number((*exec).into()).0,
             Order::Mount { id, target, write, exec, covers, children } => {
                 let mut out = begin(b'M').number(*id).path(target).number((*write).into()).number((*exec).into());
                 out = out.number(u64::try_from(covers.len()).unwrap_or(0));
                 for cover in covers {
-                    out = out.path(&cover.path).number(cover.seals.into());
+                    out = out.path(&cover.path).number(cover.how.code());
                 }
                 out = out.number(u64::try_from(children.len()).unwrap_or(0));
                 children.iter().fold(out, |out, child| out.path(child)).0
@@ -122,12 +141,16 @@ impl Order {
             }
             b'R' => Order::Release { id: reader.number()? },
             b'U' => Order::Remove { target: reader.path()? },
+            b'A' => {
+                let (name, how) = (reader.path()?, How::of(reader.number()?)?);
+                Order::CoverAgain { name, how, exec: reader.number()? == 1 }
+            }
             b'M' => {
                 let (id, target) = (reader.number()?, reader.path()?);
                 let (write, exec) = (reader.number()? == 1, reader.number()? == 1);
                 let mut covers = Vec::new();
                 for _ in 0..reader.number()? {
-                    covers.push(Cover { path: reader.path()?, seals: reader.number()? == 1 });
+                    covers.push(Cover { path: reader.path()?, how: How::of(reader.number()?)? });
                 }
                 let mut children = Vec::new();
                 for _ in 0..reader.number()? {
@@ -138,6 +161,21 @@ impl Order {
             _ => return None,
         };
         reader.end(order)
+    }
+}
+
+impl How {
+    fn code(self) -> u64 {
+        match self {
+            How::Hide => 0,
+            How::Seal => 1,
+            How::Pin => 2,
+            How::Mask => 3,
+        }
+    }
+
+    fn of(code: u64) -> Option<How> {
+        [How::Hide, How::Seal, How::Pin, How::Mask].into_iter().find(|how| how.code() == code)
     }
 }
 
@@ -179,12 +217,13 @@ mod tests {
     fn orders_and_outcomes_survive_the_way() {
         let name = OsString::from_vec(vec![b'/', 0xff, b'\n']);
         let covers =
-            vec![Cover { path: "/a/b".into(), seals: true }, Cover { path: name.clone().into(), seals: false }];
+            vec![Cover { path: "/a/b".into(), how: How::Seal }, Cover { path: name.clone().into(), how: How::Mask }];
         for order in [
             Order::Hold { id: 1, path: name.clone().into() },
             Order::Make { id: 2, name: "x".into(), mode: 0o644 },
             Order::Release { id: u64::MAX },
             Order::Remove { target: "/t".into() },
+            Order::CoverAgain { name: name.clone().into(), how: How::Pin, exec: true },
             Order::Mount {
                 id: 3,
                 target: "/a".into(),

@@ -135,7 +135,7 @@ pub enum Decision {
     Deny,
 }
 
-/// A question as it stands on the wire. The first fields are those of the seed document.
+/// A question as it stands on the wire. The first fields are those that R1.22 names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FsRequest {
     pub id: QuestionId,

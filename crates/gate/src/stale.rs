@@ -4,16 +4,17 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use cofferdam_kernel::watches::Watches;
+use rustix::fs::inotify::{self, Reader, WatchFlags};
 use rustix::io::Errno;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stale {
-    inotify: Option<OwnedFd>,
+    inotify: Option<Watches>,
     directories: HashMap<i32, PathBuf>,
     files: HashSet<PathBuf>,
 }
@@ -26,7 +27,7 @@ impl Stale {
     /// Where no watch can be had the file stays what it was when it was granted.
     pub(crate) fn watch(&mut self, file: &Path) {
         if self.inotify.is_none() {
-            self.inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+            self.inotify = Watches::new().ok();
         }
         let (Some(inotify), Some(directory)) = (&self.inotify, file.parent()) else { return };
         let events = WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM | WatchFlags::CREATE | WatchFlags::DELETE;

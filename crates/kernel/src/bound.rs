@@ -59,6 +59,17 @@ pub fn sockets(roots: &[&Path], is_wanted: impl Fn(&Path) -> bool) -> Result<Vec
     Ok(found)
 }
 
+/// Those whose names count from nowhere. A name that does may be meant in any directory, and so may be a socket of another
+/// network namespace in this one.
+pub fn named_in_full(is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, BoundError> {
+    let list = Proc::open()?.read_whole("net/unix", MOST_BYTES)?.ok_or(BoundError::TooMany)?;
+    let names = names(&list);
+    let names = names.iter().map(|name| Path::new(OsStr::from_bytes(name)));
+    let mut parents = BTreeMap::new();
+    let whole = names.filter(|name| name.is_absolute() && below_descriptor(name).is_none());
+    Ok(whole.filter_map(|name| look(name, &mut parents, &is_wanted)).collect())
+}
+
 /// `sock` of `/proc/self/fd/3/sock` and of `/proc/self/cwd/sock`, which lead elsewhere in every process.
 fn below_descriptor(name: &Path) -> Option<&Path> {
     let mut parts = name.strip_prefix("/proc").ok()?.components();

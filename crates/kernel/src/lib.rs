@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod datagram;
 pub mod exec;
 pub mod file;
+pub mod filtered;
 pub mod fuse;
 pub mod landlock;
 pub mod memory;
@@ -25,5 +26,6 @@ pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod timing;
+pub mod watches;
 
 pub use rustix::io::Errno;

@@ -92,6 +92,18 @@ pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(),
     raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
+/// Cuts a whole tree of mounts off from propagation: what is mounted elsewhere from now on does not arrive.
+pub fn cut_off(tree: BorrowedFd<'_>) -> Result<(), Errno> {
+    let attr = raw::MountAttr { attr_set: 0, attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
+    raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
+}
+
+/// Whether this kernel has `mount_setattr`. Asks for no change, of a descriptor that need not be a mount.
+pub fn offers_attributes(fd: BorrowedFd<'_>) -> bool {
+    let attr = raw::MountAttr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    raw::mount_setattr(fd, AT_EMPTY_PATH, &attr) != Err(Errno::NOSYS)
+}
+
 /// Makes one mount read-only and leaves what is mounted on it.
 pub fn seal(mount: BorrowedFd<'_>) -> Result<(), Errno> {
     let attr = raw::MountAttr { attr_set: RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };

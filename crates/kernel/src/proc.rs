@@ -16,6 +16,8 @@ const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 pub enum ProcError {
     #[error("`/proc` is not a procfs: refusing to use it")]
     Fake,
+    #[error("there is no openat2 here: the kernel is older than 5.6, or this runs inside a sandbox already")]
+    NoOpenat2,
     #[error("cannot read `/proc/{file}`")]
     Read {
         file: String,
@@ -55,6 +57,7 @@ impl Proc {
         };
         match open() {
             Ok((fd, PROC_SUPER_MAGIC)) => Ok(Proc(fd)),
+            Err(Errno::NOSYS) => Err(ProcError::NoOpenat2),
             Ok(_) | Err(_) => Err(ProcError::Fake),
         }
     }

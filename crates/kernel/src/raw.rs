@@ -426,14 +426,14 @@ pub(crate) fn shared_page() -> Result<&'static [std::sync::atomic::AtomicU64]> {
     Ok(unsafe { std::slice::from_raw_parts(page.cast(), SIZE / size_of::<u64>()) })
 }
 
-/// Closes every descriptor from `first` on, or only marks them to close at exec.
 /// Closes every descriptor from `first` to `last`, open or not.
 pub(crate) fn close_between(first: u32, last: u32) -> Result<()> {
-    // SAFETY: no pointers; the caller sees to it that nobody uses these any more.
+    // SAFETY: no pointers; the caller uses none of these any more.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) })?;
     Ok(())
 }
 
+/// Closes every descriptor from `first` on, or only marks them to close at exec.
 pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
     let flags: u32 = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
     // SAFETY: no pointers. The caller holds no owned descriptor in the range that it will use or drop afterwards.

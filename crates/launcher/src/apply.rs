@@ -7,16 +7,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::filtered::{self, Hidden, Place};
 use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{fuse, landlock, namespace, network, privilege, process, seccomp, socket};
-use cofferdam_plan::{FileId, Kind, LaunchPlan, Mount, MountKind, Resource, Step, Trigger};
-use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags};
+use cofferdam_plan::{FileId, HiddenName, Kind, LaunchPlan, Mount, MountKind, Resource, Step, Trigger};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::attach::JOINED;
+use crate::keeper;
 use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
 use crate::unrouted::Counters;
 
@@ -43,6 +45,8 @@ struct Builder<'a> {
     listener: Option<seccomp::Listener>,
     network: Option<network::Pending>,
     has_network: bool,
+    /// Files of the root that the gate serves, to be mounted where something else lies on their names.
+    rendered: BTreeMap<PathBuf, OwnedFd>,
     /// Mounted by now, and holding nothing but what this launch puts there.
     own: Vec<PathBuf>,
 }
@@ -133,6 +137,7 @@ impl<'a> Builder<'a> {
             listener: None,
             network: None,
             has_network: false,
+            rendered: BTreeMap::new(),
             own: Vec::new(),
         }
     }
@@ -249,6 +254,23 @@ impl Builder<'_> {
         }
         if trigger == Trigger::Fuse {
             best_effort(learn_names(self.root()?), "each name is then asked for when it is needed");
+            self.take_rendered()?;
+        }
+        Ok(())
+    }
+
+    /// Before anything lies on their names. One that is gone since the survey is hidden.
+    fn take_rendered(&mut self) -> Result<(), StepError> {
+        for step in &self.plan.steps {
+            let Step::Mount(Mount { target, kind: MountKind::Rendered, .. }) = step else { continue };
+            let about = || target.display().to_string();
+            let file = match mount::open_in_root(self.root()?, target) {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                file => file.about(about)?,
+            };
+            let tree = mount::clone_tree(file.as_fd()).about(about)?;
+            mount::restrict_tree(tree.as_fd(), Attributes::READ_ONLY).about(about)?;
+            self.rendered.insert(target.clone(), tree);
         }
         Ok(())
     }
@@ -302,6 +324,9 @@ impl Builder<'_> {
         if let Some(kind) = step.create {
             self.make_mount_point(&step.target, kind)?;
         }
+        if let MountKind::Filtered { source, id, exec, hidden } = &step.kind {
+            return self.filtered(&step.target, source, *id, *exec, hidden);
+        }
         let tree = self.tree_for(step)?;
         let about = || step.target.display().to_string();
         if self.is_own(&step.target) {
@@ -316,6 +341,27 @@ impl Builder<'_> {
         Ok(())
     }
 
+    fn filtered(
+        &mut self,
+        target: &Path,
+        source: &Path,
+        id: Option<FileId>,
+        exec: bool,
+        hidden: &[HiddenName],
+    ) -> Result<(), StepError> {
+        let about = || format!("{} without what is hidden below it", source.display());
+        let fd = mount::open_source(source).about(about)?;
+        if let Some(id) = id {
+            verify(fd.as_fd(), source, id)?;
+        }
+        let hidden: Vec<Hidden> =
+            hidden.iter().map(|one| Hidden { path: one.path.clone(), text: one.text.clone() }).collect();
+        let scratch = self.scratch()?.place(target).about(about)?;
+        let place = Place { root: self.root()?, path: target };
+        let attributes = Attributes { write: false, exec, devices: false };
+        filtered::show(fd.as_fd(), &hidden, attributes, scratch.as_fd(), place).about(about)
+    }
+
     /// Whether the way to a mount point leads through a file system that this launch has made, and nothing else.
     fn is_own(&self, target: &Path) -> bool {
         self.own.iter().any(|area| target != area && target.starts_with(area))
@@ -328,9 +374,15 @@ impl Builder<'_> {
             MountKind::Bind { source, id, write, exec } => {
                 bind(source, *id, Attributes { write: *write, exec: *exec, devices: false })
             }
+            // Mounted by itself: it may take more than one.
+            MountKind::Filtered { .. } => Err(StepError::new(about(), Errno::INVAL)),
             MountKind::Empty { inside } => self.stand_in_directory(inside),
-            MountKind::Refused => self.stand_in_file("refused", b"", Mode::empty()),
+            MountKind::Refused => self.scratch()?.unopenable().about(|| "a stand-in node".to_owned()),
             MountKind::Text(text) => self.stand_in_file(&format!("text {text}"), text.as_bytes(), READABLE),
+            MountKind::Rendered => match self.rendered.remove(&step.target) {
+                Some(tree) => Ok(tree),
+                None => self.scratch()?.unopenable().about(|| "a stand-in node".to_owned()),
+            },
             MountKind::Trust { format, content } => self.stand_in_file(&format!("trust {format:?}"), content, READABLE),
             MountKind::Tmpfs { mode, size, inodes, exec } => {
                 let mode = format!("{mode:o}");
@@ -466,12 +518,23 @@ impl Builder<'_> {
             // Every mount point is made; from here on only the supervisor adds to it.
             mount::seal(self.root()?).about(|| "the new root".to_owned())?;
         }
+        self.send_trees()?;
         self.sink_scratch();
         mount::pivot_into(self.root()?).about(|| "the new root".to_owned())?;
         // The old tree is gone; nothing may hold a way back to it.
         self.root = None;
         self.scratch = None;
         self.proc = None;
+        Ok(())
+    }
+
+    /// Every cover is mounted by now: this is how the keeper sees them.
+    fn send_trees(&self) -> Result<(), StepError> {
+        for tree in keeper::trees(self.plan) {
+            let about = || tree.display().to_string();
+            let view = mount::open_in_root(self.root()?, tree).about(about)?;
+            socket::send(self.parent, &Message::Tree.encode(), Some(view.as_fd())).about(about)?;
+        }
         Ok(())
     }
 
@@ -527,6 +590,27 @@ impl Scratch {
             self.made.insert(key.to_owned(), fd);
         }
         self.clone_made(key)
+    }
+
+    /// A socket that nobody listens at and nobody can: the node has a name of this session's own, without permissions and
+    /// on a read-only mount. Programs that look for files pass it by, and none reads it for an empty one (decision 0027).
+    fn unopenable(&mut self) -> Result<OwnedFd, Errno> {
+        const KEY: &str = "unopenable";
+        if !self.made.contains_key(KEY) {
+            let name = self.next_name();
+            rustix::fs::mknodat(&self.dir, &name, FileType::Socket, Mode::empty(), 0)?;
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            self.made.insert(KEY.to_owned(), rustix::fs::openat(&self.dir, &name, flags, Mode::empty())?);
+        }
+        self.clone_made(KEY)
+    }
+
+    /// An empty directory for what is mounted at `target`.
+    fn place(&mut self, target: &Path) -> Result<OwnedFd, Errno> {
+        let name = self.next_name();
+        rustix::fs::mkdirat(&self.dir, &name, Mode::RWXU)?;
+        self.made.insert(format!("place {}", target.display()), open_directory(self.dir.as_fd(), OsStr::new(&name))?);
+        open_directory(self.dir.as_fd(), OsStr::new(&name))
     }
 
     fn next_name(&self) -> String {
@@ -603,7 +687,8 @@ fn device(target: &Path, expected: (u32, u32)) -> Result<OwnedFd, StepError> {
         return Err(StepError::new(format!("{}: not the expected device", target.display()), Errno::NXIO));
     }
     let tree = mount::clone_tree(fd.as_fd()).about(about)?;
-    mount::restrict_tree(tree.as_fd(), Attributes { write: true, exec: false, devices: true }).about(about)?;
+    // Writing to a device takes nothing of the mount; changing the host's node, for root, does.
+    mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec: false, devices: true }).about(about)?;
     Ok(tree)
 }
 
@@ -638,6 +723,7 @@ fn rlimit(resource: Resource) -> Rlimit {
 fn from_proc(error: &ProcError) -> StepError {
     match error {
         ProcError::Fake => StepError::new(error.to_string(), Errno::PERM),
+        ProcError::NoOpenat2 => StepError::new(error.to_string(), Errno::NOSYS),
         ProcError::Write { file, errno } | ProcError::Read { file, errno } => {
             StepError::new(format!("/proc/{file}"), *errno)
         }

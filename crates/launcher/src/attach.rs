@@ -17,23 +17,28 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::namespace::Joined;
 use cofferdam_kernel::process::{self, Side};
 use cofferdam_kernel::seccomp::{Listener, Notification};
-use cofferdam_kernel::{exec, seccomp, signal, socket};
-use cofferdam_plan::{LaunchPlan, Step, seccomp as calls};
+use cofferdam_kernel::{exec, signal, socket};
+use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::Isolation;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_send_signal, waitid, waitpid};
 
-use crate::apply::{apply_to_joined, end_first, program};
+use crate::apply::{apply_to_joined, end_first};
+use crate::calls::give;
 use crate::desk::Wish;
 use crate::message::{About, Message, StepError, best_effort};
 use crate::patience::time_until;
+use crate::streams::{self, Kind};
 use crate::supervisor::Running;
 use crate::terminal;
 
 /// The order in which the set-up child sends its namespaces.
 pub(crate) const JOINED: [Joined; 7] =
     [Joined::User, Joined::Pid, Joined::Mount, Joined::Ipc, Joined::Uts, Joined::Net, Joined::Cgroup];
+
+/// Which of them is the mount namespace.
+pub(crate) const MOUNTS: usize = 2;
 
 pub(crate) const MOST_ATTACHED: usize = 16;
 
@@ -98,7 +103,7 @@ impl Attached {
         [report, listener, Some((self.helper.as_fd(), Ready::Helper))].into_iter().flatten().collect()
     }
 
-    /// A call that was reported, to be refused.
+    /// A call that was reported.
     fn turn(&mut self, ready: Ready) -> Result<Option<Notification>, Errno> {
         match ready {
             Ready::Report => {
@@ -142,9 +147,9 @@ impl Running<'_> {
     pub(crate) fn see_to(&mut self, which: usize, ready: Ready) -> Result<(), Errno> {
         let Some(attached) = self.attached.get_mut(which) else { return Ok(()) };
         let Some(notification) = attached.turn(ready)? else { return Ok(()) };
-        self.note(&notification);
+        let answer = self.answer_to(&notification);
         if let Some(listener) = self.attached.get(which).and_then(|attached| attached.listener.as_ref()) {
-            listener.refuse(&notification, calls::refusal(notification.number))?;
+            give(answer, listener, &notification)?;
         }
         self.end_past_threshold()
     }
@@ -231,25 +236,45 @@ impl Joining<'_> {
                 self.enter(kind)?;
             }
         }
+        let devices = self.own_devices()?;
         let applied = apply_to_joined(self.plan, self.report.as_fd())?;
         if let Some(listener) = &applied.listener {
             let sent = socket::send(self.report.as_fd(), &Message::Listener.encode(), Some(listener.as_fd()));
             sent.about(|| "the listener".to_owned())?;
         }
-        self.take_streams().about(|| "the streams".to_owned())?;
+        self.take_streams(&devices).about(|| "the streams".to_owned())?;
         process::close_at_exec_from(3).about(about)?;
         signal::reset().about(about)?;
         rustix::process::chdir(&self.plan.command.cwd)
             .or_else(|_| rustix::process::chdir("/"))
             .about(|| "the working directory".to_owned())?;
-        if !self.plan.filter.workload_program.is_empty() {
-            seccomp::install(program(&self.plan.filter.workload_program)).about(about)?;
-        }
         Ok(self.execute())
     }
 
+    /// What came along may not lead outside either: the client has carried what would. Devices are the session's own, opened
+    /// before the filter reports that.
+    fn own_devices(&self) -> Result<[Option<OwnedFd>; 3], StepError> {
+        let mut own = [None, None, None];
+        for (own, stream) in own.iter_mut().zip(&self.wish.streams) {
+            match streams::kind_of(stream.as_fd()).about(|| "the streams".to_owned())? {
+                Ok(Kind::Channel) => {}
+                Ok(Kind::Device(path)) => {
+                    *own = Some(streams::own_device(path, stream.as_fd()).about(|| "the streams".to_owned())?);
+                }
+                Ok(Kind::File | Kind::Fifo | Kind::Terminal) => {
+                    return Err(StepError::new("a stream is a file, which would lead out of the sandbox", Errno::PERM));
+                }
+                Err(is) => {
+                    let text = format!("a stream is {is}, which would lead out of the sandbox");
+                    return Err(StepError::new(text, Errno::PERM));
+                }
+            }
+        }
+        Ok(own)
+    }
+
     /// A terminal of the user's never gets in: the command has one of the session's own, and the client its other side.
-    fn take_streams(&self) -> Result<(), Errno> {
+    fn take_streams(&self, devices: &[Option<OwnedFd>; 3]) -> Result<(), Errno> {
         let wish = self.wish;
         let terminal = if wish.terminal.contains(&true) {
             let (master, slave) = terminal::open_for_joined()?;
@@ -260,7 +285,7 @@ impl Joining<'_> {
         };
         let stream = |at: usize| match &terminal {
             Some(terminal) if wish.terminal[at] => terminal.as_fd(),
-            _ => wish.streams[at].as_fd(),
+            _ => devices[at].as_ref().unwrap_or(&wish.streams[at]).as_fd(),
         };
         rustix::stdio::dup2_stdin(stream(0))?;
         rustix::stdio::dup2_stdout(stream(1))?;

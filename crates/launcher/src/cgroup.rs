@@ -172,6 +172,10 @@ impl SessionCgroup {
         self.own.kill()
     }
 
+    pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), Errno> {
+        self.own.write(file, text)
+    }
+
     pub(crate) fn read(&self, file: &str) -> Option<String> {
         self.own.read(file).ok()
     }

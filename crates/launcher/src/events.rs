@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_audit::{Actor, Decision, Event, Journal, Record as Entry, Severity, to_hex};
+use cofferdam_audit::{Actor, Decision, Event, Journal, JournalError, Record as Entry, Severity, to_hex};
 use cofferdam_egress::message::{Outcome, Tallied};
 use cofferdam_gate::{Cause, News, Op, Question, Settled, Verdict};
 use cofferdam_kernel::seccomp::Notification;
@@ -17,26 +17,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::indicator::{self, Level};
+use crate::keeper::Fall;
 use crate::launch::Options;
+use crate::obeyed::{Obeyed, ObeyedFile};
 use crate::redact;
 use crate::supervisor::End;
+use crate::unrouted::Unrouted;
 use crate::usage::Usage;
 use crate::watch::{Finding, FindingKind};
 
 /// Records that what runs inside may cause; then one more says that there are no more.
 const MOST_CAUSED: u32 = 20_000;
-
-/// Refused calls that no workload makes by accident, and which wall each goes against.
-const ESCAPES: &[(&str, &str)] = &[
-    ("open_by_handle_at", "FILESYSTEM"),
-    ("pivot_root", "FILESYSTEM"),
-    ("setns", "PROCESS"),
-    ("init_module", "SYSCALL"),
-    ("finit_module", "SYSCALL"),
-    ("delete_module", "SYSCALL"),
-    ("kexec_load", "SYSCALL"),
-    ("kexec_file_load", "SYSCALL"),
-];
 
 /// Appends to the audit log, until that fails once.
 #[derive(Debug, Default)]
@@ -109,6 +101,9 @@ impl<'a> Log<'a> {
             "supervisor": rustix::process::getpid().as_raw_nonzero(),
             "uid": rustix::process::getuid().as_raw(),
         });
+        if let Some(by) = &options.network_approved {
+            details["network_approved_by"] = json!(by);
+        }
         put_path(&mut details, "cwd", &plan.command.cwd);
         if let Some(project) = known.and_then(|known| known.facts.project.as_deref()) {
             put_path(&mut details, "project", project);
@@ -138,20 +133,15 @@ impl<'a> Log<'a> {
             End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } => Severity::Info,
             _ => Severity::Warning,
         };
-        let code = match end {
-            End::Exited { code } => Some(code),
-            End::Signalled { signal } | End::Killed { signal } => Some(128 + signal),
-            _ => None,
-        };
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": end, "exitCode": code, "durationMillis": millis, "usage": usage });
+        let details = json!({ "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
         self.tell(Event::SandboxExited, severity, details);
     }
 
     /// It did not run, and why.
-    pub(crate) fn failed_to_start(&mut self, why: &str, ran: Duration) {
+    pub(crate) fn failed_to_start(&mut self, why: &str, code: u8, ran: Duration) {
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": "not-started", "why": why, "durationMillis": millis });
+        let details = json!({ "end": "not-started", "why": why, "exitCode": code, "durationMillis": millis });
         self.tell(Event::SandboxExited, Severity::Error, details);
     }
 
@@ -195,21 +185,57 @@ impl<'a> Log<'a> {
         self.tell(Event::PolicyViolation, Severity::Error, details);
     }
 
-    fn blocked(&mut self, name: &str, notification: &Notification) {
+    fn blocked(&mut self, name: &str, notification: &Notification, program: Option<&Path>) {
+        let indicator = indicator::of(name, &notification.arguments);
         let mut details = json!({
             "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
+            "indicator": indicator.wall, "level": indicator.level, "description": indicator.description,
         });
-        let (event, severity) = match ESCAPES.iter().find(|(call, _)| *call == name) {
-            Some((_, indicator)) => {
-                details["indicator"] = json!(indicator);
-                (Event::EscapeAttempt, Severity::Critical)
-            }
-            None => (Event::SyscallBlocked, Severity::Warning),
+        if let Some(program) = program {
+            // What it tried is known, what the kernel said is not: the path may have changed since it was read.
+            details["attempted"] = json!(true);
+            put_path(&mut details, "path", program);
+        }
+        let (event, severity) = match indicator.level {
+            Level::Critical => (Event::EscapeAttempt, Severity::Critical),
+            _ => (Event::SyscallBlocked, Severity::Warning),
         };
         self.add(Entry {
             actor: Actor::Workload,
             severity,
             decision: Some(Decision::Deny),
+            ..Entry::new(event, "", details)
+        });
+    }
+
+    /// How often something was tried that is recorded at its first time only.
+    pub(crate) fn repeated(&mut self, probes: &[Probed]) {
+        for probed in probes.iter().filter(|probed| probed.count > 1) {
+            let details = json!({
+                "syscall": probed.name, "path": probed.path, "indicator": probed.wall, "level": probed.level,
+                "description": probed.description, "count": probed.count,
+            });
+            self.refused_inside(Event::SyscallBlocked, details);
+        }
+    }
+
+    /// Connections and packets that went nowhere, as the kernel counted them: it does not say where to.
+    pub(crate) fn unrouted(&mut self, unrouted: Unrouted) {
+        if unrouted.no_route > 0 {
+            let details = json!({
+                "outcome": "denied", "unrouted": unrouted.no_route, "indicator": indicator::NETWORK, "level": Level::Low,
+                "description": "there is no network inside",
+            });
+            self.refused_inside(Event::ConnectionAttempt, details);
+        }
+    }
+
+    fn refused_inside(&mut self, event: Event, details: Value) {
+        let decision = Some(Decision::Deny);
+        self.add(Entry {
+            actor: Actor::Workload,
+            severity: Severity::Warning,
+            decision,
             ..Entry::new(event, "", details)
         });
     }
@@ -285,7 +311,37 @@ impl<'a> Log<'a> {
         self.tell(Event::PolicyViolation, Severity::Warning, json!({ "warning": text }));
     }
 
-    fn violation(&mut self, details: Value, origin: Option<&str>) {
+    /// What programs of the host obey was changed or made, or could not all be looked at.
+    pub(crate) fn obeyed(&mut self, obeyed: &Obeyed) {
+        if obeyed.is_empty() {
+            return;
+        }
+        let file = |file: &ObeyedFile| {
+            let mut details = json!({ "class": file.class, "why": file.why });
+            put_path(&mut details, "path", &file.path);
+            details
+        };
+        let files: Vec<Value> = obeyed.files.iter().map(file).collect();
+        let details = json!({ "op": "obeyed-files", "files": files, "more": obeyed.more, "unseen": obeyed.unseen });
+        self.tell(Event::PolicyViolation, Severity::Warning, details);
+    }
+
+    /// A host program took a cover off.
+    pub(crate) fn fell(&mut self, fall: &Fall) {
+        let micros = u64::try_from(fall.window.as_micros()).unwrap_or(u64::MAX);
+        let mut details = json!({
+            "op": "cover-fell", "covered": fall.covered, "may": fall.may, "times": fall.times,
+            "windowMicros": micros, "ended": fall.ended,
+        });
+        put_path(&mut details, "path", &fall.path);
+        let severity = if fall.ended.is_some() { Severity::Critical } else { Severity::Error };
+        self.add(Entry { actor: Actor::Supervisor, severity, ..Entry::new(Event::FileAccessViolation, "", details) });
+    }
+
+    fn violation(&mut self, mut details: Value, origin: Option<&str>) {
+        details["indicator"] = json!(indicator::FILESYSTEM);
+        details["level"] = json!(Level::Low);
+        details["description"] = json!("a path that no rule gives, or that one hides");
         self.add(Entry {
             actor: Actor::Workload,
             severity: Severity::Warning,
@@ -340,6 +396,39 @@ impl<'a> Log<'a> {
     }
 }
 
+/// Why policy refused a launch.
+#[derive(Debug, Clone)]
+pub struct Refusal<'a> {
+    /// The rule that refused, and where it stands.
+    pub origin: Option<String>,
+    pub why: String,
+    pub exit_code: u8,
+    pub argv: &'a [String],
+}
+
+/// Records a launch that policy refused. There was no session, so the record is of none.
+pub fn launch_refused(state: &Path, refusal: &Refusal<'_>) -> Result<(), JournalError> {
+    let argv = refusal.argv;
+    let mut details = json!({
+        "action": "run",
+        "tool": argv.first(),
+        "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
+        "why": refusal.why,
+        "exitCode": refusal.exit_code,
+        "uid": rustix::process::getuid().as_raw(),
+    });
+    if let Ok(cwd) = std::env::current_dir() {
+        put_path(&mut details, "cwd", &cwd);
+    }
+    let entry = Entry {
+        severity: Severity::Warning,
+        decision: Some(Decision::Deny),
+        origin: refusal.origin.as_deref(),
+        ..Entry::new(Event::LaunchRefused, "", details)
+    };
+    Journal::open(state)?.append(&entry).map(|_| ())
+}
+
 fn question_details(question: &Question) -> Value {
     let program = &question.asker.program;
     let mut details = json!({
@@ -388,6 +477,25 @@ pub struct Blocked {
     pub count: u32,
 }
 
+/// Something that was refused or, where it is a program, tried: recorded, and not counted as a violation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Probed {
+    pub name: &'static str,
+    /// The program that was to be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The first argument: of `socket` the family.
+    pub argument: u64,
+    /// What it goes against, how grave that is, and in words.
+    pub wall: &'static str,
+    pub level: Level,
+    pub description: &'static str,
+    pub count: u64,
+}
+
+/// Different probes that are told apart; the rest only counts.
+const MOST_PROBES: usize = 64;
+
 /// A path that was not given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Denied {
@@ -432,6 +540,7 @@ pub(crate) struct Record {
     pub(crate) denied: Vec<Denied>,
     pub(crate) answers: Vec<String>,
     pub(crate) blocked: Vec<Blocked>,
+    pub(crate) probed: Vec<Probed>,
     pub(crate) total: u32,
 }
 
@@ -487,6 +596,38 @@ impl Record {
         self.denied.push(Denied { op, path: path.to_string_lossy().into_owned(), why });
     }
 
+    /// A call that harmless programs make as well.
+    pub(crate) fn probed(&mut self, notification: &Notification, log: &mut Log<'_>) {
+        self.probe(notification, None, log);
+    }
+
+    /// A program that no rule lets run was to be started.
+    pub(crate) fn started(&mut self, notification: &Notification, program: &Path, log: &mut Log<'_>) {
+        self.probe(notification, Some(program), log);
+    }
+
+    /// The first of a kind is recorded, the others are counted: a workload may make as many as it likes.
+    fn probe(&mut self, notification: &Notification, program: Option<&Path>, log: &mut Log<'_>) {
+        let name = name_of(notification.number).unwrap_or("unknown");
+        let path = program.map(|program| program.to_string_lossy().into_owned());
+        let argument = if name.starts_with("socket") { notification.arguments[0] } else { 0 };
+        let same = |probed: &&mut Probed| (probed.name, &probed.path, probed.argument) == (name, &path, argument);
+        if let Some(known) = self.probed.iter_mut().find(same) {
+            known.count += 1;
+            return;
+        }
+        if self.probed.len() >= MOST_PROBES {
+            if let Some(rest) = self.probed.last_mut() {
+                rest.count += 1;
+            }
+            return;
+        }
+        let indicator = indicator::of(name, &notification.arguments);
+        let (wall, level, description) = (indicator.wall, indicator.level, indicator.description);
+        self.probed.push(Probed { name, path, argument, wall, level, description, count: 1 });
+        log.blocked(name, notification, program);
+    }
+
     pub(crate) fn add(&mut self, notification: &Notification, log: &mut Log<'_>) {
         self.total += 1;
         let name = name_of(notification.number).unwrap_or("unknown");
@@ -499,7 +640,7 @@ impl Record {
                 count: 1,
             }),
         }
-        log.blocked(name, notification);
+        log.blocked(name, notification, None);
     }
 }
 

@@ -55,29 +55,11 @@ impl Running<'_> {
         let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
         let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
         if is_answer && keep >= Keep::Project {
-            self.remember(settled);
+            self.keep_answer(settled);
         } else if is_answer && keep == Keep::Session && settled.verdict.is_allow() && self.granted.len() < MOST_GRANTED
         {
             self.granted.push(settled.clone());
         }
-    }
-
-    /// Whether it was kept; what became of it is told at the end.
-    fn remember(&mut self, settled: &Settled) -> bool {
-        let Some(memory) = &self.options.memory else { return false };
-        let kept = (memory.0)(settled);
-        let is_kept = kept.is_ok();
-        let told = match kept {
-            Ok(told) => {
-                self.log().policy_changed(settled, &told);
-                told
-            }
-            Err(why) => format!("the answer about {} was not kept: {why}", settled.question.path.display()),
-        };
-        if !told.is_empty() {
-            self.record.answers.push(told);
-        }
-        is_kept
     }
 
     /// Writes what was granted for this session so far to a policy.
@@ -87,18 +69,20 @@ impl Running<'_> {
             PolicyScope::Project => Keep::Project,
             PolicyScope::Org => Keep::Org,
         };
-        let (kept, left): (Vec<Settled>, Vec<Settled>) =
-            std::mem::take(&mut self.granted).into_iter().partition(|settled| {
+        let answers: Vec<Settled> = std::mem::take(&mut self.granted)
+            .into_iter()
+            .map(|settled| {
                 let (Verdict::Allow { reach, .. } | Verdict::Deny { reach, .. }) = settled.verdict;
-                self.remember(&Settled { verdict: Verdict::Allow { reach, keep }, ..settled.clone() })
-            });
-        self.granted = left;
-        let Some(desk) = &mut self.desk else { return };
-        match (kept.len(), self.granted.len()) {
-            (0, 0) => desk.refuse(client, "nothing was granted for this session"),
-            (kept, 0) => desk.ok(client, &format!("{kept} answers kept")),
-            (kept, left) => desk.refuse(client, &format!("{kept} answers kept, {left} could not be")),
+                Settled { verdict: Verdict::Allow { reach, keep }, ..settled }
+            })
+            .collect();
+        if answers.is_empty() {
+            if let Some(desk) = &mut self.desk {
+                desk.refuse(client, "nothing was granted for this session");
+            }
+            return;
         }
+        self.keep_all(answers, Some(client));
     }
 
     pub(crate) fn hear(&mut self, ready: desk::Ready) -> Result<(), Errno> {
@@ -148,6 +132,7 @@ impl Running<'_> {
         }
         let namespaces = self.namespaces.as_ref().ok_or("the session is not set up, or has no sandbox")?;
         let attached = Attached::start(self.plan, namespaces, self.cgroup.as_ref().map(AsFd::as_fd), wish);
+        self.was_joined = true;
         self.attached.push(attached.map_err(|errno| format!("cannot start a process ({errno})"))?);
         self.log().attached(&wish.argv);
         Ok(())

@@ -1,33 +1,44 @@
 //! Where the project's git directories are. Owns the reading of `.git` files and the check that a linked worktree's
 //! pointers agree in both directions: a pointer alone proves nothing (corpus E14). Called by `survey`.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole};
 use rustix::fs::FileType;
 
-use crate::holds;
+use crate::git_config::{self, Entry};
+use crate::stand_ins::StandIns;
 
-/// Most submodules and worktrees looked at: a repository with more gets the rest protected as a whole.
+/// Most worktrees and most submodules that are protected one by one. Where there are more, `worktrees` or `modules` is
+/// protected as a whole: a workload can make as many as it likes, and gains nothing by it.
 const MOST: usize = 64;
+
+/// Directories that are listed in the search for submodules; past it `modules` is protected as a whole.
+const MOST_LISTED: usize = 256;
+
+/// Longest name of a submodule, in components; a deeper one protects `modules` as a whole.
+const DEEPEST: usize = 8;
+
+/// Files that a configuration includes, and how deep.
+const MOST_INCLUDED: usize = 32;
+const DEEPEST_INCLUDE: usize = 5;
+
+/// A configuration that is longer is not looked at further; git itself would still read it.
+const LONGEST_CONFIG: u64 = 1 << 20;
 
 /// A path with its prefix; git's own limit is the same.
 const LONGEST_POINTER: u64 = 1 << 16;
 
-pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
+pub(crate) fn git_dirs(project: &Path, stand_ins: &StandIns) -> Vec<GitDir> {
     let dot_git = project.join(".git");
     // One look: a stand-in of another session may come and go between two. It is no repository.
-    let found = rustix::fs::lstat(&dot_git).ok().filter(|stat| !holds::is_stand_in(stat));
+    let found = rustix::fs::lstat(&dot_git).ok().filter(|stat| !stand_ins.knows(&dot_git, stat));
     let Some(kind) = found.map(|stat| FileType::from_raw_mode(stat.st_mode)) else {
-        return if is_repository(project) {
-            with_children(project.to_path_buf(), GitRole::Main, None)
-        } else {
-            Vec::new()
-        };
+        return if is_repository(project) { with_children(project, GitRole::Main, None) } else { Vec::new() };
     };
     if kind == FileType::Directory {
-        return with_children(dot_git, GitRole::Main, None);
+        return with_children(&dot_git, GitRole::Main, None);
     }
     let is_file = kind == FileType::RegularFile;
     if is_file && let Some(dirs) = linked_worktree(project, &dot_git) {
@@ -37,7 +48,7 @@ pub(crate) fn git_dirs(project: &Path) -> Vec<GitDir> {
     // written, and is protected like a `.git` directory.
     let target = if is_file { pointer(&dot_git, "gitdir: ") } else { Some(dot_git) };
     match target.and_then(|target| resolve(project, target)) {
-        Some(target) if target.starts_with(project) && target != project => with_children(target, GitRole::Main, None),
+        Some(target) if target.starts_with(project) && target != project => with_children(&target, GitRole::Main, None),
         _ => Vec::new(),
     }
 }
@@ -58,8 +69,8 @@ fn linked_worktree(project: &Path, dot_git: &Path) -> Option<Vec<GitDir>> {
     if !entry_is_inside || !is_repository(&common) {
         return None;
     }
-    let mut dirs = with_children(common, GitRole::Common, Some(&entry));
-    dirs.push(GitDir { path: entry, role: GitRole::ThisWorktree });
+    let mut dirs = with_children(&common, GitRole::Common, Some(&entry));
+    dirs.push(GitDir::new(entry, GitRole::ThisWorktree));
     Some(dirs)
 }
 
@@ -74,41 +85,145 @@ fn resolve(base: &Path, path: PathBuf) -> Option<PathBuf> {
 }
 
 /// A repository with its submodules' repositories and its other worktrees' entries.
-fn with_children(path: PathBuf, role: GitRole, this_worktree: Option<&Path>) -> Vec<GitDir> {
-    let mut dirs = Vec::new();
-    for entry in subdirectories(&path.join("worktrees")) {
-        if Some(entry.as_path()) != this_worktree {
-            dirs.push(GitDir { path: entry, role: GitRole::OtherWorktree });
+fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Vec<GitDir> {
+    let mut dirs = vec![GitDir::new(path.to_path_buf(), role)];
+    let worktrees = path.join("worktrees");
+    match subdirectories(&worktrees, &mut (MOST + 1)) {
+        Some(entries) => {
+            let others = entries.into_iter().filter(|entry| Some(entry.as_path()) != this_worktree);
+            dirs.extend(others.map(|entry| GitDir::new(entry, GitRole::OtherWorktree)));
         }
+        None => dirs.push(GitDir::new(worktrees, GitRole::Whole)),
     }
-    collect_submodules(&path.join("modules"), 0, &mut dirs);
-    dirs.insert(0, GitDir { path, role });
+    let modules = path.join("modules");
+    let mut found = Vec::new();
+    let mut budget = MOST_LISTED;
+    if named_submodules(path, &mut found, 0).and_then(|()| search(&modules, 0, &mut budget, &mut found)).is_some() {
+        found.sort();
+        found.dedup();
+        dirs.extend(found.into_iter().map(|path| GitDir::new(path, GitRole::Submodule)));
+    } else {
+        dirs.push(GitDir::new(modules, GitRole::Whole));
+    }
+    for dir in &mut dirs {
+        dir.reads = names_read(dir);
+    }
     dirs
 }
 
-fn collect_submodules(modules: &Path, depth: usize, dirs: &mut Vec<GitDir>) {
-    for entry in subdirectories(modules) {
-        if dirs.len() >= MOST {
-            return;
+/// The submodules that a repository's configuration names: it is protected, so no workload can take one off this list by
+/// making its repository look like something else. `None` if there are too many.
+fn named_submodules(repository: &Path, found: &mut Vec<PathBuf>, depth: usize) -> Option<()> {
+    for entry in configuration(&repository.join("config")) {
+        let is_plain = Path::new(&entry.part).components().all(|part| matches!(part, Component::Normal(_)));
+        if entry.section != "submodule" || entry.part.is_empty() || !is_plain {
+            continue;
         }
-        if is_repository(&entry) {
-            collect_submodules(&entry.join("modules"), depth + 1, dirs);
-            dirs.push(GitDir { path: entry, role: GitRole::Submodule });
-        } else if depth < 4 {
-            // A submodule's name may hold slashes.
-            collect_submodules(&entry, depth + 1, dirs);
+        let path = repository.join("modules").join(&entry.part);
+        if !found.contains(&path) && is_directory(&path) {
+            if found.len() >= MOST || depth >= DEEPEST {
+                return None;
+            }
+            found.push(path.clone());
+            named_submodules(&path, found, depth + 1)?;
         }
     }
+    Some(())
 }
 
-fn subdirectories(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(Result::ok)
-        .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
-        .map(|e| e.path())
-        .take(MOST)
-        .collect();
+/// Other repositories below `modules`, by their looks. `None` if there are too many, or if they lie too deep.
+fn search(modules: &Path, depth: usize, budget: &mut usize, found: &mut Vec<PathBuf>) -> Option<()> {
+    for entry in subdirectories(modules, budget)? {
+        if depth >= DEEPEST {
+            return None;
+        }
+        if found.contains(&entry) || looks_like_one(&entry) {
+            search(&entry.join("modules"), depth + 1, budget, found)?;
+            found.push(entry);
+            found.sort();
+            found.dedup();
+            if found.len() > MOST {
+                return None;
+            }
+        } else {
+            // A submodule's name may hold slashes.
+            search(&entry, depth + 1, budget, found)?;
+        }
+    }
+    Some(())
+}
+
+/// Also one that lacks something, which a later session could put there.
+fn looks_like_one(path: &Path) -> bool {
+    let is_file = |name: &str| rustix::fs::lstat(path.join(name)).is_ok_and(|stat| !is_directory_mode(&stat));
+    is_file("HEAD") || is_file("config") || is_file("commondir") || is_directory(&path.join("objects"))
+}
+
+fn is_directory(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| is_directory_mode(&stat))
+}
+
+fn is_directory_mode(stat: &rustix::fs::Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// `None` if there are more than the budget allows, which each one lowers.
+fn subdirectories(path: &Path, budget: &mut usize) -> Option<Vec<PathBuf>> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Some(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        *budget = budget.checked_sub(1)?;
+        found.push(entry.path());
+    }
     found.sort();
-    found
+    Some(found)
+}
+
+fn configuration(path: &Path) -> Vec<Entry> {
+    read_text(path, LONGEST_CONFIG).map(|text| git_config::parse(&text)).unwrap_or_default()
+}
+
+/// What else git reads because this repository's configuration says so.
+fn names_read(dir: &GitDir) -> Vec<PathBuf> {
+    if !matches!(dir.role, GitRole::Main | GitRole::Common | GitRole::Submodule) {
+        return Vec::new();
+    }
+    let file = dir.path.join("config");
+    let entries = configuration(&file);
+    let mut names = Vec::new();
+    let is_set = |entry: &Entry| {
+        (entry.section.as_str(), entry.key.as_str()) == ("extensions", "worktreeconfig")
+            && git_config::is_true(&entry.value)
+    };
+    if entries.iter().any(is_set) {
+        names.push(dir.path.join("config.worktree"));
+    }
+    if dir.role == GitRole::Submodule {
+        // The file in its working tree that leads to it.
+        let worktree =
+            entries.iter().rfind(|entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree"));
+        names.extend(
+            worktree.and_then(|entry| resolve(&dir.path, entry.value.clone().into())).map(|at| at.join(".git")),
+        );
+    }
+    add_included(&file, entries, 0, &mut names);
+    names
+}
+
+/// Files that a configuration includes, whatever the condition: a condition may come true while a session runs.
+fn add_included(file: &Path, entries: Vec<Entry>, depth: usize, names: &mut Vec<PathBuf>) {
+    for entry in entries {
+        let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
+        let Some(parent) = file.parent().filter(|_| is_include && depth < DEEPEST_INCLUDE) else { continue };
+        // The home is never in a project.
+        let target = parent.join(&entry.value);
+        let target = match (target.parent().and_then(|parent| parent.canonicalize().ok()), target.file_name()) {
+            (Some(parent), Some(name)) if !entry.value.starts_with('~') => parent.join(name),
+            _ => continue,
+        };
+        if names.len() < MOST_INCLUDED && !names.contains(&target) {
+            names.push(target.clone());
+            add_included(&target, configuration(&target), depth + 1, names);
+        }
+    }
 }

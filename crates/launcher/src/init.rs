@@ -14,8 +14,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
+use crate::keeper;
 use crate::message::{About, Message, StepError, best_effort};
 use crate::output::Writers;
+use crate::streams::{self, Kinds};
 use crate::terminal::{self, Outer};
 use crate::workload;
 
@@ -25,8 +27,9 @@ pub(crate) struct Inheritance<'a> {
     pub(crate) parent: OwnedFd,
     /// Reports stops of the command; only terminal sessions have one.
     pub(crate) stops: Option<OwnedFd>,
-    /// What takes the place of the user's streams, where the output is limited.
+    /// What takes the place of the user's streams, where output is limited or carried.
     pub(crate) writers: Writers,
+    pub(crate) kinds: Kinds,
     /// Where the command's exit code is left once nobody else is inside.
     pub(crate) told: SharedEnd,
     pub(crate) outer: Option<Outer>,
@@ -67,6 +70,7 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     // Modes in the private file systems are exact; the command gets the user's mask back.
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
+    hand_over_stdin(inheritance).about(|| "stdin".to_owned()).map_err(outside)?;
     let catcher = inheritance.catcher.as_ref().map(AsFd::as_fd);
     let applied =
         apply(inheritance.plan, inheritance.parent.as_fd(), catcher, inheritance.overlay_dir, inheritance.marks)?;
@@ -77,7 +81,9 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
         let sent = socket::send(parent, &Message::Listener.encode(), Some(listener.as_fd()));
         sent.about(|| "the listener".to_owned()).map_err(outside)?;
     }
-    let counts = inheritance.plan.limits.counts_processes() || inheritance.plan.gate.is_some();
+    let counts = inheritance.plan.limits.counts_processes()
+        || inheritance.plan.gate.is_some()
+        || keeper::is_wanted(inheritance.plan);
     if counts && inheritance.plan.namespaces.pid {
         send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
     }
@@ -86,6 +92,14 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     let sent = socket::send(parent, &Message::Terminal.encode(), Some(master.as_fd()));
     sent.about(|| "the terminal".to_owned()).map_err(outside)?;
     Ok(Some(slave))
+}
+
+/// Before the root is changed: the file's name means something only now.
+fn hand_over_stdin(inheritance: &Inheritance<'_>) -> Result<(), Errno> {
+    match streams::replace_stdin(inheritance.kinds[0])? {
+        Some(fd) => socket::send(inheritance.parent.as_fd(), &Message::Input.encode(), Some(fd.as_fd())),
+        None => Ok(()),
+    }
 }
 
 /// What only this side of the namespaces can open: the sandbox's /proc, and the list of its segments.

@@ -16,7 +16,7 @@ use cofferdam_kernel::{process, socket};
 use cofferdam_plan::{
     HostFacts, LaunchPlan, Mount, MountKind, Namespaces, Step, TrustFormat, gate_rules, gate_rules_in_home, own_areas,
 };
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Isolation, Policy};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
@@ -26,14 +26,18 @@ use thiserror::Error;
 use crate::cgroup::{self, SessionCgroup};
 use crate::changes::{self, Changed};
 use crate::egress::{self, Egress};
-use crate::events::{Allowed, Blocked, Denied, Reached};
+use crate::events::{Allowed, Blocked, Denied, Log, Probed, Reached};
+use crate::git_changes::{self, GitNames};
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
+use crate::keeper::{Fallen, Keeper};
 use crate::message::{HOLDS_READY, Message};
+use crate::obeyed::{self, Obeyed, Start};
 use crate::output::{self, Output};
 use crate::quota::Quota;
 use crate::secrets::{Credentials, SecretError};
 use crate::session::{self, Kept, SessionDir};
+use crate::streams::{self, Kind, Kinds, Refused};
 use crate::supervisor::{End, Ends, Running};
 use crate::terminal::Outer;
 use crate::unrouted::{Counters, Unrouted};
@@ -48,6 +52,7 @@ const MARK_ENDED: usize = 3;
 pub(crate) const MARK_CHILD: usize = 4;
 pub(crate) const MARK_EXECUTE: usize = 5;
 pub(crate) const MARK_REAPED: usize = 6;
+const MARK_LOOKED: usize = 7;
 
 #[derive(Debug, Error)]
 pub enum LaunchError {
@@ -58,9 +63,18 @@ pub enum LaunchError {
         #[source]
         errno: Errno,
     },
+    #[error("{stream} is {is}, which would lead out of the sandbox")]
+    Stream { stream: &'static str, is: &'static str },
     #[error("cannot hold the name `{path}`")]
     Hold {
         path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
+    #[error("cannot watch for changes that take covers off")]
+    Keeper {
+        /// The directory; none where there is no instance to be had.
+        path: Option<PathBuf>,
         #[source]
         errno: Errno,
     },
@@ -120,6 +134,17 @@ pub enum LaunchError {
     Supervise(#[source] Errno),
 }
 
+impl LaunchError {
+    /// What a caller sees of it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LaunchError::Execute { errno: Errno::NOENT, .. } => 127,
+            LaunchError::Execute { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
 /// What a caller may ask of a launch besides the plan.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -133,6 +158,8 @@ pub struct Options {
     pub decider: Option<Decider>,
     /// Keeps answers that outlive the session.
     pub memory: Option<Memory>,
+    /// Who approved the host's own network, where the session has it: written down with its start.
+    pub network_approved: Option<String>,
 }
 
 /// Writes an answer to the policy that it is to be kept in. What it did, or why it could not, is told at the end.
@@ -189,6 +216,8 @@ pub struct Outcome {
     pub session: String,
     pub end: End,
     pub blocked: Vec<Blocked>,
+    /// What was refused or tried, recorded, and not counted.
+    pub probed: Vec<Probed>,
     /// Paths that nobody approved, as they were met.
     pub denied: Vec<Denied>,
     /// What became of answers that were to be kept.
@@ -199,8 +228,12 @@ pub struct Outcome {
     pub hosts: Vec<Reached>,
     /// Secrets of the host that others can read.
     pub exposed: Vec<String>,
+    /// Covers that host programs took off while it ran.
+    pub fallen: Vec<Fallen>,
     /// What is weaker than it should be.
     pub warnings: Vec<String>,
+    /// What programs of the host obey in the project, and was changed or made while it ran.
+    pub obeyed: Obeyed,
     /// What a session that learns wrote where no rule lets it.
     pub changed: Vec<Changed>,
     pub violations: u32,
@@ -213,7 +246,7 @@ pub struct Outcome {
     pub kept: Vec<(PathBuf, PathBuf)>,
     /// The session's directory, where it could not be removed.
     pub left_behind: Option<PathBuf>,
-    /// Looked at when the command failed and had a network namespace of its own.
+    /// What went nowhere, where it had a network namespace of its own.
     pub unrouted: Unrouted,
     pub timing: Vec<TimingLine>,
     pub usage: Usage,
@@ -223,23 +256,31 @@ pub struct Outcome {
 pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
     let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
     let began = Instant::now();
+    let since = Start::now();
     marks.mark(MARK_START);
+    let kinds = look_at_streams(plan)?;
     let mut credentials = Credentials::gather(plan)?;
     let exposed = credentials.as_mut().map(|gathered| std::mem::take(&mut gathered.exposed)).unwrap_or_default();
     let session = session::new_id();
     let overlays = make_overlays(plan, options, &session)?;
     let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
+    let keeper = Keeper::take(plan).map_err(|(path, errno)| LaunchError::Keeper {
+        path: Some(path).filter(|path| !path.as_os_str().is_empty()),
+        errno,
+    })?;
     let cgroup = make_cgroup(plan, &session)?;
     let mut way_out = plan.egress.as_ref().map(egress::Ends::new).transpose()?;
     let catcher = way_out.as_mut().and_then(egress::Ends::catcher);
     let (early, filled) = start_before(plan, &mut way_out, credentials)?;
     let plan = filled.as_ref().unwrap_or(plan);
-    let ends = start(plan, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), catcher, marks)?;
+    let overlay_dir = overlays.as_ref().map(|o| o.path.as_path());
+    let ends = start(plan, kinds, outer, cgroup, overlay_dir, catcher, marks)?;
     marks.mark(MARK_CLONED);
     let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan, None));
     let egress = early.or(egress.transpose().map_err(LaunchError::Supervise)?);
-    let holds = take_holds(plan, &ends, options)?;
+    let git = look_at_git(options);
+    let holds = take_holds(plan, &ends, options, &session)?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
@@ -250,6 +291,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let gate = make_gate(plan, options)?;
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.egress = egress;
+    running.keeper = keeper;
     for text in &exposed {
         running.log().warned(text);
     }
@@ -257,25 +299,31 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     // One that could not be supervised any more was killed.
     let end = *ended.as_ref().unwrap_or(&End::Killed { signal: Signal::KILL.as_raw() });
     marks.mark(MARK_ENDED);
-    let counters = running.counters.take().filter(|_| end != End::Exited { code: 0 });
-    let unrouted = counters.map(Counters::read).unwrap_or_default();
+    let unrouted = running.counters.take().map(Counters::read).unwrap_or_default();
     let set_up = running.set_up;
     let usage = running.usage(began.elapsed());
     running.end_egress();
+    running.finish_keeping().map_err(LaunchError::Supervise)?;
     running.log();
     let (directory, is_listed) = (running.directory.take(), running.is_listed);
     let mut log = std::mem::take(&mut running.log);
     let output_failed = running.output.as_ref().and_then(Output::failure).map(Errno::raw_os_error);
-    let (reports, record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
+    let fallen = running.keeper.as_ref().map(Keeper::fallen).unwrap_or_default();
+    let (reports, mut record) = (std::mem::take(&mut running.reports), std::mem::take(&mut running.record));
     drop(running);
+    let ran = began.elapsed();
+    let obeyed = set_up.then(|| look_back(plan, options, (git, since), &mut log, &mut record.warnings));
+    marks.mark(MARK_LOOKED);
     let vanished = (!set_up && plan.namespaces.pid).then_some(LaunchError::Vanished);
     let reported = reports.into_iter().next().map(|report| failure(plan, report));
     let error = ended.err().or(reported).or(vanished);
+    log.repeated(&record.probed);
+    log.unrouted(unrouted);
     match &error {
         Some(error) if !matches!(error, LaunchError::Supervise(_)) => {
-            log.failed_to_start(&error.to_string(), began.elapsed());
+            log.failed_to_start(&error.to_string(), error.exit_code(), ran);
         }
-        _ => log.exited(end, began.elapsed(), &usage),
+        _ => log.exited(end, ran, &usage),
     }
     let changed = learned_changes(plan, directory.as_ref());
     let (kept, left_behind) = finish_directory(plan, directory, options);
@@ -292,12 +340,15 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         is_unlisted: !is_listed,
         output_failed,
         blocked: record.blocked,
+        probed: record.probed,
         denied: record.denied,
         answers: record.answers,
         allowed: record.allowed,
         hosts: record.hosts,
         exposed,
+        fallen,
         warnings: record.warnings,
+        obeyed: obeyed.unwrap_or_default(),
         changed,
         kept,
         left_behind,
@@ -305,6 +356,16 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         timing: timing(plan, marks),
         usage,
     })
+}
+
+/// Before anything is made. Without walls the streams are the command's as they are.
+fn look_at_streams(plan: &LaunchPlan) -> Result<Kinds, LaunchError> {
+    let terminal = [plan.terminal.stdin, plan.terminal.stdout, plan.terminal.stderr];
+    if plan.isolation == Isolation::None {
+        return Ok(terminal.map(|is_terminal| if is_terminal { Kind::Terminal } else { Kind::Channel }));
+    }
+    let looked = streams::look().map_err(LaunchError::Supervise)?;
+    looked.map_err(|Refused { stream, is }| LaunchError::Stream { stream, is })
 }
 
 /// Where TLS is read, the process that does it comes first: it alone gets the secrets and has the authority's key, and the
@@ -367,13 +428,15 @@ fn make_gate(plan: &LaunchPlan, options: &Options) -> Result<Option<Gate>, Launc
     let rules = gate_rules(&known.policy, &known.facts, &plan.decisions);
     let (later, decisions) = (Rc::clone(known), plan.decisions.clone());
     let make = move || gate_rules_in_home(&later.policy, &later.facts, &decisions);
-    let in_home = RulesInHome { home: known.facts.home.clone(), make: Box::new(make) };
+    let homes = known.facts.places().homes().map(PathBuf::from).collect();
+    let in_home = RulesInHome { homes, make: Box::new(make) };
     let mounted = plan.steps.iter().filter_map(|step| match step {
         Step::Mount(mount) => Some(mount.target.clone()),
         _ => None,
     });
     let own = own_areas().map(PathBuf::from).collect();
-    Ok(Some(Gate::new(gate.clone(), rules, in_home, known.facts.places(), mounted.collect(), own)))
+    let (places, mounts) = (known.facts.places(), &known.facts.mounts);
+    Ok(Some(Gate::new(gate.clone(), rules, in_home, places, mounted.collect(), own, mounts)))
 }
 
 fn put_quota(plan: &LaunchPlan, overlays: Option<&SessionDir>) -> Result<Option<Quota>, LaunchError> {
@@ -392,14 +455,44 @@ fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>
     made.map(Some).map_err(|error| LaunchError::Cgroup { what: error.what, errno: error.errno })
 }
 
+/// What git on the host obeys, before anything inside can change it.
+fn look_at_git(options: &Options) -> Option<GitNames> {
+    let known = options.known.as_ref()?;
+    GitNames::look(&known.policy, &known.facts, options.state.as_deref()?)
+}
+
+/// What changed of what git and other programs of the host obey, once nothing inside can change it any more.
+fn look_back(
+    plan: &LaunchPlan,
+    options: &Options,
+    (git, since): (Option<GitNames>, Start),
+    log: &mut Log<'_>,
+    warnings: &mut Vec<String>,
+) -> Obeyed {
+    for text in git.iter().flat_map(GitNames::differences) {
+        log.warned(&text);
+        warnings.push(text);
+    }
+    let project = options.known.as_ref().and_then(|known| obeyed::direct_project(&known.policy, &known.facts));
+    let found = project.map(|project| obeyed::look(project, since, plan, options.state.as_deref()));
+    let found = found.unwrap_or_default();
+    log.obeyed(&found);
+    found
+}
+
 /// Made while the child builds its root, which waits for them before it mounts over them.
-fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options) -> Result<Holds, LaunchError> {
+fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) -> Result<Holds, LaunchError> {
     if plan.holds.is_empty() {
         return Ok(Holds::default());
     }
-    let store = options.state.as_ref().map(|state| state.join("stand-ins"));
-    let holds =
-        Holds::take(&plan.holds, store.as_deref()).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
+    // What nobody knows of could not be told from the user's own.
+    let Some(state) = &options.state else {
+        return Err(LaunchError::SessionDirectory { path: PathBuf::from("holds"), errno: Errno::NOENT });
+    };
+    let mut holds =
+        Holds::take(&plan.holds, state, session).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
+    let project = options.known.as_ref().and_then(|known| known.facts.project.clone());
+    holds.project = project.filter(|project| git_changes::may_become_a_repository(project));
     socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
     Ok(holds)
 }
@@ -407,6 +500,7 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options) -> Result<Holds
 /// Clones the child into its namespaces; in the parent returns what it needs to supervise.
 fn start(
     plan: &LaunchPlan,
+    kinds: Kinds,
     outer: Option<Outer>,
     cgroup: Option<SessionCgroup>,
     overlay_dir: Option<&Path>,
@@ -423,7 +517,7 @@ fn start(
         }
         _ => (None, None),
     };
-    let (output, writers) = output::open(plan).map_err(supervise)?;
+    let (output, writers) = output::open(plan.limits.output, &kinds).map_err(supervise)?;
     signal::block_all().map_err(supervise)?;
     let into = cgroup.as_ref().map(AsFd::as_fd);
     match process::clone_into(flags(plan.namespaces), into).map_err(|errno| LaunchError::Namespaces { errno })? {
@@ -436,6 +530,7 @@ fn start(
                 parent: theirs,
                 stops: stops_writer,
                 writers,
+                kinds,
                 told,
                 outer,
                 overlay_dir,
@@ -486,10 +581,12 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         }
         Message::Listener
         | Message::Terminal
+        | Message::Input
         | Message::Processes
         | Message::Segments
         | Message::Gate
         | Message::Mounts
+        | Message::Tree
         | Message::Namespaces => LaunchError::Vanished,
     }
 }
@@ -569,6 +666,7 @@ fn timing(plan: &LaunchPlan, marks: Marks) -> Vec<TimingLine> {
     line("exec and run".to_owned(), marks.read(MARK_EXECUTE), marks.read(MARK_REAPED));
     line("end of pid 1".to_owned(), marks.read(MARK_REAPED), marks.read(MARK_ENDED));
     line("total".to_owned(), marks.read(MARK_START), marks.read(MARK_ENDED));
+    line("after it, look at what the host obeys".to_owned(), marks.read(MARK_ENDED), marks.read(MARK_LOOKED));
     lines
 }
 

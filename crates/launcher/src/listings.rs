@@ -6,13 +6,17 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::path::{is_at_or_below, name_matches};
+use cofferdam_policy::decide::index::Written;
+use cofferdam_policy::path::is_at_or_below;
+use cofferdam_policy::{Access, PathExpr, fold_hash, folds_alike};
 use rustix::fs::{Mode, OFlags, RawDir};
 
 /// The shipped lists name hundreds of places, of which few exist: reading a directory once is cheaper than asking for
 /// every name in it.
 pub(crate) struct Listings<'a> {
     base: &'a Path,
+    /// A directory with more bytes of names than this is not worth a look.
+    most: usize,
     /// Directories below the base that were read so far, by their path relative to it.
     read: Vec<(Vec<u8>, Option<Names>)>,
 }
@@ -20,9 +24,17 @@ pub(crate) struct Listings<'a> {
 /// Directories deeper than this are not read: there are few rules for each.
 const LISTED_LEVELS: usize = 3;
 
+/// Bytes of names in a directory of the system; `/etc` has a few thousand.
+const MOST_NAMES: usize = 1 << 16;
+
 impl<'a> Listings<'a> {
     pub(crate) fn new(base: &'a Path) -> Self {
-        Listings { base, read: Vec::new() }
+        Listings { base, most: usize::MAX, read: Vec::new() }
+    }
+
+    /// For names, not for patterns: a directory with too many is not looked through.
+    pub(crate) fn bounded(base: &'a Path) -> Self {
+        Listings { most: MOST_NAMES, ..Listings::new(base) }
     }
 
     /// False only if a directory on the way does not have the next name, and it could not be created either.
@@ -53,27 +65,48 @@ impl<'a> Listings<'a> {
     fn names(&mut self, directory: &[u8]) -> Option<&Names> {
         let known = self.read.iter().position(|(read, _)| read == directory);
         let at = known.unwrap_or_else(|| {
-            self.read.push((directory.to_vec(), Names::list(&self.base.join(OsStr::from_bytes(directory)))));
+            self.read.push((directory.to_vec(), Names::list(&self.base.join(OsStr::from_bytes(directory)), self.most)));
             self.read.len() - 1
         });
         self.read[at].1.as_ref()
     }
 
-    /// The paths in the pattern's directory that match its last name; none where that cannot be listed.
-    pub(crate) fn matching(&mut self, rest: &Path) -> Vec<PathBuf> {
-        let (Some(directory), Some(pattern)) = (rest.parent(), rest.file_name()) else { return Vec::new() };
-        if !directory.as_os_str().is_empty() && !self.may_exist(directory, &[]) {
-            return Vec::new();
+    /// The paths that a rule is about: those that match a pattern, or the other spellings of a name that is refused, which
+    /// may be something else than what the name itself leads to. None where that cannot be listed.
+    pub(crate) fn matching(&mut self, rest: &Path, access: Access, path: &PathExpr) -> Vec<PathBuf> {
+        let is_glob = path.is_glob();
+        let rest = rest.as_os_str().as_bytes();
+        let last = rest.split(|byte| *byte == b'/').count() - 1;
+        let mut found = vec![Vec::new()];
+        for (level, written) in rest.split(|byte| *byte == b'/').enumerate() {
+            let is_pattern = is_glob && level == last;
+            // Below what is listed there are few rules, and names count as they are written.
+            if level >= LISTED_LEVELS && !is_pattern {
+                found = found.iter().map(|directory| joined(directory, written)).collect();
+                continue;
+            }
+            let meant = Written { access, name: written, is_glob: is_pattern, except: path.except() };
+            let mut next = Vec::new();
+            for directory in &found {
+                let Some(names) = self.names(directory) else { continue };
+                if is_pattern || names.may_have(written) {
+                    let real = names.iter().filter(|name| !matches!(*name, b"." | b".."));
+                    next.extend(real.filter(|name| meant.means(name)).map(|name| joined(directory, name)));
+                }
+            }
+            found = next;
+            if found.is_empty() {
+                break;
+            }
         }
-        let base = self.base.join(directory);
-        let pattern = pattern.to_string_lossy();
-        let Some(names) = self.names(directory.as_os_str().as_bytes()) else { return Vec::new() };
-        let real = names.iter().filter(|name| !matches!(*name, b"." | b".."));
-        let matching = real.filter(|name| name_matches(&pattern, &String::from_utf8_lossy(name)));
-        let mut found: Vec<PathBuf> = matching.map(|name| base.join(OsStr::from_bytes(name))).collect();
+        found.retain(|path| is_glob || path != rest);
         found.sort();
-        found
+        found.iter().map(|path| self.base.join(OsStr::from_bytes(path))).collect()
     }
+}
+
+fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
 }
 
 /// The names in a directory, for many questions of which most are answered with no.
@@ -85,8 +118,8 @@ struct Names {
 }
 
 impl Names {
-    /// `None` where the directory cannot be listed or is not one.
-    fn list(path: &Path) -> Option<Self> {
+    /// `None` where the directory cannot be listed, is not one, or has more names than are worth a look.
+    fn list(path: &Path, most: usize) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let mut names = Names { bytes: Vec::with_capacity(4096), seen: [0; 32] };
@@ -94,6 +127,9 @@ impl Names {
         let mut entries = RawDir::new(directory, &mut buffer);
         while let Some(entry) = entries.next() {
             names.add(entry.ok()?.file_name().to_bytes());
+            if names.bytes.len() > most {
+                return None;
+            }
         }
         Some(names)
     }
@@ -107,7 +143,7 @@ impl Names {
     }
 
     fn place(name: &[u8]) -> (usize, u64) {
-        let hash = name.iter().fold(5381u32, |hash, byte| hash.wrapping_mul(33) ^ u32::from(byte.to_ascii_lowercase()));
+        let hash = fold_hash(0, name);
         ((hash >> 6) as usize % 32, 1 << (hash % 64))
     }
 
@@ -120,7 +156,7 @@ impl Names {
         if self.seen[word] & bit == 0 {
             return false;
         }
-        self.iter().any(|this| this.eq_ignore_ascii_case(name))
+        self.iter().any(|this| folds_alike(this, name))
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -156,11 +192,25 @@ mod tests {
     #[test]
     fn patterns_find_names_of_one_directory() {
         let mut listings = Listings::new(Path::new("/proc"));
-        assert_eq!(listings.matching(Path::new("self/stat*")).len(), 3, "stat, statm, status");
-        assert_eq!(listings.matching(Path::new("mem*nfo")), [PathBuf::from("/proc/meminfo")]);
-        assert!(listings.matching(Path::new("self/fdinfo/.*")).is_empty(), "neither the directory nor the one above");
-        assert!(listings.matching(Path::new("no-such/*")).is_empty());
-        assert!(listings.matching(Path::new("version/*")).is_empty());
+        let mut matching =
+            |rest: &str| listings.matching(Path::new(rest), Access::Read, &PathExpr::parse(rest).expect("a path"));
+        assert_eq!(matching("self/stat*").len(), 3, "stat, statm, status");
+        assert_eq!(matching("mem*nfo"), [PathBuf::from("/proc/meminfo")]);
+        assert!(matching("MEM*nfo").is_empty(), "what is given is given by its bytes");
+        assert!(matching("self/fdinfo/.*").is_empty(), "neither the directory nor the one above");
+        assert!(matching("no-such/*").is_empty());
+        assert!(matching("version/*").is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_is_found_in_every_spelling() {
+        let mut listings = Listings::new(Path::new("/proc"));
+        let mut matching =
+            |rest: &str| listings.matching(Path::new(rest), Access::Deny, &PathExpr::parse(rest).expect("a path"));
+        assert_eq!(matching("SELF/StatM*"), [PathBuf::from("/proc/self/statm")]);
+        assert_eq!(matching("SELF/statm"), [PathBuf::from("/proc/self/statm")]);
+        assert!(matching("self/statm").is_empty(), "as it is written it is looked at anyway");
+        assert!(matching("self/no-such").is_empty());
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) enum Message {
     Listener,
     /// Carries the master side of the sandbox's terminal.
     Terminal,
+    /// Carries what stands for a stdin that did not go in itself.
+    Input,
     /// Carries the sandbox's /proc, for a session whose processes the supervisor counts.
     Processes,
     /// Carries the list of the sandbox's shared memory segments, which belong to no process.
@@ -23,6 +25,8 @@ pub(crate) enum Message {
     Gate,
     /// Carries the sandbox's mount namespace, where grants are mounted.
     Mounts,
+    /// Carries the sandbox's view of a tree whose covers are watched, in the order of `keeper::trees`.
+    Tree,
     /// Carries the namespaces, in the order of `attach::JOINED`, and then what an own network counts.
     Namespaces,
     /// The program could not be executed.
@@ -43,10 +47,12 @@ impl Message {
             }
             Message::Listener => vec![b'L'],
             Message::Terminal => vec![b'T'],
+            Message::Input => vec![b'I'],
             Message::Processes => vec![b'P'],
             Message::Segments => vec![b'S'],
             Message::Gate => vec![b'G'],
             Message::Mounts => vec![b'M'],
+            Message::Tree => vec![b'W'],
             Message::Namespaces => vec![b'N'],
             Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
             Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
@@ -63,10 +69,12 @@ impl Message {
             }),
             (b'L', []) => Some(Message::Listener),
             (b'T', []) => Some(Message::Terminal),
+            (b'I', []) => Some(Message::Input),
             (b'P', []) => Some(Message::Processes),
             (b'S', []) => Some(Message::Segments),
             (b'G', []) => Some(Message::Gate),
             (b'M', []) => Some(Message::Mounts),
+            (b'W', []) => Some(Message::Tree),
             (b'N', []) => Some(Message::Namespaces),
             (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
             (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),

@@ -1,5 +1,5 @@
-//! What the command writes, where the policy limits how much: pipes take the place of the user's streams, and the bytes
-//! are counted and copied on. Owns the count, the copying and the line that says that the rest was dropped; terminals are
+//! What the command writes, where the policy limits how much or where a stream must not get in itself (`streams`): pipes
+//! take the place of the user's streams, and the bytes are counted and copied on. Owns the count, the copying and the line that says that the rest was dropped; terminals are
 //! `relay`'s, which shares the count. Driven by `supervisor`, which never waits here: a stream that nobody reads makes
 //! the command wait. A socket that is stdin as well can be written to as stdin, and that is not counted.
 
@@ -9,19 +9,22 @@ use std::rc::Rc;
 
 use cofferdam_audit as audit;
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::LaunchPlan;
 use rustix::buffer::spare_capacity;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use rustix::stdio::{stderr, stdout};
 
+use crate::message::best_effort;
 use crate::patience::{Drained, Patience, Waiting};
 use crate::sink::{Sink, is_same};
+use crate::streams::{Kind, Kinds};
 
 /// Most that is held of one stream.
 const BUFFER: usize = 64 * 1024;
+/// What a pipe may hold whose pages go on into a file.
+const SPLICED: usize = 1 << 20;
 
 /// How much the session may still write, both streams and the terminal together.
 #[derive(Debug)]
@@ -79,6 +82,12 @@ enum Streams {
 }
 
 impl Writers {
+    /// For a command that gets its streams as descriptors: what stands for stdout, and what for stderr.
+    pub(crate) fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let of = |but: Streams| self.0.iter().find(|(_, streams)| *streams != but).map(|(writer, _)| writer.as_fd());
+        [of(Streams::Stderr), of(Streams::Stdout)]
+    }
+
     /// In the command's process, before it is executed.
     pub(crate) fn become_streams(&self) -> Result<(), Errno> {
         for (writer, streams) in &self.0 {
@@ -100,6 +109,7 @@ pub(crate) enum Ready {
     Sink(usize),
 }
 
+#[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) allowance: Rc<Allowance>,
     channels: Vec<Channel>,
@@ -108,6 +118,7 @@ pub(crate) struct Output {
 }
 
 /// One pipe of the command and the stream it goes on to.
+#[derive(Debug)]
 struct Channel {
     streams: Streams,
     source: Option<OwnedFd>,
@@ -117,27 +128,37 @@ struct Channel {
     written: usize,
     last: Option<u8>,
     failed: Option<Errno>,
+    /// Where pages are moved to without being looked at.
+    spliced: Option<BorrowedFd<'static>>,
 }
 
-/// Pipes for the streams that are not terminals, if the plan limits the output.
-pub(crate) fn open(plan: &LaunchPlan) -> Result<(Option<Output>, Writers), Errno> {
-    let Some(limit) = plan.limits.output else { return Ok((None, Writers::default())) };
-    let mut output = Output { allowance: Allowance::new(limit), channels: Vec::new(), told: None };
-    let mut writers = Writers::default();
-    let streams: &[Streams] = match (plan.terminal.stdout, plan.terminal.stderr) {
-        (true, true) => &[],
-        (false, true) => &[Streams::Stdout],
-        (true, false) => &[Streams::Stderr],
-        (false, false) if is_same(stdout(), stderr())? => &[Streams::Both],
-        (false, false) => &[Streams::Stdout, Streams::Stderr],
+/// Pipes for the streams that are not terminals: all of them if the output is limited, else those that are carried.
+pub(crate) fn open(limit: Option<u64>, kinds: &Kinds) -> Result<(Option<Output>, Writers), Errno> {
+    let is_copied = |kind: Kind| kind != Kind::Terminal && (limit.is_some() || kind.is_carried());
+    let streams: &[Streams] = match (is_copied(kinds[1]), is_copied(kinds[2])) {
+        (false, false) => &[],
+        (true, false) => &[Streams::Stdout],
+        (false, true) => &[Streams::Stderr],
+        (true, true) if is_same(stdout(), stderr())? => &[Streams::Both],
+        (true, true) => &[Streams::Stdout, Streams::Stderr],
     };
+    let mut writers = Writers::default();
+    if streams.is_empty() && limit.is_none() {
+        return Ok((None, writers));
+    }
+    let allowance = Allowance::new(limit.unwrap_or(u64::MAX));
+    let mut output = Output { allowance, channels: Vec::new(), told: None };
     for streams in streams.iter().copied() {
         let (source, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         let flags = rustix::fs::fcntl_getfl(&source)?;
         // Only of this end: the command's writes wait, as they would without us.
         rustix::fs::fcntl_setfl(&source, flags | OFlags::NONBLOCK)?;
         let sink = Sink::of(if streams == Streams::Stderr { stderr() } else { stdout() })?;
-        output.channels.push(Channel::new(streams, source, sink));
+        let spliced = sink.spliced().filter(|_| limit.is_none());
+        if spliced.is_some() {
+            best_effort(fcntl_setpipe_size(&source, SPLICED), "a small one is slower");
+        }
+        output.channels.push(Channel::new(streams, source, sink, spliced));
         writers.0.push((writer, streams));
     }
     Ok((Some(output), writers))
@@ -229,9 +250,9 @@ impl Output {
 }
 
 impl Channel {
-    fn new(streams: Streams, source: OwnedFd, sink: Sink) -> Self {
+    fn new(streams: Streams, source: OwnedFd, sink: Sink, spliced: Option<BorrowedFd<'static>>) -> Self {
         let (source, sink) = (Some(source), Some(sink));
-        Channel { streams, source, sink, buffer: Vec::new(), written: 0, last: None, failed: None }
+        Channel { streams, source, sink, buffer: Vec::new(), written: 0, last: None, failed: None, spliced }
     }
 
     fn pending(&self) -> usize {
@@ -246,8 +267,23 @@ impl Channel {
         self.written = 0;
     }
 
-    fn fetch(&mut self, allowance: &Allowance) -> Result<(), Errno> {
-        let Some(source) = self.source.as_ref().filter(|_| self.buffer.is_empty()) else { return Ok(()) };
+    /// Whether there may be more.
+    fn fetch(&mut self, allowance: &Allowance) -> Result<bool, Errno> {
+        let Some(source) = self.source.as_ref().filter(|_| self.buffer.is_empty()) else { return Ok(false) };
+        if let Some(file) = self.spliced {
+            match splice(source, None, file, None, SPLICED, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
+                Ok(0) => self.source = None,
+                Ok(_) => return Ok(true),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                // This file system cannot.
+                Err(Errno::INVAL) => {
+                    self.spliced = None;
+                    return Ok(true);
+                }
+                Err(errno) => self.fail(errno),
+            }
+            return Ok(false);
+        }
         self.buffer.reserve_exact(BUFFER);
         match rustix::io::read(source, spare_capacity(&mut self.buffer)) {
             Ok(0) => self.source = None,
@@ -258,11 +294,18 @@ impl Channel {
                 if passed < count {
                     self.source = None;
                 }
+                return Ok(passed == count);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// A full disk cannot be told to the command through a pipe; that its reader is gone can.
+    fn fail(&mut self, errno: Errno) {
+        self.failed = (!matches!(errno, Errno::PIPE | Errno::CONNRESET)).then_some(errno);
+        self.close();
     }
 
     fn flush(&mut self) {
@@ -271,11 +314,7 @@ impl Channel {
                 Ok(count) => self.written += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                Err(errno) => {
-                    // A full disk cannot be told to the command through a pipe; that nobody takes its output can.
-                    self.failed = (!matches!(errno, Errno::PIPE | Errno::CONNRESET)).then_some(errno);
-                    return self.close();
-                }
+                Err(errno) => return self.fail(errno),
             }
         }
         self.buffer.clear();
@@ -285,13 +324,10 @@ impl Channel {
     /// Copies until nothing is left or there is no room.
     fn pump(&mut self, allowance: &Allowance) -> Result<(), Errno> {
         self.flush();
-        while self.buffer.is_empty() {
-            self.fetch(allowance)?;
-            if self.buffer.is_empty() {
-                break;
-            }
+        while self.buffer.is_empty() && self.fetch(allowance)? {
             self.flush();
         }
+        self.flush();
         Ok(())
     }
 }

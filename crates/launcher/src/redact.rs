@@ -1,37 +1,10 @@
-//! A command line as it may stand in a log: without values that look like secrets, and short. Owns what looks like one;
-//! rather takes too much out than too little. Called by `events`.
+//! A command line as it may stand in a log: without values that look like secrets, and short. What looks like one is `policy`'s.
+//! Called by `events`.
 
-/// What is left of a value.
-const REDACTED: &str = "***";
+use cofferdam_policy::secret_text::{REDACTED, is_scheme, names_secret, redacted};
 
 /// Longest text, in characters.
 const MOST: usize = 100;
-
-/// Parts of names whose value nobody should read.
-const NAMES: &[&str] =
-    &["token", "secret", "passw", "pwd", "passphrase", "apikey", "api-key", "api_key", "access-key", "access_key"];
-const MORE_NAMES: &[&str] = &["private-key", "private_key", "credential", "auth", "cookie", "signature", "bearer"];
-
-/// How well-known secrets begin.
-const PREFIXES: &[&str] = &[
-    "sk-",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xox",
-    "AKIA",
-    "ASIA",
-    "eyJ",
-    "AIza",
-    "npm_",
-    "pypi-",
-];
-
-/// A word this long of letters and digits is taken for a key.
-const LONG: usize = 32;
 
 /// The first characters of a command, without secrets.
 pub(crate) fn command(argv: &[String]) -> String {
@@ -58,45 +31,6 @@ pub(crate) fn command(argv: &[String]) -> String {
 fn announces(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'']);
     (word.starts_with('-') && !word.contains('=') || word.ends_with(':')) && names_secret(word)
-}
-
-/// `Bearer X`, `Basic X`.
-fn is_scheme(word: &str) -> bool {
-    let word = word.trim_matches(['"', '\'']);
-    word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic")
-}
-
-fn names_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    NAMES.iter().chain(MORE_NAMES).any(|part| name.contains(part)) || name.ends_with("key") && name.len() > 3
-}
-
-fn redacted(word: &str) -> String {
-    if let Some((name, value)) =
-        word.split_once(['=', ':']).filter(|(name, value)| names_secret(name) && !value.is_empty())
-    {
-        let between = &word[name.len()..word.len() - value.len()];
-        return format!("{name}{between}{REDACTED}");
-    }
-    if let Some((scheme, rest)) = word.split_once("://")
-        && let Some((_, host)) = rest.split('/').next().and_then(|authority| authority.rsplit_once('@'))
-    {
-        let path = &rest[rest.find('/').unwrap_or(rest.len())..];
-        return format!("{scheme}://{REDACTED}@{host}{path}");
-    }
-    let parts = word.split_inclusive(|c: char| !is_key_character(c));
-    parts.map(|part| if looks_like_key(part) { REDACTED } else { part }).collect()
-}
-
-fn is_key_character(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+')
-}
-
-fn looks_like_key(part: &str) -> bool {
-    let key = part.trim_matches(|c: char| !is_key_character(c));
-    let known = PREFIXES.iter().any(|prefix| key.starts_with(prefix) && key.len() >= prefix.len() + 8);
-    let has = |test: fn(&char) -> bool| key.chars().any(|c| test(&c));
-    known || key.len() >= LONG && has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
 }
 
 #[cfg(test)]

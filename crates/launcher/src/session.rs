@@ -22,10 +22,10 @@ use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::claim::Claim;
-use crate::holds::is_empty;
 use crate::message::best_effort;
 use crate::removal::{Progress, Removal};
 use crate::roster;
+use crate::stand_ins::is_empty;
 
 /// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
 /// removed while later sessions run.

@@ -12,8 +12,9 @@ use crate::terminal::reopen;
 
 /// A pipe that `poll` calls writable has room for a page.
 const PAGE: usize = 4096;
-const PIPEFS_MAGIC: i64 = 0x5049_5045;
+pub(crate) const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
+#[derive(Debug)]
 pub(crate) struct Sink {
     stream: BorrowedFd<'static>,
     way: Way,
@@ -21,6 +22,7 @@ pub(crate) struct Sink {
     hangs_up: bool,
 }
 
+#[derive(Debug)]
 enum Way {
     /// The same pipe or device, opened again with O_NONBLOCK.
     Own(OwnedFd),
@@ -49,6 +51,12 @@ impl Sink {
 
     pub(crate) fn hangs_up(&self) -> bool {
         self.hangs_up
+    }
+
+    /// The file itself, where the kernel can move pages of a pipe into it: not where it appends.
+    pub(crate) fn spliced(&self) -> Option<BorrowedFd<'static>> {
+        let appends = rustix::fs::fcntl_getfl(self.stream).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+        matches!(self.way, Way::File).then_some(self.stream).filter(|_| !appends)
     }
 
     /// How many of the bytes were taken; `AGAIN` if there is no room now.

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use cofferdam_audit as audit;
 use cofferdam_gate::{Gate, News, Settled};
-use cofferdam_kernel::seccomp::{Listener, Notification};
+use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::{SharedEnd, Told};
 use cofferdam_kernel::signal::SignalFd;
-use cofferdam_plan::{Keeper, LaunchPlan, Limited, Trigger, seccomp};
+use cofferdam_plan::{Keeper, LaunchPlan, Limited, Trigger};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal};
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal};
 use serde::Serialize;
 
 use crate::attach::{self, Attached, JOINED};
@@ -33,6 +33,9 @@ use crate::events::{Log, Record, seconds_now};
 use crate::gauge::keyed;
 use crate::holds::Holds;
 use crate::hosts::HostQuestions;
+use crate::input::{self, Input};
+use crate::keeper;
+use crate::keeping::Keeping;
 use crate::launch::{Options, Returns};
 use crate::message::{Message, best_effort};
 use crate::output::{self, Output};
@@ -70,14 +73,45 @@ pub enum End {
     ProcessLimit,
     CpuTimeLimit,
     StorageLimit,
+    /// More files than the policy allows.
+    InodeLimit,
     /// More refused system calls than the policy tolerates.
     TooManyViolations,
     /// More written to stdout and stderr than the policy allows.
     OutputLimit,
+    /// A host program took a cover off, and what it covered may be in the hands of the session.
+    CoverFell,
     /// Pid 1 was killed from outside.
     Killed {
         signal: i32,
     },
+}
+
+/// A limit ended it.
+const LIMIT: u8 = 124;
+/// Policy refused it.
+const REFUSED: u8 = 126;
+/// Added to the number of the signal that ended a command, as a shell does.
+const BY_SIGNAL: i32 = 128;
+
+impl End {
+    /// What a caller sees of it.
+    pub fn exit_code(self) -> u8 {
+        let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
+        match self {
+            End::Exited { code } => byte(code),
+            End::TimedOut
+            | End::ProcessLimit
+            | End::CpuTimeLimit
+            | End::StorageLimit
+            | End::InodeLimit
+            | End::OutputLimit => LIMIT,
+            End::TooManyViolations | End::CoverFell => REFUSED,
+            // As a command that the kernel ended for want of memory.
+            End::OutOfMemory => byte(BY_SIGNAL + Signal::KILL.as_raw()),
+            End::Signalled { signal } | End::Killed { signal } => byte(BY_SIGNAL + signal),
+        }
+    }
 }
 
 /// The open ends of a running session.
@@ -93,11 +127,16 @@ pub(crate) struct Running<'a> {
     pub(crate) listener: Option<Listener>,
     pub(crate) relay: Option<Relay>,
     pub(crate) output: Option<Output>,
+    /// A stdin that did not go in itself.
+    input: Option<Input>,
     /// Where questions are answered, if there can be any.
     pub(crate) desk: Option<Desk>,
     /// What a further command joins.
     pub(crate) namespaces: Option<Vec<OwnedFd>>,
     pub(crate) attached: Vec<Attached>,
+    /// A further command was started at some time: it has a filter of its own, so the end of the session's first filter is
+    /// not the end of every process inside.
+    pub(crate) was_joined: bool,
     pub(crate) log: Log<'a>,
     pub(crate) record: Record,
     pub(crate) cgroup: Option<SessionCgroup>,
@@ -109,6 +148,8 @@ pub(crate) struct Running<'a> {
     dialer: Option<Dialer>,
     /// What was granted for this session, to be kept on request.
     pub(crate) granted: Vec<Settled>,
+    /// Answers on their way to a policy.
+    pub(crate) keeping: Keeping,
     pub(crate) options: &'a Options,
     /// The session's directory, made where no overlay needed it before the clone.
     pub(crate) directory: Option<SessionDir>,
@@ -116,7 +157,9 @@ pub(crate) struct Running<'a> {
     pub(crate) is_listed: bool,
     pub(crate) paperwork: Paperwork,
     /// Names that must not appear while somebody inside could make them.
-    holds: Holds,
+    pub(crate) holds: Holds,
+    /// Watches covers that host programs can take off.
+    pub(crate) keeper: Option<keeper::Keeper>,
     /// Seconds since 1970.
     pub(crate) started: f64,
     /// The child's reports other than descriptors, in order.
@@ -128,7 +171,7 @@ pub(crate) struct Running<'a> {
     /// When to tell that the deadline comes near.
     near_deadline: Option<Instant>,
     kill_at: Option<Instant>,
-    reason: Option<End>,
+    pub(crate) reason: Option<End>,
     /// What asked this process, and through it the command, to end.
     asked_to_end: Option<Signal>,
     /// What killed sessions left, for moments with nothing else to do.
@@ -144,12 +187,16 @@ enum Ready {
     Unfiltered,
     Terminal(relay::Ready),
     Output(output::Ready),
+    Input(input::Ready),
     Desk(desk::Ready),
     Attached(usize, attach::Ready),
     Stops,
     Signal,
     Gate(cofferdam_gate::Ready),
     Egress,
+    /// The process that writes answers to a policy.
+    Writer,
+    Keeper,
     Ended,
 }
 
@@ -190,19 +237,23 @@ impl<'a> Running<'a> {
             listener: None,
             relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
             output: ends.output,
+            input: None,
             desk: None,
             namespaces: None,
             attached: Vec::new(),
+            was_joined: false,
             started: seconds_now(),
             log: Log::new(session, options.state.as_deref()),
             returns: options.returns,
             record: Record::default(),
             holds,
+            keeper: None,
             gate,
             egress: None,
             hosts: HostQuestions::default(),
             dialer: None,
             granted: Vec::new(),
+            keeping: Keeping::default(),
             options,
             directory,
             is_listed: true,
@@ -223,6 +274,8 @@ impl<'a> Running<'a> {
         if result.is_err() {
             // A session that cannot be supervised does not go on: the caller may live long after this.
             best_effort(self.kill(), "it may be gone already");
+            // Held names are freed next: no process inside may live then.
+            best_effort(self.reap().map(drop), "then there is nothing to wait for");
         }
         if let Some(gate) = &mut self.gate {
             gate.end()?;
@@ -247,8 +300,12 @@ impl<'a> Running<'a> {
                     Ready::Unfiltered => {
                         // First of all: whoever lets go of the namespaces last takes them apart, and pid 1 has time.
                         self.let_go()?;
-                        // Nobody inside runs any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.listener = None;
+                        if self.was_joined {
+                            // Pid 1 is reaped after every process of its namespace: the names are held until then.
+                            continue;
+                        }
+                        // No process runs inside any more: stand-ins can go while the kernel takes the namespaces apart.
                         self.holds = Holds::default();
                         // A cgroup can be removed only once pid 1 has left it.
                         if let (Returns::WhenEverybodyEnded, None, Some(told)) =
@@ -259,6 +316,7 @@ impl<'a> Running<'a> {
                     }
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
                     Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
+                    Ready::Input(ready) => self.input.as_mut().map_or(Ok(()), |input| input.turn(ready))?,
                     Ready::Desk(ready) => self.hear(ready)?,
                     Ready::Attached(which, ready) => self.see_to(which, ready)?,
                     Ready::Stops => self.suspend()?,
@@ -269,6 +327,8 @@ impl<'a> Running<'a> {
                         self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?;
                     }
                     Ready::Egress => self.hear_egress()?,
+                    Ready::Writer => self.hear_writer()?,
+                    Ready::Keeper => self.keep_covers()?,
                     Ready::Ended => return self.finish(),
                 }
             }
@@ -300,6 +360,8 @@ impl<'a> Running<'a> {
             (self.listener.as_ref().map(AsFd::as_fd), Ready::Notification),
             (self.stops.as_ref().map(AsFd::as_fd), Ready::Stops),
             (self.egress.as_ref().and_then(Egress::wanted), Ready::Egress),
+            (self.keeping.wanted(), Ready::Writer),
+            (self.keeper.as_ref().and_then(keeper::Keeper::wanted), Ready::Keeper),
             (Some(self.signals.as_fd()), Ready::Signal),
             (Some(self.pidfd.as_fd()), Ready::Ended),
         ];
@@ -309,6 +371,8 @@ impl<'a> Running<'a> {
         watched.extend(gated.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Gate(ready))));
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
         watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
+        let fed = self.input.iter().filter_map(Input::wanted);
+        watched.extend(fed.map(|(fd, flags, ready)| (fd, flags, Ready::Input(ready))));
         let asked = self.desk.iter().flat_map(Desk::wanted);
         watched.extend(asked.map(|(fd, flags, ready)| (fd, flags, Ready::Desk(ready))));
         let joined = self.attached.iter().enumerate();
@@ -389,14 +453,19 @@ impl<'a> Running<'a> {
 
     fn look(&mut self, now: Instant) -> Result<(), Errno> {
         for finding in self.watch.look(now, self.cgroup.as_ref())? {
+            let end = match finding.what {
+                Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
+                Limited::CpuTime => End::CpuTimeLimit,
+                Limited::Storage | Limited::Io => End::StorageLimit,
+                Limited::Inodes => End::InodeLimit,
+                Limited::Processes | Limited::Cpus | Limited::CpuSet => End::ProcessLimit,
+            };
+            // It is on its way out for this, and that is recorded.
+            if self.reason == Some(end) {
+                continue;
+            }
             self.log().limit(finding);
             if finding.kind == FindingKind::Over {
-                let end = match finding.what {
-                    Limited::Memory | Limited::MemoryHigh => End::OutOfMemory,
-                    Limited::CpuTime => End::CpuTimeLimit,
-                    Limited::Storage | Limited::Inodes | Limited::Io => End::StorageLimit,
-                    Limited::Processes | Limited::Cpus | Limited::CpuSet => End::ProcessLimit,
-                };
                 self.end(end)?;
             }
         }
@@ -454,7 +523,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn take_reports(&mut self) -> Result<(), Errno> {
+    pub(crate) fn take_reports(&mut self) -> Result<(), Errno> {
         while self.socket.is_some() && readable(self.socket.as_ref())? {
             self.take_report()?;
         }
@@ -508,6 +577,9 @@ impl<'a> Running<'a> {
                         rustix::io::fcntl_dupfd_cloexec(&fd, 3)?
                     });
                 }
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.know(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+                }
                 if self.plan.limits.counts_processes() {
                     self.watch.count_in(fd);
                 }
@@ -524,18 +596,25 @@ impl<'a> Running<'a> {
                     gate.mount_in(fd);
                 }
             }
+            (Some(Message::Tree), Some(fd)) => {
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.enter(fd);
+                }
+            }
             (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),
             (Some(Message::Terminal), Some(fd)) => {
                 if let Some(relay) = &mut self.relay {
                     relay.open(fd)?;
                 }
             }
+            (Some(Message::Input), Some(fd)) => self.input = Some(Input::new(fd)?),
             (Some(message), _) => self.reports.push(message),
         }
         Ok(())
     }
 
     fn pass_news(&mut self) -> Result<(), Errno> {
+        self.keep_trees()?;
         // An answer makes news of its own.
         loop {
             let news = self.gate.as_mut().map(Gate::news).unwrap_or_default();
@@ -552,44 +631,6 @@ impl<'a> Running<'a> {
                 }
             }
         }
-    }
-
-    fn answer(&mut self) -> Result<(), Errno> {
-        let Some(listener) = &self.listener else { return Ok(()) };
-        let notification = match listener.receive() {
-            Ok(Some(notification)) => notification,
-            Ok(None) => return Ok(()),
-            Err(_) => {
-                // Everybody who could ask is gone.
-                self.listener = None;
-                return Ok(());
-            }
-        };
-        if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
-            return gate.notified(notification);
-        }
-        self.note(&notification);
-        if let Some(listener) = &self.listener {
-            listener.refuse(&notification, seccomp::refusal(notification.number))?;
-        }
-        self.end_past_threshold()
-    }
-
-    /// Past the threshold the session is being killed; what it still asks is refused, and fills no log.
-    pub(crate) fn note(&mut self, notification: &Notification) {
-        if self.record.total <= self.plan.max_violations {
-            self.log();
-            self.record.add(notification, &mut self.log);
-        }
-    }
-
-    pub(crate) fn end_past_threshold(&mut self) -> Result<(), Errno> {
-        if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            let (total, most) = (self.record.total, self.plan.max_violations);
-            self.log().too_many_violations(total, most);
-            self.end(End::TooManyViolations)?;
-        }
-        Ok(())
     }
 
     /// The command was stopped: so are we, and whoever continues us continues it.
@@ -621,6 +662,8 @@ impl<'a> Running<'a> {
         if let Some(relay) = &mut self.relay {
             relay.resume()?;
         }
+        // What host programs did meanwhile comes before the session goes on.
+        self.keep_covers()?;
         self.signal(Signal::CONT)
     }
 
@@ -653,6 +696,9 @@ impl<'a> Running<'a> {
     /// What the command wrote last, and what the set-up said last, may still lie in the buffers.
     fn take_what_is_left(&mut self) -> Result<(), Errno> {
         self.take_reports()?;
+        if let Some(mut input) = self.input.take() {
+            best_effort(input.finish(), "the caller's descriptor stays where it was");
+        }
         let drained = self.drain()?;
         // What was written last may have been too much.
         self.check_output()?;
@@ -730,14 +776,19 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn finish(&mut self) -> Result<End, Errno> {
-        self.take_what_is_left()?;
-        let status = loop {
+    /// Waits until pid 1 is gone, and with it every process of its namespace.
+    fn reap(&self) -> Result<Option<WaitIdStatus>, Errno> {
+        loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
                 Err(Errno::INTR) => {}
-                other => break other?,
+                other => return other,
             }
-        };
+        }
+    }
+
+    fn finish(&mut self) -> Result<End, Errno> {
+        self.take_what_is_left()?;
+        let status = self.reap()?;
         if let Some(reason) = self.reason {
             return Ok(reason);
         }

@@ -3,45 +3,49 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_gate::masked_at;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_kernel::{bound, fuse, landlock};
-use cofferdam_plan::{FileId, HostFacts, Kind, PathFact, Request, Terminal, own_areas, system_candidates};
-use cofferdam_policy::path::{Base, is_at_or_below, name_matches};
-use cofferdam_policy::{Access, Isolation, Layer, Mode, PathExpr, Places, Policy};
+use cofferdam_plan::{
+    FileId, HostFacts, Kind, MaskFact, PathFact, Request, Terminal, TrackedFile, is_of_the_system, own_areas,
+    system_candidates,
+};
+use cofferdam_policy::decide::index::{Written, refuses};
+use cofferdam_policy::path::{Base, is_at_or_below};
+use cofferdam_policy::{Access, FileRule, Isolation, Layer, Mode, PathExpr, Places, Policy, folds_alike};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::homes::{HomeError, Homes};
 use crate::listings::Listings;
 use crate::message::best_effort;
-use crate::{cgroup, git, holds, quota, session};
+use crate::mounts;
+use crate::search::{self, Sought, search};
+use crate::stand_ins::StandIns;
+use crate::tracked::Repository;
+use crate::{cgroup, git, quota, session};
 
 /// Directories that are never a project, whatever the working directory is.
 const NOT_PROJECTS: &[&str] =
     &["/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp"];
 
-/// Nor is anything in these: root's shell may stand in `/usr/bin`, and no command gets to write there because of that.
-const SYSTEM_TREES: &[&str] =
-    &["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
-
 #[derive(Debug, Error)]
 pub enum SurveyError {
     #[error("the working directory cannot be read")]
     WorkingDirectory(#[source] std::io::Error),
-    #[error("the home directory `{home}` cannot be resolved")]
-    Home {
-        home: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Home(#[from] HomeError),
 }
 
 /// Where the user stands, before any policy is read: needed to find the project's policy files.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     pub home: PathBuf,
+    pub other_home: Option<PathBuf>,
     pub cwd: PathBuf,
     pub project: Option<PathBuf>,
     pub state: PathBuf,
@@ -50,30 +54,30 @@ pub struct Surroundings {
 impl Surroundings {
     pub fn look(environment: &[(String, String)]) -> Result<Self, SurveyError> {
         let value = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
-        let home = PathBuf::from(value("HOME").filter(|h| h.starts_with('/')).unwrap_or("/nonexistent"));
-        let home = match home.canonicalize() {
-            Ok(home) => home,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => home,
-            Err(source) => return Err(SurveyError::Home { home, source }),
-        };
+        let homes = Homes::look(environment)?;
         let cwd = std::env::current_dir().map_err(SurveyError::WorkingDirectory)?;
-        let project = find_project(&cwd, &home);
-        let state = session::state_dir(&home, value("XDG_STATE_HOME"));
-        Ok(Surroundings { home, cwd, project, state })
+        let state = session::state_dir(&homes.first, value("XDG_STATE_HOME"));
+        let project = find_project(&cwd, &homes, &StandIns::of(&state));
+        Ok(Surroundings { home: homes.first, other_home: homes.other, cwd, project, state })
+    }
+
+    /// What path expressions stand for, without git directories and variables.
+    pub fn places(&self) -> Places {
+        let (home, other_home, project) = (self.home.clone(), self.other_home.clone(), self.project.clone());
+        Places { home, other_home, project, ..Places::default() }
     }
 }
 
-/// The nearest directory with a repository or a policy of its own, else the working directory itself; never the home
-/// directory, what lies above it, or a directory of the system.
-fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
-    let is_system = |dir: &Path| {
-        NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || SYSTEM_TREES.iter().any(|n| dir.starts_with(n))
-    };
-    let is_project = |dir: &Path| !home.starts_with(dir) && !is_system(dir);
+/// The nearest directory with a repository or a policy of its own, else the working directory itself; never a home, what
+/// lies above one, or a directory of the system: root's shell may stand in `/usr/bin`, and no command gets to write there
+/// because of that.
+fn find_project(cwd: &Path, homes: &Homes, stand_ins: &StandIns) -> Option<PathBuf> {
+    let is_home = |dir: &Path| homes.first.starts_with(dir) || homes.other.iter().any(|home| home.starts_with(dir));
+    let is_system = |dir: &Path| NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || is_of_the_system(dir);
+    let is_project = |dir: &Path| !is_home(dir) && !is_system(dir);
     let marked = |dir: &&Path| {
-        [".git", ".cofferdam"]
-            .iter()
-            .any(|name| rustix::fs::lstat(dir.join(name)).is_ok_and(|stat| !holds::is_stand_in(&stat)))
+        let is_there = |path: PathBuf| rustix::fs::lstat(&path).is_ok_and(|stat| !stand_ins.knows(&path, &stat));
+        [".git", ".cofferdam"].iter().any(|name| is_there(dir.join(name)))
     };
     let found = cwd.ancestors().take_while(|dir| is_project(dir)).find(marked).unwrap_or(cwd);
     is_project(found).then(|| found.to_path_buf())
@@ -81,14 +85,16 @@ fn find_project(cwd: &Path, home: &Path) -> Option<PathBuf> {
 
 /// Everything `plan` wants to know.
 pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> HostFacts {
+    let stand_ins = StandIns::of(&around.state);
     let mut facts = HostFacts {
         machine: std::env::consts::ARCH.to_owned(),
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         home: around.home.clone(),
+        other_home: around.other_home.clone(),
         cwd: around.cwd.clone(),
         project: around.project.clone(),
-        git: around.project.as_deref().map(git::git_dirs).unwrap_or_default(),
+        git: around.project.as_deref().map(|project| git::git_dirs(project, &stand_ins)).unwrap_or_default(),
         variables: variables(policy, request),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
@@ -112,8 +118,12 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         system_candidates().filter(|p| rustix::fs::lstat(*p).is_ok_and(|s| !is_link(&s))).map(PathBuf::from).collect();
     // What does not exist cannot be covered, and what this session writes there is made after the walls stand.
     best_effort(session::make_all(&around.state), "where it cannot be made, nothing will be written there");
-    look_at_paths(policy, &mut facts);
-    look_at_sockets(policy, &mut facts);
+    look_at_paths(policy, &mut facts, &stand_ins);
+    search_project(policy, &mut facts, &around.state, &stand_ins);
+    facts.tracked = tracked(policy, &facts);
+    facts.masks = masks(policy, &facts);
+    look_at_sockets(policy, &mut facts, &stand_ins);
+    look_at_mounts(&mut facts);
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
     }
@@ -125,7 +135,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     }
     let limits_programs = !policy.process.allow_exec.value || !policy.process.executables.is_empty();
     if limits_programs {
-        look_at_programs(policy, request, &mut facts);
+        look_at_programs(policy, request, &mut facts, &stand_ins);
     }
     facts
 }
@@ -220,36 +230,44 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
+fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let places = facts.places();
-    let mut in_home = Listings::new(&places.home);
+    let mut in_homes: Vec<Listings<'_>> = places.homes().map(Listings::new).collect();
+    let mut in_root = Listings::bounded(Path::new("/"));
     let mut in_project = places.project.as_deref().map(Listings::new);
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     let writable: Vec<PathBuf> =
         grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
-    for (index, rule) in policy.files.iter().enumerate() {
+    for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_deep()) {
         if rule.optional && !rule.path.is_glob() {
             let may_exist = match below_home(&rule.path, &places) {
-                Some(rest) => in_home.may_exist(&rest, &writable),
+                Some(rest) => in_homes.iter_mut().any(|home| home.may_exist(&rest, &writable)),
+                None if rule.path.base == Base::Root && refuses(rule.access) => {
+                    in_root.may_exist(&rule.path.rest, &writable)
+                }
                 None => true,
             };
             if !may_exist {
                 continue;
             }
         }
-        for path in rule.path.expand(&places) {
+        for (nth, path) in rule.expand(&places).into_iter().enumerate() {
             if rule.path.is_glob() {
-                let matching = match (below_home(&rule.path, &places), &rule.path.base, &mut in_project) {
-                    (Some(rest), ..) => in_home.matching(&rest),
-                    (None, Base::Project, Some(in_project)) => in_project.matching(&rule.path.rest),
-                    _ => list_matching(&path),
+                // Below homes there is one path for each of them, in their order.
+                let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
+                let matching = match (home, &rule.path.base, &mut in_project) {
+                    (Some((rest, home)), ..) => home.matching(&rest, rule.access, &rule.path),
+                    (None, Base::Project, Some(in_project)) => {
+                        in_project.matching(&rule.path.rest, rule.access, &rule.path)
+                    }
+                    _ => list_matching(&path, rule.access, rule.path.except()),
                 };
                 for path in matching {
-                    let (fact, link) = find_with_link(&path);
+                    let (fact, link) = find_with_link(&path, stand_ins);
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
-                    facts.answers.push((index, fact.unwrap_or_else(|| missing(&path))));
+                    facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
                 }
                 continue;
             }
@@ -259,11 +277,28 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
                 }
                 _ => false,
             };
-            let (fact, link) = if is_absent { (None, None) } else { find_with_link(&path) };
+            let (fact, link) = if is_absent { (None, None) } else { find_with_link(&path, stand_ins) };
+            if refuses(rule.access) && !is_absent {
+                let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
+                let spelled = match (home, &rule.path.base, &mut in_project) {
+                    (Some((rest, home)), ..) => home.matching(&rest, rule.access, &rule.path),
+                    (None, Base::Project, Some(in_project)) => {
+                        in_project.matching(&rule.path.rest, rule.access, &rule.path)
+                    }
+                    (None, Base::Root, _) => in_root.matching(&rule.path.rest, rule.access, &rule.path),
+                    _ => Vec::new(),
+                };
+                facts.answers.extend(
+                    spelled
+                        .iter()
+                        .flat_map(|path| other_spelling(rule, path, fact.as_ref(), stand_ins))
+                        .map(|fact| (index, fact)),
+                );
+            }
             if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
                 if fact.is_none() {
-                    facts.answers.extend(behind_link(&path).map(|target| (index, target)));
+                    facts.answers.extend(behind_link(&path, stand_ins).map(|target| (index, target)));
                     continue;
                 }
             }
@@ -277,7 +312,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
                     facts.answers.push((index, PathFact::Missing { first: path.clone(), canonical: path }));
                 }
                 None if !rule.optional || writable.iter().any(|root| is_at_or_below(&path, root)) => {
-                    facts.answers.push((index, missing(&path)));
+                    facts.answers.push((index, missing(&path, stand_ins)));
                 }
                 None => {}
             }
@@ -286,23 +321,79 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts) {
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
+        more.extend(git.reads.iter().cloned());
     }
-    facts.paths = more.into_iter().map(|path| (path.clone(), look(&path))).collect();
+    facts.paths = more.into_iter().map(|path| (path.clone(), look(&path, stand_ins))).collect();
     // `.git` is a name to keep, also where it is a link.
     if let Some(dot_git) = facts.project.as_ref().map(|project| project.join(".git")) {
-        let (fact, link) = find_with_link(&dot_git);
-        let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git));
+        let (fact, link) = find_with_link(&dot_git, stand_ins);
+        let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git, stand_ins));
         facts.paths.insert(dot_git, fact);
     }
 }
 
+/// What rules about any directory of the project are about.
+fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_ins: &StandIns) {
+    let Some(project) = facts.project.clone() else { return };
+    let sought = policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
+    let place = |rule: &FileRule| project.join(&rule.path.rest);
+    let rules: Vec<Sought<'_>> = sought.map(|(index, rule)| Sought { index, place: place(rule), rule }).collect();
+    if rules.is_empty() {
+        return;
+    }
+    let found = search(&project, &rules, &state.join("searched"), search::BOUNDS);
+    for (index, path) in found.names {
+        facts.answers.push((index, look(&path, stand_ins)));
+    }
+    facts.searched = Some(found.searched);
+}
+
+/// What the files of mask rules read as.
+fn masks(policy: &Policy, facts: &HostFacts) -> BTreeMap<PathBuf, MaskFact> {
+    let places = facts.places();
+    let mut found: BTreeMap<PathBuf, MaskFact> = BTreeMap::new();
+    for (index, fact) in &facts.answers {
+        let Some(rule) = policy.files.get(*index).filter(|rule| rule.access == Access::Mask) else { continue };
+        let PathFact::Present { canonical, kind: Kind::File, .. } = fact else { continue };
+        let mask = found
+            .entry(canonical.clone())
+            .or_insert_with(|| MaskFact { text: masked_at(canonical), ..MaskFact::default() });
+        let is_same = |path: &PathBuf| folds_alike(path.as_os_str().as_bytes(), canonical.as_os_str().as_bytes());
+        mask.is_named |= rule.expand(&places).iter().any(is_same);
+    }
+    found
+}
+
+/// Hidden files of the project that git has. Without any there is nothing to read.
+fn tracked(policy: &Policy, facts: &HostFacts) -> Vec<TrackedFile> {
+    let Some(project) = facts.project.as_deref() else { return Vec::new() };
+    let is_shipped = |rule: &FileRule| rule.access <= Access::Mask && rule.origin.layer == Layer::BuiltIn;
+    let mut hidden: Vec<&Path> = Vec::new();
+    for (index, fact) in &facts.answers {
+        if let PathFact::Present { canonical, kind: Kind::File, .. } = fact
+            && canonical.starts_with(project)
+            && policy.files.get(*index).is_some_and(is_shipped)
+        {
+            hidden.push(canonical);
+        }
+    }
+    if hidden.is_empty() {
+        return Vec::new();
+    }
+    Repository::open(project, &facts.git).map(|repository| repository.tracked(&hidden)).unwrap_or_default()
+}
+
 /// Sockets that the policy names, and all others that somebody listens at and that the session could see.
-fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
+fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let places = facts.places();
     for (index, grant) in policy.network.sockets.iter().enumerate() {
         let paths = grant.value.path.expand(&places);
-        let granted: Vec<PathFact> = paths.iter().map(|path| look_at_grant(path, facts.project.as_deref())).collect();
+        let granted: Vec<PathFact> =
+            paths.iter().map(|path| look_at_grant(path, facts.project.as_deref(), stand_ins)).collect();
         facts.granted_sockets.extend(granted.into_iter().map(|fact| (index, fact)));
+    }
+    if !facts.granted_sockets.is_empty() {
+        facts.control_sockets = control_sockets();
     }
     let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
@@ -321,13 +412,36 @@ fn look_at_sockets(policy: &Policy, facts: &mut HostFacts) {
     }
 }
 
+/// Under whatever other name they are granted, they are the same.
+fn control_sockets() -> Vec<(PathBuf, FileId)> {
+    let users = std::fs::read_dir("/run/user").into_iter().flatten().flatten();
+    let users: Vec<PathBuf> = users.map(|user| user.path()).collect();
+    let places = cofferdam_plan::control::PLACES.iter().flat_map(|place| match place.strip_prefix("RUNTIME/") {
+        Some(rest) => users.iter().map(|user| user.join(rest)).collect(),
+        None => vec![PathBuf::from(place)],
+    });
+    let known = |path: PathBuf| {
+        let stat = rustix::fs::stat(&path).ok()?;
+        Some((path, FileId { device: stat.st_dev, inode: stat.st_ino }))
+    };
+    places.filter_map(known).collect()
+}
+
+/// The table of mounts, and a closer look at those that may show something under another name.
+fn look_at_mounts(facts: &mut HostFacts) {
+    match mounts::table() {
+        Ok(mounts) => facts.mounts = mounts,
+        Err(why) => facts.mounts_unknown = Some(why),
+    }
+}
+
 /// What a session wrote into the project may be a link. It does not lead a grant for something there to something elsewhere.
-fn look_at_grant(path: &Path, project: Option<&Path>) -> PathFact {
-    let fact = look(path);
+fn look_at_grant(path: &Path, project: Option<&Path>, stand_ins: &StandIns) -> PathFact {
+    let fact = look(path, stand_ins);
     let is_within = |path: &Path| project.is_some_and(|project| path.starts_with(project));
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     let is_asked_within = is_within(path) || parent.as_deref().is_some_and(is_within);
-    if is_asked_within && !is_within(fact.canonical()) { missing(path) } else { fact }
+    if is_asked_within && !is_within(fact.canonical()) { missing(path, stand_ins) } else { fact }
 }
 
 fn is_in_own_area(path: &Path) -> bool {
@@ -351,14 +465,25 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
     }
 }
 
+/// What another spelling of a refused name leads to, unless it leads to the same: on a file system that folds case it does.
+fn other_spelling(rule: &FileRule, path: &Path, written: Option<&PathFact>, stand_ins: &StandIns) -> Vec<PathFact> {
+    let id_of = |fact: &PathFact| match fact {
+        PathFact::Present { id, .. } => Some(*id),
+        PathFact::Missing { .. } => None,
+    };
+    let (fact, link) = find_with_link(path, stand_ins);
+    let other = fact.filter(|fact| written.and_then(id_of) != id_of(fact));
+    kept(rule.access, link).into_iter().chain(other).collect()
+}
+
 /// Names in the pattern's directory that match its last component.
-fn list_matching(pattern: &Path) -> Vec<PathBuf> {
+fn list_matching(pattern: &Path, access: Access, except: &str) -> Vec<PathBuf> {
     let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
-    let last = last.to_string_lossy();
+    let meant = Written { access, name: last.as_bytes(), is_glob: true, except };
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
         .filter_map(Result::ok)
-        .filter(|entry| name_matches(&last, &entry.file_name().to_string_lossy()))
+        .filter(|entry| meant.means(entry.file_name().as_bytes()))
         .map(|entry| entry.path())
         .collect();
     found.sort();
@@ -366,23 +491,19 @@ fn list_matching(pattern: &Path) -> Vec<PathBuf> {
 }
 
 /// One path: what it is and where it really is.
-fn look(path: &Path) -> PathFact {
-    find(path).unwrap_or_else(|| missing(path))
-}
-
-fn find(path: &Path) -> Option<PathFact> {
-    find_with_link(path).0
+fn look(path: &Path, stand_ins: &StandIns) -> PathFact {
+    find_with_link(path, stand_ins).0.unwrap_or_else(|| missing(path, stand_ins))
 }
 
 /// What a path leads to, and the link itself if its last part is one.
-fn find_with_link(path: &Path) -> (Option<PathFact>, Option<PathFact>) {
+fn find_with_link(path: &Path, stand_ins: &StandIns) -> (Option<PathFact>, Option<PathFact>) {
     match open_source(path) {
         Ok(fd) => match rustix::fs::fstat(&fd) {
-            Ok(stat) if is_link(&stat) => (find_target(path), present(path.to_path_buf(), &stat)),
-            Ok(stat) => (present(path.to_path_buf(), &stat), None),
+            Ok(stat) if is_link(&stat) => (find_target(path, stand_ins), present(path.to_path_buf(), &stat, stand_ins)),
+            Ok(stat) => (present(path.to_path_buf(), &stat, stand_ins), None),
             Err(_) => (None, None),
         },
-        Err(Errno::LOOP) => (find_target(path), None),
+        Err(Errno::LOOP) => (find_target(path, stand_ins), None),
         Err(_) => (None, None),
     }
 }
@@ -394,23 +515,23 @@ fn kept(access: Access, link: Option<PathFact>) -> Option<PathFact> {
 }
 
 /// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.
-fn behind_link(path: &Path) -> Option<PathFact> {
+fn behind_link(path: &Path, stand_ins: &StandIns) -> Option<PathFact> {
     let target = std::fs::read_link(path).ok()?;
-    Some(missing(&path.parent()?.join(target)))
+    Some(missing(&path.parent()?.join(target), stand_ins))
 }
 
 /// A link at the end or on the way: what it leads to is what the rule is about (dotfile managers make such links).
 /// Resolved once; the result is then looked at without following anything.
-fn find_target(path: &Path) -> Option<PathFact> {
+fn find_target(path: &Path, stand_ins: &StandIns) -> Option<PathFact> {
     let real = path.canonicalize().ok()?;
     let fd = open_source(&real).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
-    present(real, &stat)
+    present(real, &stat, stand_ins)
 }
 
 /// `None` for a stand-in of another session: the name counts as missing.
-fn present(canonical: PathBuf, stat: &rustix::fs::Stat) -> Option<PathFact> {
-    if holds::is_stand_in(stat) {
+fn present(canonical: PathBuf, stat: &rustix::fs::Stat, stand_ins: &StandIns) -> Option<PathFact> {
+    if stand_ins.knows(&canonical, stat) {
         return None;
     }
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -423,16 +544,18 @@ fn present(canonical: PathBuf, stat: &rustix::fs::Stat) -> Option<PathFact> {
 }
 
 /// Looks for the first part of the name that is missing; its parent is where it would be created.
-fn missing(path: &Path) -> PathFact {
-    let parent_is_real =
-        path.parent().and_then(|parent| open_source(parent).ok()).and_then(|fd| rustix::fs::fstat(fd).ok());
-    if parent_is_real.is_some_and(|stat| !holds::is_stand_in(&stat)) {
+fn missing(path: &Path, stand_ins: &StandIns) -> PathFact {
+    let is_real = |parent: &Path| {
+        let stat = open_source(parent).ok().and_then(|fd| rustix::fs::fstat(fd).ok());
+        stat.is_some_and(|stat| !stand_ins.knows(parent, &stat))
+    };
+    if path.parent().is_some_and(is_real) {
         return PathFact::Missing { canonical: path.to_path_buf(), first: path.to_path_buf() };
     }
     let mut first = path.to_path_buf();
     while let Some(parent) = first.parent() {
         match rustix::fs::lstat(parent) {
-            Ok(stat) if !holds::is_stand_in(&stat) => break,
+            Ok(stat) if !stand_ins.knows(parent, &stat) => break,
             _ => first = parent.to_path_buf(),
         }
     }
@@ -444,7 +567,7 @@ fn missing(path: &Path) -> PathFact {
     PathFact::Missing { canonical: rebase(path), first: rebase(&first) }
 }
 
-fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts) {
+fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts, stand_ins: &StandIns) {
     let path = request.environment.iter().find(|(n, _)| n == "PATH").map_or("/usr/local/bin:/usr/bin:/bin", |(_, v)| v);
     let mut executables = BTreeMap::new();
     for name in policy.process.executables.iter().map(|e| &e.value).chain(request.argv.first()) {
@@ -455,11 +578,11 @@ fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts) {
         };
         let found = candidates.iter().filter_map(|c| c.canonicalize().ok()).find(|c| c.is_file());
         if let Some(found) = found {
-            executables.insert(name.clone(), look(&found));
+            executables.insert(name.clone(), look(&found, stand_ins));
         }
     }
     for library in library_directories(&executables) {
-        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| look(&p))
+        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| look(&p, stand_ins))
             && !facts.libraries.iter().any(|(known, _)| canonical.starts_with(known))
         {
             facts.libraries.push((canonical, id));
@@ -478,7 +601,7 @@ fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf>
         let apart = parent.join("x86_64-linux-gnu");
         if apart.is_dir() {
             directories.push(apart);
-            directories.extend(list_matching(&parent.join("python3*")));
+            directories.extend(list_matching(&parent.join("python3*"), Access::Read, ""));
         } else {
             directories.push(parent.to_path_buf());
         }

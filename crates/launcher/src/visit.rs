@@ -10,12 +10,17 @@ use cofferdam_plan::Terminal;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
+use thiserror::Error;
 
 use crate::attach::word;
+use crate::input::{self, Input};
 use crate::message::best_effort;
+use crate::output::{self, Output};
 use crate::patience::{Patience, time_until};
 use crate::relay::{self, Relay};
+use crate::streams::{self, Kind, Kinds, Refused};
 use crate::terminal::Outer;
 
 /// How it went.
@@ -27,12 +32,24 @@ pub struct VisitEnd {
     pub failure: Option<String>,
 }
 
+/// Why no command can be started with the streams of this process.
+#[derive(Debug, Error)]
+pub enum VisitError {
+    #[error("{stream} is {is}, which would lead out of the sandbox")]
+    Stream { stream: &'static str, is: &'static str },
+    #[error("cannot hand over the standard streams")]
+    Streams(#[source] Errno),
+}
+
 /// A command that is to be started in a session.
 #[derive(Debug)]
 pub struct Visit {
     channel: OwnedFd,
     descriptors: [OwnedFd; 4],
     terminal: Terminal,
+    /// Streams that stay here, and whose bytes are carried.
+    input: Option<Input>,
+    output: Option<Output>,
 }
 
 /// What woke the loop up.
@@ -41,24 +58,43 @@ enum Ready {
     Signal,
     Channel,
     Terminal(relay::Ready),
+    Input(input::Ready),
+    Output(output::Ready),
 }
 
 impl Visit {
-    /// With the streams of this process. A terminal is never handed over.
-    pub fn new() -> Result<Visit, Errno> {
-        let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let [stdin, stdout, stderr] = streams.map(rustix::termios::isatty);
+    /// With the streams of this process. Neither a terminal nor a file is ever handed over.
+    pub fn new() -> Result<Visit, VisitError> {
+        let looked = streams::look().map_err(VisitError::Streams)?;
+        let kinds = looked.map_err(|Refused { stream, is }| VisitError::Stream { stream, is })?;
+        Visit::with(kinds).map_err(VisitError::Streams)
+    }
+
+    fn with(kinds: Kinds) -> Result<Visit, Errno> {
+        let [stdin, stdout, stderr] = kinds.map(|kind| kind == Kind::Terminal);
         let (channel, theirs) = socket::pair()?;
-        let hand_over = |stream: BorrowedFd<'_>, is_terminal: bool| {
+        let (output, writers) = output::open(None, &kinds)?;
+        let (reader, input) = if kinds[0].is_carried() {
+            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+            (Some(reader), Some(Input::new(writer)?))
+        } else {
+            (None, None)
+        };
+        let hand_over = |stream: BorrowedFd<'_>, instead: Option<BorrowedFd<'_>>, is_terminal: bool| {
             if is_terminal {
                 let flags = OFlags::RDWR | OFlags::CLOEXEC;
                 return rustix::fs::openat(CWD, c"/dev/null", flags, Mode::empty());
             }
-            rustix::io::fcntl_dupfd_cloexec(stream, 3)
+            rustix::io::fcntl_dupfd_cloexec(instead.unwrap_or(stream), 3)
         };
-        let [input, output, error] = streams;
-        let descriptors = [hand_over(input, stdin)?, hand_over(output, stdout)?, hand_over(error, stderr)?, theirs];
-        Ok(Visit { channel, descriptors, terminal: Terminal { stdin, stdout, stderr } })
+        let [of_stdout, of_stderr] = writers.descriptors();
+        let descriptors = [
+            hand_over(rustix::stdio::stdin(), reader.as_ref().map(AsFd::as_fd), stdin)?,
+            hand_over(rustix::stdio::stdout(), of_stdout, stdout)?,
+            hand_over(rustix::stdio::stderr(), of_stderr, stderr)?,
+            theirs,
+        ];
+        Ok(Visit { channel, descriptors, terminal: Terminal { stdin, stdout, stderr }, input, output })
     }
 
     /// Which streams are to be a terminal of the session's own.
@@ -78,7 +114,8 @@ impl Visit {
         let signals = SignalFd::new()?;
         let outer = Outer::look(self.terminal)?;
         let relay = outer.clone().map(|outer| Relay::new(outer, self.terminal, None));
-        let mut staying = Staying { channel: self.channel, signals, outer, relay, end: VisitEnd::default() };
+        let (input, output, end) = (self.input, self.output, VisitEnd::default());
+        let mut staying = Staying { channel: self.channel, signals, outer, relay, input, output, end };
         let result = staying.until_end();
         if let Some(relay) = &mut staying.relay {
             relay.leave_raw_mode()?;
@@ -92,6 +129,8 @@ struct Staying {
     signals: SignalFd,
     outer: Option<Outer>,
     relay: Option<Relay>,
+    input: Option<Input>,
+    output: Option<Output>,
     end: VisitEnd,
 }
 
@@ -102,6 +141,8 @@ impl Staying {
                 match ready {
                     Ready::Signal => self.pass_signals()?,
                     Ready::Terminal(ready) => self.relay.as_mut().map_or(Ok(()), |relay| relay.turn(ready))?,
+                    Ready::Input(ready) => self.input.as_mut().map_or(Ok(()), |input| input.turn(ready))?,
+                    Ready::Output(ready) => self.output.as_mut().map_or(Ok(()), |output| output.turn(ready))?,
                     Ready::Channel if self.hear()? => {}
                     Ready::Channel => return self.finish(),
                 }
@@ -117,6 +158,10 @@ impl Staying {
         let mut watched = vec![(self.signals.as_fd(), PollFlags::IN, Ready::Signal)];
         let relayed = self.relay.iter().flat_map(Relay::wanted);
         watched.extend(relayed.map(|(fd, flags, ready)| (fd, flags, Ready::Terminal(ready))));
+        let fed = self.input.iter().filter_map(Input::wanted);
+        watched.extend(fed.map(|(fd, flags, ready)| (fd, flags, Ready::Input(ready))));
+        let copied = self.output.iter().flat_map(Output::wanted);
+        watched.extend(copied.map(|(fd, flags, ready)| (fd, flags, Ready::Output(ready))));
         watched.push((self.channel.as_fd(), PollFlags::IN, Ready::Channel));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
@@ -170,8 +215,18 @@ impl Staying {
 
     fn finish(&mut self) -> Result<(), Errno> {
         const LAST_WORDS: Duration = Duration::from_secs(2);
+        if let Some(mut input) = self.input.take() {
+            best_effort(input.finish(), "the caller's descriptor stays where it was");
+        }
         if let Some(relay) = &mut self.relay {
             relay.drain(&self.signals, Patience::WhileRead(LAST_WORDS))?;
+        }
+        if let Some(output) = &mut self.output {
+            output.drain(&self.signals, Patience::WhileRead(LAST_WORDS))?;
+            if let Some(errno) = output.failure() {
+                self.end.failure =
+                    self.end.failure.take().or(Some(format!("not all output could be written: {errno}")));
+            }
         }
         Ok(())
     }

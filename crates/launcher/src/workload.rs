@@ -4,19 +4,18 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cofferdam_kernel::{exec, process, seccomp, signal, socket};
+use cofferdam_kernel::{exec, process, signal, socket};
 use cofferdam_plan::LaunchPlan;
 use rustix::io::Errno;
 
-use crate::apply::program;
 use crate::init::Inheritance;
 use crate::message::{Message, best_effort};
-use crate::output::Writers;
+use crate::streams;
 
 /// Never returns: becomes the command, or reports why not and ends.
 pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> ! {
     let plan = inheritance.plan;
-    let message = prepare(plan, &inheritance.writers, terminal).err().unwrap_or_else(|| {
+    let message = prepare(inheritance, terminal).err().unwrap_or_else(|| {
         inheritance.marks.mark(crate::launch::MARK_EXECUTE);
         Message::NotExecuted { errno: execute(plan).raw_os_error() }
     });
@@ -30,7 +29,8 @@ pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&Ow
     process::exit_now(code)
 }
 
-fn prepare(plan: &LaunchPlan, writers: &Writers, terminal: Option<&OwnedFd>) -> Result<(), Message> {
+fn prepare(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> Result<(), Message> {
+    let plan = inheritance.plan;
     let failed = |text: &str| {
         let text = text.to_owned();
         move |errno: Errno| Message::Failed { step: u16::MAX, errno: errno.raw_os_error(), text }
@@ -42,13 +42,11 @@ fn prepare(plan: &LaunchPlan, writers: &Writers, terminal: Option<&OwnedFd>) -> 
     if let Some(terminal) = terminal {
         take_terminal(plan, terminal.as_fd()).map_err(failed("the terminal"))?;
     }
-    writers.become_streams().map_err(failed("the output"))?;
+    streams::take_own_devices(&inheritance.kinds).map_err(failed("the streams"))?;
+    inheritance.writers.become_streams().map_err(failed("the output"))?;
     process::close_at_exec_from(3).map_err(failed("descriptors"))?;
     signal::reset().map_err(failed("signals"))?;
     rustix::process::chdir(&plan.command.cwd).map_err(|errno| Message::NoDirectory { errno: errno.raw_os_error() })?;
-    if !plan.filter.workload_program.is_empty() {
-        seccomp::install(program(&plan.filter.workload_program)).map_err(failed("the system-call filter"))?;
-    }
     Ok(())
 }
 

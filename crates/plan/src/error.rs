@@ -22,12 +22,18 @@ pub enum PlanError {
     SpecialFile { path: PathBuf, origin: Origin },
     #[error("`{path}` is not a socket")]
     NotASocket { path: PathBuf, origin: Origin },
+    #[error("`{path}` controls this host: {what} listens there, and who speaks to it runs code outside")]
+    ControlSocket { path: PathBuf, what: &'static str, origin: Origin },
     #[error("the sockets of this host cannot be kept from the sandbox: {why}")]
     SocketsUnknown { why: String },
+    #[error("the mounts of the host are not known, so other names of hidden files are not either: {why}")]
+    MountsUnknown { why: String },
     #[error("`{path}` cannot be an overlay: it is not a directory")]
     OverlayNeedsDirectory { path: PathBuf, origin: Origin },
     #[error("`{path}` is part of the sandbox's own `/{area}` and cannot be given")]
     OwnArea { path: PathBuf, area: &'static str, origin: Origin },
+    #[error("`{directory}` has more names to hide than can be covered one by one")]
+    TooManyHidden { directory: PathBuf },
     #[error("overlays need a place for the session's files, and there is no home directory")]
     NoSessionDirectory,
     #[error("questions at first access cannot be asked here: {why}")]
@@ -48,4 +54,35 @@ pub enum PlanError {
     CannotLimit { setting: &'static str, needs: &'static str, why: String, origin: Origin },
     #[error("none of the CPUs `{set}` can be used: there are {have}")]
     NoSuchCpus { set: String, have: usize, origin: Origin },
+}
+
+impl PlanError {
+    /// The rule at fault, where one is.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            PlanError::NoneNotApproved { origin }
+            | PlanError::MissingPath { origin, .. }
+            | PlanError::TooWide { origin, .. }
+            | PlanError::OutsideCeiling { origin, .. }
+            | PlanError::SpecialFile { origin, .. }
+            | PlanError::NotASocket { origin, .. }
+            | PlanError::ControlSocket { origin, .. }
+            | PlanError::OverlayNeedsDirectory { origin, .. }
+            | PlanError::OwnArea { origin, .. }
+            | PlanError::NoGate { origin, .. }
+            | PlanError::NetworkNeedsFull { origin, .. }
+            | PlanError::SecretIsWritable { origin, .. }
+            | PlanError::SyscallAlwaysDenied { origin, .. }
+            | PlanError::ExecutableNotFound { origin, .. }
+            | PlanError::ExecNeedsLandlock { origin }
+            | PlanError::CannotLimit { origin, .. }
+            | PlanError::NoSuchCpus { origin, .. } => Some(origin),
+            PlanError::Machine { .. }
+            | PlanError::SocketsUnknown { .. }
+            | PlanError::MountsUnknown { .. }
+            | PlanError::TooManyHidden { .. }
+            | PlanError::NoSessionDirectory
+            | PlanError::UnknownSyscall { .. } => None,
+        }
+    }
 }

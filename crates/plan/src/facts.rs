@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::Places;
 use serde::Serialize;
 
+use crate::alias::MountFact;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -59,12 +61,95 @@ pub enum GitRole {
     /// An entry of another worktree.
     OtherWorktree,
     Submodule,
+    /// `modules` or `worktrees` with more in it than is looked at one by one.
+    Whole,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GitDir {
     pub path: PathBuf,
     pub role: GitRole,
+    /// What git reads besides, because the repository's configuration says so: files that it includes, the worktree's own
+    /// configuration, and the file in a submodule's working tree that leads to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<PathBuf>,
+}
+
+impl GitDir {
+    pub fn new(path: PathBuf, role: GitRole) -> Self {
+        GitDir { path, role, reads: Vec::new() }
+    }
+}
+
+/// A file that a shipped list hides and that git's index names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TrackedFile {
+    pub path: PathBuf,
+    /// The file of the object store that holds the same bytes as the object that the index names, if there is one.
+    pub object: Option<PathBuf>,
+}
+
+/// Why something of the project was not searched for names to hide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unseen {
+    Depth,
+    Entries,
+    Time,
+    /// One without a disk, mounted in the project: it may be served by a program that never answers.
+    OtherFileSystem,
+    Unreadable,
+}
+
+/// How far the search for what rules about any directory of the project are about got (docs/decisions/0039).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Searched {
+    pub directories: usize,
+    /// Directories that were not looked into, or not to the end, as far as they are worth naming; what lies in them is not
+    /// covered.
+    pub unseen: Vec<(PathBuf, Unseen)>,
+    /// How many there are, named or not.
+    pub left: usize,
+    /// A directory with more names to hide than are covered one by one.
+    pub crowded: Option<PathBuf>,
+}
+
+impl Searched {
+    /// What a person reads through.
+    const NAMED: usize = 8;
+
+    pub fn leave(&mut self, directory: PathBuf, why: Unseen) {
+        self.left += 1;
+        if self.unseen.len() < Self::NAMED {
+            self.unseen.push((directory, why));
+        }
+    }
+
+    /// What was not looked at, in words; `None` where the search was complete.
+    pub fn tell_unseen(&self) -> Option<String> {
+        let (_, first) = self.unseen.first()?;
+        let why = match first {
+            Unseen::Depth => "too deep",
+            Unseen::Entries => "too many names",
+            Unseen::Time => "out of time",
+            Unseen::OtherFileSystem => "another file system",
+            Unseen::Unreadable => "cannot be listed",
+        };
+        let named: Vec<String> = self.unseen.iter().map(|(path, _)| path.display().to_string()).collect();
+        let more =
+            if self.left > named.len() { format!(" and {} more", self.left - named.len()) } else { String::new() };
+        Some(format!("{} not searched ({why}): {}{more}", self.left, named.join(", ")))
+    }
+}
+
+/// A file that is shown without the values of secret names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct MaskFact {
+    /// The rule is about this very path: no link leads to it.
+    pub is_named: bool,
+    /// What it reads as; none where it cannot be read as a text.
+    #[serde(skip)]
+    pub text: Option<String>,
 }
 
 /// Which of the standard streams are terminals.
@@ -136,6 +221,8 @@ pub struct HostFacts {
     pub uid: u32,
     pub gid: u32,
     pub home: PathBuf,
+    /// See [`Places::other_home`].
+    pub other_home: Option<PathBuf>,
     pub cwd: PathBuf,
     /// The project's root, if the working directory is in one (never the home directory or an ancestor of it).
     pub project: Option<PathBuf>,
@@ -147,12 +234,24 @@ pub struct HostFacts {
     pub answers: Vec<(usize, PathFact)>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// Files of the project that a shipped list hides and that git's index names.
+    pub tracked: Vec<TrackedFile>,
+    /// Where rules are about any directory of the project: how far the search got.
+    pub searched: Option<Searched>,
+    /// Files of mask rules, by their real paths.
+    pub masks: BTreeMap<PathBuf, MaskFact>,
+    /// Which of `control::PLACES` there are; looked at only where a policy names sockets.
+    pub control_sockets: Vec<(PathBuf, FileId)>,
     /// What was found for `Policy::network.sockets`: the grant's index and one path it stands for.
     pub granted_sockets: Vec<(usize, PathFact)>,
     /// Sockets that processes of the host have bound to a name, as far as a session could see it.
     pub sockets: Vec<(PathBuf, FileId)>,
     /// Why these are not known.
     pub sockets_unknown: Option<String>,
+    /// The mounts of the host, in the kernel's order.
+    pub mounts: Vec<MountFact>,
+    /// Why these are not known.
+    pub mounts_unknown: Option<String>,
     /// System directories that exist: mount points of private file systems.
     pub system: Vec<PathBuf>,
     /// Programs of `process.executables` and the command itself, by the name asked for.
@@ -184,10 +283,24 @@ pub struct HostFacts {
     pub session_dir: Option<PathBuf>,
 }
 
+/// Where the directories of the system lie: never a project, never looked at as a home, and never hidden whole.
+const SYSTEM_TREES: &[&str] =
+    &["/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/sbin", "/sys", "/usr"];
+
+pub fn is_of_the_system(path: &Path) -> bool {
+    SYSTEM_TREES.iter().any(|tree| path.starts_with(tree))
+}
+
 impl HostFacts {
+    /// Whether a path is a home or lies above one.
+    pub fn holds_a_home(&self, path: &Path) -> bool {
+        [Some(&self.home), self.other_home.as_ref()].into_iter().flatten().any(|home| home.starts_with(path))
+    }
+
     pub fn places(&self) -> Places {
         Places {
             home: self.home.clone(),
+            other_home: self.other_home.clone(),
             project: self.project.clone(),
             git_dirs: self
                 .git

@@ -4,15 +4,18 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cofferdam_policy::decide::gives_the_home;
 use cofferdam_policy::path::Base;
-use cofferdam_policy::{Access, Isolation, Metadata, Mode, OnUnknown, Origin, PathExpr, Places, Policy};
+use cofferdam_policy::{
+    Access, Isolation, Layer, Metadata, Mode, OnUnknown, Origin, PathExpr, PlacedRule, Places, Policy, RuleIndex,
+};
 use serde::Serialize;
 
-use crate::facts::{HostFacts, PathFact};
-use crate::rules::{Decision, gives_the_home};
+use crate::facts::{HostFacts, PathFact, TrackedFile};
+use crate::rules::Decision;
 use crate::step::Trigger;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,6 +28,8 @@ pub struct GatePlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Vec<String>>,
     pub home: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_home: Option<PathBuf>,
     /// Whether programs that were granted may be executed; not where the policy lists those that may.
     pub exec: bool,
     /// Everything unknown is let through and told, and nothing is mounted for it.
@@ -46,9 +51,15 @@ impl GatePlan {
             per_minute: unknown.per_minute.value,
             hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
             home: facts.home.clone(),
+            other_home: facts.other_home.clone(),
             exec,
             learns,
         })
+    }
+
+    /// Whether a path is a home or lies above one.
+    pub fn holds_a_home(&self, path: &Path) -> bool {
+        [Some(&self.home), self.other_home.as_ref()].into_iter().flatten().any(|home| home.starts_with(path))
     }
 
     pub(crate) fn tell(&self) -> String {
@@ -70,20 +81,59 @@ impl GatePlan {
 pub struct GateRule {
     pub path: PathBuf,
     pub is_glob: bool,
+    /// How many of its last names stand in any directory, see [`PlacedRule::tail`].
+    pub tail: usize,
+    /// Names that the pattern leaves out.
+    pub except: Cow<'static, str>,
     pub access: Access,
     pub is_final: bool,
     pub origin: Origin,
     pub reason: Cow<'static, str>,
 }
 
+impl PlacedRule for GateRule {
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    fn set_place(&mut self, place: PathBuf) {
+        self.path = place;
+    }
+
+    fn is_glob(&self) -> bool {
+        self.is_glob
+    }
+
+    fn tail(&self) -> usize {
+        self.tail
+    }
+
+    fn except(&self) -> &str {
+        &self.except
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    fn layer(&self) -> Layer {
+        self.origin.layer
+    }
+}
+
 /// Rules by which the gate knows paths: those that were decided at the start, and those about paths that did not exist
 /// then, but for [`gate_rules_in_home`].
 pub fn gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> Vec<GateRule> {
-    let decided = decisions.iter().filter(|decision| matches!(decision.fact, PathFact::Present { .. }));
-    let mut rules: Vec<GateRule> = decided
+    let mut rules: Vec<GateRule> = present(decisions)
         .map(|decision| GateRule {
             path: decision.path.clone(),
             is_glob: false,
+            tail: 0,
+            except: Cow::Borrowed(""),
             access: decision.access,
             is_final: decision.is_final,
             origin: decision.origin.clone(),
@@ -91,6 +141,25 @@ pub fn gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
         })
         .collect();
     rules.extend(undecided(policy, facts, decisions, false));
+    // A pattern hides them, and the plan has decided otherwise: they are as the project is, or protected.
+    let shown: Vec<&TrackedFile> = facts.tracked.iter().filter(|file| file.object.is_some()).collect();
+    let index = RuleIndex::new(if shown.is_empty() { Vec::new() } else { decisions.iter().collect() });
+    for file in shown {
+        let Some(around) = index.deciding(&file.path).filter(|around| around.access != Access::Deny) else {
+            continue;
+        };
+        rules.push(GateRule {
+            path: file.path.clone(),
+            is_glob: false,
+            tail: 0,
+            except: Cow::Borrowed(""),
+            access: around.access,
+            // The shipped pattern is as strong as this name.
+            is_final: true,
+            origin: around.origin.clone(),
+            reason: around.reason.clone().into(),
+        });
+    }
     rules
 }
 
@@ -99,21 +168,35 @@ pub fn gate_rules_in_home(policy: &Policy, facts: &HostFacts, decisions: &[Decis
     undecided(policy, facts, decisions, true)
 }
 
+/// All of them, for commands that say what the gate would do.
+pub fn all_gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> RuleIndex<GateRule> {
+    let mut rules = gate_rules(policy, facts, decisions);
+    rules.extend(gate_rules_in_home(policy, facts, decisions));
+    RuleIndex::new(rules)
+}
+
+/// A name that is held while it is missing is the gate's to know as well.
+fn present(decisions: &[Decision]) -> impl Iterator<Item = &Decision> {
+    decisions.iter().filter(|decision| matches!(decision.fact, PathFact::Present { .. }))
+}
+
 fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home: bool) -> Vec<GateRule> {
     let places = facts.places();
     // Compared as bytes: paths by their parts would take longer than all the mounts.
-    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).collect();
+    let decided: HashSet<&OsStr> = present(decisions).map(|decision| decision.path.as_os_str()).collect();
     let mut rules = Vec::new();
     for rule in policy.files.iter().filter(|rule| !rule.only_missing && is_in_home(&rule.path, &places) == in_home) {
-        for path in rule.path.expand(&places) {
+        for path in rule.expand(&places) {
             // What exists was decided above, by its real path; of two rules the one that was kept.
-            let is_decided = !rule.path.is_glob() && decided.contains(path.as_os_str());
-            if is_decided || gives_the_home(rule, &path, facts) {
+            let is_decided = rule.path.is_one_path() && decided.contains(path.as_os_str());
+            if is_decided || gives_the_home(rule, &path, &places) {
                 continue;
             }
             rules.push(GateRule {
                 path,
                 is_glob: rule.path.is_glob(),
+                tail: rule.path.tail(),
+                except: rule.path.except().clone(),
                 access: rule.access,
                 is_final: rule.is_final,
                 origin: rule.origin.clone(),

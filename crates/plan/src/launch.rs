@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Isolation, NetworkMode, Origin, Policy};
+use cofferdam_policy::{Access, Isolation, KeeperMode, NetworkMode, Origin, Policy};
 use serde::Serialize;
 
+use crate::absent::absent;
+use crate::cover::{self, Cover, Covered};
 use crate::egress::EgressPlan;
 use crate::facts::{HostFacts, PathFact, Terminal};
 use crate::gate::GatePlan;
@@ -21,8 +23,9 @@ use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
 const LANDLOCK_SCOPES: u32 = 6;
-/// Half of what the kernel gives a user by default; watches cost a kilobyte each.
-const INOTIFY_INSTANCES: u64 = 64;
+/// Of the 128 that the kernel gives a user by default: a session must leave some to the keepers of others.
+const INOTIFY_INSTANCES: u64 = 8;
+/// They cost a kilobyte each.
 const INOTIFY_WATCHES: u64 = 1 << 17;
 const HOSTNAME: &str = "sandbox";
 
@@ -48,9 +51,13 @@ pub struct LaunchPlan {
     pub namespaces: Namespaces,
     pub command: CommandSpec,
     pub holds: Vec<Hold>,
+    /// What keeps names hidden, unwritable or absent, and what keeps that.
+    pub covers: Vec<Cover>,
     pub steps: Vec<Step>,
     pub filter: Filter,
     pub max_violations: u32,
+    /// A fallen cover ends the session, whatever came of it.
+    pub keeper_is_strict: bool,
     pub timeout: Option<Duration>,
     pub limits: LimitsPlan,
     pub terminal: Terminal,
@@ -85,9 +92,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     refuse_writable_secrets(&decisions)?;
     let trigger = gate.as_ref().map(|gate| gate.trigger);
     let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
-    // In static mode they lie on the root itself, before everything else.
-    let (first, with_places) = if trigger.is_some() { (Vec::new(), programs) } else { (programs, Vec::new()) };
-    let mut files = mounts::files(&decisions, exec.is_none(), trigger, with_places)?;
+    let mut files = mounts::files(&decisions, exec.is_none(), trigger, programs)?;
+    files.hide_absent(&absent(policy, facts, &decisions, files.given().as_deref()));
     let overlay = (request.learns && trigger == Some(Trigger::Fuse)).then_some(files.overlays);
     files.overlays += usize::from(overlay.is_some());
     if files.overlays > 0 && facts.session_dir.is_none() {
@@ -98,10 +104,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let landlock = landlock(facts, exec.as_ref());
 
     let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
-    // The host's counts for this user stay the upper bound; a session cannot use all of them up.
-    for (name, value) in [("max_inotify_instances", INOTIFY_INSTANCES), ("max_inotify_watches", INOTIFY_WATCHES)] {
-        steps.push(Step::CountedLimit { name, value });
-    }
+    steps.extend(counted_limits());
     steps.extend(limits.largest_pid.map(|value| Step::LargestPid { value }));
     let own_cgroup = limits.plan.cgroup.is_some();
     if full && own_cgroup {
@@ -114,10 +117,10 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid, overlay },
         None => Step::CloneRoot { exec: exec.is_none() },
     });
+    steps.extend(std::mem::take(&mut files.trees));
     steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
     let terminates = egress.as_ref().and_then(|egress| egress.terminates.as_ref());
     steps.extend(terminates.map(TerminatesPlan::steps).unwrap_or_default());
-    steps.extend(first);
     if !files.holds.is_empty() {
         steps.push(Step::AwaitHolds);
     }
@@ -146,7 +149,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
 
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
-    tell_of_sockets(isolation, files.sockets, &decisions, &mut posture);
+    tell_of_covers(isolation, &files.covers, &decisions, &mut posture);
+    tell_of_search(facts, &mut posture);
     tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
@@ -162,8 +166,10 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
             cwd: facts.cwd.clone(),
         },
         holds: if on { files.holds } else { Vec::new() },
+        covers: if on { files.covers } else { Vec::new() },
         steps,
         filter,
+        keeper_is_strict: policy.keeper.value == KeeperMode::Strict,
         max_violations: policy.syscalls.max_violations.value,
         timeout: policy.limits.timeout.as_ref().map(|t| t.value),
         limits: limits.plan,
@@ -173,6 +179,12 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         gate,
         egress,
     })
+}
+
+/// The host's counts for this user stay the upper bound; a session cannot use all of them up.
+fn counted_limits() -> impl Iterator<Item = Step> {
+    let limits = [("max_inotify_instances", INOTIFY_INSTANCES), ("max_inotify_watches", INOTIFY_WATCHES)];
+    limits.into_iter().map(|(name, value)| Step::CountedLimit { name, value })
 }
 
 /// Where only some programs may run: those, and the mounts that make everything else not executable.
@@ -245,10 +257,12 @@ fn writable(files: &mounts::FileMounts, facts: &HostFacts) -> Vec<PathBuf> {
     found
 }
 
-fn tell_of_sockets(isolation: Isolation, covered: usize, decisions: &[Decision], posture: &mut Posture) {
+fn tell_of_covers(isolation: Isolation, covers: &[Cover], decisions: &[Decision], posture: &mut Posture) {
     if isolation == Isolation::None {
         return;
     }
+    cover::tell(covers, posture);
+    let covered = covers.iter().filter(|cover| cover.what == Covered::Socket).count();
     let is_given = |decision: &&Decision| decision.access == Access::Read && decision.is_about_socket();
     let given: Vec<String> = decisions.iter().filter(is_given).map(|one| one.path.display().to_string()).collect();
     let given = if given.is_empty() { String::new() } else { format!("; given: {}", given.join(", ")) };
@@ -256,6 +270,15 @@ fn tell_of_sockets(isolation: Isolation, covered: usize, decisions: &[Decision],
         "sockets of the host",
         format!("{covered} covered{given}; one that is bound later where the session looks can be connected to"),
     );
+}
+
+fn tell_of_search(facts: &HostFacts, posture: &mut Posture) {
+    let Some(searched) = &facts.searched else { return };
+    let layer = "names hidden at any depth";
+    match searched.tell_unseen() {
+        Some(unseen) => posture.reduced(layer, unseen),
+        None => posture.enforced(layer, format!("{} directories of the project searched", searched.directories)),
+    }
 }
 
 fn posture(
@@ -338,7 +361,10 @@ fn posture(
     limits.tell(&mut posture);
     match gate {
         Some(gate) => posture.enforced("questions at first access", gate.tell()),
-        None => posture.missing("questions at first access", "static mode: decided at start"),
+        None => posture.missing(
+            "questions at first access",
+            "static mode: decided at start; what is hidden is refused, not recorded",
+        ),
     }
     posture
 }

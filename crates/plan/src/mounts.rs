@@ -2,13 +2,17 @@
 //! Owns the order (parents before children) and the pinning of parents; knows nothing of how a mount is made.
 //! Called by `plan()`.
 
+mod hidden;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use cofferdam_policy::decide::index::refuses;
 use cofferdam_policy::path::is_at_or_below;
 use cofferdam_policy::{Access, Hold as HoldRule, Stand};
 
 use crate::PlanError;
+use crate::cover::{Cover, Covered, KeptBy, StandsOn};
 use crate::facts::{HostFacts, Kind, PathFact};
 use crate::limits::Room;
 use crate::rules::Decision;
@@ -165,8 +169,9 @@ pub(crate) struct FileMounts {
     pub(crate) steps: Vec<Step>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) overlays: usize,
-    /// Sockets of the host that are covered.
-    pub(crate) sockets: usize,
+    pub(crate) covers: Vec<Cover>,
+    /// Directories of the host's tree with hidden names, where that tree is the root; they come before everything else.
+    pub(crate) trees: Vec<Step>,
     mounted: BTreeSet<PathBuf>,
     exec: bool,
     trigger: Option<Trigger>,
@@ -180,9 +185,11 @@ pub(crate) fn files(
     programs: Vec<Step>,
 ) -> Result<FileMounts, PlanError> {
     let (steps, holds, mounted) = (Vec::new(), Vec::new(), BTreeSet::new());
-    let mut out = FileMounts { steps, holds, overlays: 0, sockets: 0, mounted, exec, trigger };
+    let mut out =
+        FileMounts { steps, holds, overlays: 0, covers: Vec::new(), trees: Vec::new(), mounted, exec, trigger };
     // Where nothing is given around a program, it comes first: what hides parts of its libraries has to lie on top.
-    let is_alone = |step: &Step| !decisions.iter().any(|decision| is_in(step, &decision.path));
+    // In static mode they lie on the root itself, before everything else.
+    let is_alone = |step: &Step| trigger.is_none() || !decisions.iter().any(|decision| is_in(step, &decision.path));
     let (alone, mut programs): (Vec<Step>, Vec<Step>) = programs.into_iter().partition(is_alone);
     let mut visible: Vec<PathBuf> = Vec::new();
     out.show(alone, &mut visible);
@@ -219,6 +226,34 @@ pub(crate) fn files(
     Ok(out)
 }
 
+fn why(decision: &Decision) -> String {
+    match decision.reason.as_str() {
+        "" => decision.origin.to_string(),
+        reason => format!("{} ({reason})", decision.origin),
+    }
+}
+
+/// What the mount of a decision covers; none where it gives something.
+fn covered(decision: &Decision, kind: &MountKind) -> Option<Covered> {
+    match (decision.access, &decision.fact) {
+        (_, PathFact::Missing { .. }) => Some(Covered::Held),
+        (Access::Deny, _) if decision.is_about_socket() => Some(Covered::Socket),
+        (Access::Deny, _) => Some(Covered::Hidden),
+        (Access::Mask, _) => Some(Covered::Masked),
+        (Access::Protect, _) if matches!(kind, MountKind::Bind { .. }) => Some(Covered::Protected),
+        _ => None,
+    }
+}
+
+/// A stand-in may be of another kind than the name that it holds.
+fn kind_of(mount: &MountKind, decision: &Decision) -> Kind {
+    match (mount, &decision.fact) {
+        (_, PathFact::Present { kind, .. }) => *kind,
+        (MountKind::Empty { .. }, _) => Kind::Directory,
+        _ => Kind::File,
+    }
+}
+
 fn is_in(step: &Step, place: &Path) -> bool {
     target_of(step).is_some_and(|target| target.starts_with(place))
 }
@@ -238,11 +273,14 @@ impl FileMounts {
     }
 
     fn add(&mut self, decision: &Decision, following: &[Decision], around: Around, enclosing: &[&Decision]) {
+        if decision.access <= Access::Mask && around == Around::ReadOnly {
+            return self.hide_decided(decision, following, enclosing);
+        }
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
         let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();
         // Under another name of its directory the next session would find what is hidden from this one.
-        if matches!(decision.access, Access::Protect | Access::Deny) && around == Around::Writable {
-            self.pin_parents(&target, enclosing, is_socket_cover);
+        if refuses(decision.access) && around == Around::Writable {
+            self.pin_parents(&target, enclosing, is_socket_cover || decision.is_other_name);
         }
         // Two missing names below one missing directory are held by one stand-in.
         if !self.mounted.insert(target.clone()) {
@@ -255,12 +293,12 @@ impl FileMounts {
             PathFact::Missing { .. } => Kind::Directory,
         });
         // It may be gone by now: who listened there has ended.
-        let if_present = is_socket_cover;
-        self.sockets += usize::from(if_present);
-        let why = match decision.reason.as_str() {
-            "" => decision.origin.to_string(),
-            reason => format!("{} ({reason})", decision.origin),
-        };
+        // Another name may lie where this user cannot go.
+        let if_present = is_socket_cover || decision.is_other_name;
+        if let Some(what) = covered(decision, &kind) {
+            self.cover(target.clone(), what, kind_of(&kind, decision), around, enclosing);
+        }
+        let why = why(decision);
         self.steps.push(Step::Mount(Mount { target, kind, create, if_present, why }));
     }
 
@@ -290,6 +328,12 @@ impl FileMounts {
                 Stand::Refuse => Some((path, MountKind::Refused)),
                 Stand::Text(text) => Some((path, MountKind::Text(text.clone()))),
             },
+            // The gate shows it, or nothing around it can be seen.
+            (Access::Mask, Around::Denied | Around::Private) => None,
+            (Access::Mask, Around::Unknown) if self.trigger == Some(Trigger::Fuse) || decision.is_other_name => None,
+            (Access::Mask, _) => Some((path, self.masked(decision))),
+            // A socket is itself only on a mount of its own: seen through an overlay it is another one.
+            (Access::Read, Around::ReadOnly) if kind == Kind::Socket => Some((path.clone(), bind(false))),
             // Protecting is about writes: it never uncovers what is hidden.
             (Access::Protect, Around::Unknown) if !decision.is_given => None,
             (Access::Protect, Around::Denied | Around::Private)
@@ -305,6 +349,30 @@ impl FileMounts {
         }
     }
 
+    /// A masked file always has its text; without one it would be hidden. The gate renders it anew at each open.
+    fn masked(&self, decision: &Decision) -> MountKind {
+        match &decision.masked {
+            None => MountKind::Refused,
+            Some(_) if self.trigger == Some(Trigger::Fuse) && !decision.is_other_name => MountKind::Rendered,
+            Some(text) => MountKind::Text(text.clone()),
+        }
+    }
+
+    /// Notes what a mount is for, and whose the name is that it stands on.
+    fn cover(&mut self, path: PathBuf, what: Covered, kind: Kind, around: Around, enclosing: &[&Decision]) {
+        let (stands_on, kept_by) = match around {
+            Around::Writable => (StandsOn::Host, KeptBy::Keeper),
+            Around::ReadOnly => (StandsOn::Host, KeptBy::Nothing),
+            Around::Private | Around::Denied | Around::Overlaid | Around::Unknown => (StandsOn::Own, KeptBy::Itself),
+        };
+        let written = |outer: &&&Decision| outer.access == Access::Write && outer.path != path;
+        let tree = match around {
+            Around::Writable => enclosing.iter().rev().find(written).map(|outer| outer.path.clone()),
+            _ => None,
+        };
+        self.covers.push(Cover { path, what, kind, stands_on, kept_by, tree });
+    }
+
     /// A missing protected name inside a writable directory: the supervisor makes a stand-in, and an empty read-only mount
     /// covers it.
     fn hold(&mut self, decision: &Decision, first: &Path, around: Around) -> Option<(PathBuf, MountKind)> {
@@ -317,7 +385,13 @@ impl FileMounts {
             HoldRule::File(text) if first == decision.path => {
                 (HoldKind::File(text.to_string()), MountKind::Text(text.to_string()))
             }
-            HoldRule::Directory | HoldRule::File(_) => (HoldKind::Directory, MountKind::Empty { inside: Vec::new() }),
+            HoldRule::Socket if first == decision.path => {
+                let bind = MountKind::Bind { source: first.to_path_buf(), id: None, write: false, exec: false };
+                (HoldKind::Socket, bind)
+            }
+            HoldRule::Directory | HoldRule::File(_) | HoldRule::Socket => {
+                (HoldKind::Directory, MountKind::Empty { inside: Vec::new() })
+            }
         };
         if !self.holds.iter().any(|h| h.path == first) {
             self.holds.push(Hold { path: first.to_path_buf(), kind });
@@ -339,6 +413,7 @@ impl FileMounts {
                 let step = make(parent.to_path_buf(), bind, "cannot be renamed: something protected lies below");
                 let first = self.steps.iter().position(|step| is_in(step, parent)).unwrap_or(self.steps.len());
                 self.steps.insert(first, step);
+                self.cover(parent.to_path_buf(), Covered::Parent, Kind::Directory, Around::Writable, enclosing);
             }
         }
     }
@@ -348,7 +423,7 @@ fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
     let own = OWN.iter().find(|area| is_at_or_below(&decision.path, Path::new(area)));
     match own {
         // Neither denying nor protecting gives anything: a link in the project may well lead to `/dev/null`.
-        Some(area) if !matches!(decision.access, Access::Deny | Access::Protect) => Err(PlanError::OwnArea {
+        Some(area) if !refuses(decision.access) => Err(PlanError::OwnArea {
             path: decision.path.clone(),
             area: area.trim_start_matches('/'),
             origin: decision.origin.clone(),
@@ -373,7 +448,7 @@ fn inside(access: Access, around: Around) -> Around {
         // What the gate hides or asks about has no mount of its own.
         (Access::Deny, Around::Unknown) => Around::Unknown,
         (Access::Deny, _) => Around::Denied,
-        (Access::Protect | Access::Read, _) => Around::ReadOnly,
+        (Access::Mask | Access::Protect | Access::Read, _) => Around::ReadOnly,
         (Access::Overlay, _) => Around::Overlaid,
         (Access::Write, _) => Around::Writable,
     }
@@ -385,7 +460,7 @@ fn grants_below(denied: &Path, following: &[Decision]) -> Vec<(PathBuf, Kind)> {
     let mut covered: Option<&Path> = None;
     for decision in following.iter().take_while(|d| is_at_or_below(&d.path, denied)) {
         let PathFact::Present { kind, .. } = decision.fact else { continue };
-        let is_grant = !matches!(decision.access, Access::Deny | Access::Protect);
+        let is_grant = !refuses(decision.access);
         if is_grant && !covered.is_some_and(|outer| is_at_or_below(&decision.path, outer)) {
             covered = Some(&decision.path);
             if let Ok(relative) = decision.path.strip_prefix(denied) {

@@ -4,12 +4,18 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::path::{is_at_or_below, tree_order};
-use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, Policy, Stand};
+use cofferdam_policy::decide::index::{Contest, refuses};
+use cofferdam_policy::decide::{closes_project, gives_the_home};
+use cofferdam_policy::path::{Base, is_at_or_below, tree_order};
+use cofferdam_policy::{
+    Access, FileRule, Hold, Layer, Mode, Origin, PlacedRule, Policy, RuleIndex, Stand, folds_alike, folds_at_or_below,
+};
 use serde::Serialize;
 
 use crate::PlanError;
-use crate::facts::{GitRole, HostFacts, Kind, PathFact};
+use crate::alias;
+use crate::control::controls;
+use crate::facts::{GitRole, HostFacts, Kind, PathFact, TrackedFile};
 
 /// The rule in force at one real path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +34,12 @@ pub struct Decision {
     /// Some rule gives this very path for reading, though a stricter one decides.
     #[serde(skip)]
     pub(crate) is_given: bool,
+    /// What a masked file reads as.
+    #[serde(skip)]
+    pub(crate) masked: Option<String>,
+    /// No rule names this path: it is another name of one, or a mount that may show one.
+    #[serde(skip)]
+    pub(crate) is_other_name: bool,
     #[serde(skip)]
     pub(crate) fact: PathFact,
 }
@@ -36,22 +48,77 @@ pub struct Decision {
 const LISTENED_AT: &str = "a process of the host listens there";
 
 impl Decision {
+    /// Whether it follows from a mount of the host, and not from a rule about this path.
+    pub fn is_other_name(&self) -> bool {
+        self.is_other_name
+    }
+
+    /// Whether it lets the session write there: a protected name that was missing and is not held can be made.
+    pub fn leaves_open(&self) -> bool {
+        let is_only_a_name = matches!(self.fact, PathFact::Missing { .. }) && self.hold == Hold::Nothing;
+        self.access == Access::Write || self.access == Access::Protect && is_only_a_name
+    }
+
+    /// What the file reads as inside, where it is masked.
+    pub fn masked_text(&self) -> Option<&str> {
+        self.masked.as_deref()
+    }
+
     /// Whether it is about a socket of the host.
     pub fn is_about_socket(&self) -> bool {
         matches!(self.fact, PathFact::Present { kind: Kind::Socket, .. })
     }
 }
 
-/// The decision about `path`: the rule with the longest path at or above it.
+impl PlacedRule for &Decision {
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    /// A resolved path is plain already.
+    fn set_place(&mut self, _: PathBuf) {}
+
+    fn is_glob(&self) -> bool {
+        false
+    }
+
+    fn tail(&self) -> usize {
+        0
+    }
+
+    fn except(&self) -> &'static str {
+        ""
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    fn layer(&self) -> Layer {
+        self.origin.layer
+    }
+}
+
+/// The decision about `path`, by the policy's precedence.
 pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
-    decisions.iter().filter(|d| is_at_or_below(path, &d.path)).max_by_key(|d| d.path.as_os_str().len())
+    RuleIndex::new(decisions.iter().collect()).deciding(path).copied()
 }
 
 /// One decision per real path, sorted so that parents come before what lies below them.
 pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decision>, PlanError> {
+    if let Some(directory) = facts.searched.as_ref().and_then(|searched| searched.crowded.clone()) {
+        return Err(PlanError::TooManyHidden { directory });
+    }
     let mut found = Vec::new();
+    let places = facts.places();
     for (index, fact) in &facts.answers {
-        if let Some(rule) = policy.files.get(*index).filter(|rule| !gives_the_home(rule, fact.canonical(), facts)) {
+        if let Some(rule) = policy.files.get(*index).filter(|rule| !gives_the_home(rule, fact.canonical(), &places))
+            && (rule.access != Access::Mask || !is_led_away(rule, fact, facts))
+        {
             consider(rule, fact, &mut found)?;
         }
     }
@@ -59,31 +126,109 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     add_project(policy, facts, &mut found);
     add_git(facts, &mut found);
     add_sockets(policy, facts, &mut found)?;
-    // Parents first; on one path the strongest rule last, so that it is the one kept.
-    found.sort_by(|a, b| {
-        let strength = |d: &Decision| (d.is_final, d.origin.layer, std::cmp::Reverse(d.access));
-        tree_order(&a.path, &b.path).then_with(|| strength(a).cmp(&strength(b)))
-    });
-    let mut kept: Vec<Decision> = Vec::with_capacity(found.len());
-    for decision in found {
-        match kept.last_mut() {
-            // Protecting is about writes: whatever its layer, it never uncovers what is hidden (a project's unapproved
-            // policy may protect a link, and the link may lead to a secret).
-            Some(last) if last.path == decision.path => {
-                if (last.access, decision.access) != (Access::Deny, Access::Protect) {
-                    let is_given = decision.access == Access::Protect && last.access >= Access::Read;
-                    *last = decision;
-                    last.is_given |= is_given;
-                }
-            }
-            _ => kept.push(decision),
-        }
+    let mut kept = decided_with_git(facts, found);
+    fill_masks(policy, facts, &mut kept);
+    if let Some(why) = &facts.mounts_unknown {
+        return Err(PlanError::MountsUnknown { why: why.clone() });
     }
-    let finals: Vec<PathBuf> = kept.iter().filter(|d| d.is_final).map(|d| d.path.clone()).collect();
-    kept.retain(|d| !finals.iter().any(|f| d.path != *f && is_at_or_below(&d.path, f)));
+    let others = alias::decisions(&kept, facts);
+    if !others.is_empty() {
+        kept.extend(others);
+        kept = one_for_each_path(kept);
+    }
+    drop_below_finals(&mut kept);
     refuse_too_wide(&kept, facts)?;
     refuse_outside(policy, facts, &kept)?;
     Ok(kept)
+}
+
+/// The strongest rule about each path, parents first.
+fn one_for_each_path(mut found: Vec<Decision>) -> Vec<Decision> {
+    found.sort_by(|a, b| tree_order(&a.path, &b.path));
+    strongest_of_each(found)
+}
+
+/// What a shipped list hides is shown where the repository holds the same bytes under the same name and can be read: it says
+/// nothing that is not said there. A rule of another layer is the user's word, and stays; so does what protects the name.
+fn decided_with_git(facts: &HostFacts, mut found: Vec<Decision>) -> Vec<Decision> {
+    if facts.tracked.iter().all(|file| file.object.is_none()) {
+        return one_for_each_path(found);
+    }
+    let kept = one_for_each_path(found.clone());
+    let index = RuleIndex::new(kept.iter().collect());
+    let can_be_read = |object: &PathBuf| index.deciding(object).is_some_and(|rule| rule.access != Access::Deny);
+    let has_object = |file: &&TrackedFile| file.object.as_ref().is_some_and(can_be_read);
+    let shown: Vec<&Path> = facts.tracked.iter().filter(has_object).map(|file| file.path.as_path()).collect();
+    let hides = |d: &Decision| d.access <= Access::Mask && d.origin.layer == Layer::BuiltIn && !d.is_about_socket();
+    found.retain(|decision| !(hides(decision) && shown.contains(&decision.path.as_path())));
+    one_for_each_path(found)
+}
+
+/// A link in the project or in its repository may have been made by a session: it leads no mask, which shows a file, to
+/// what lies elsewhere.
+fn is_led_away(rule: &FileRule, fact: &PathFact, facts: &HostFacts) -> bool {
+    matches!(rule.path.base, Base::Project | Base::Git) && !is_given_for_writing(fact.canonical(), facts)
+}
+
+/// The text that each masked file reads as. Without one it is hidden. A link in a home leads a mask to a file that can be
+/// read, and gives none: in dynamic mode that file is asked about.
+fn fill_masks(policy: &Policy, facts: &HostFacts, kept: &mut Vec<Decision>) {
+    let masks: Vec<usize> = (0..kept.len()).filter(|at| kept[*at].access == Access::Mask).collect();
+    let mut dropped = Vec::new();
+    for at in masks {
+        let path = kept[at].path.clone();
+        let fact = facts.masks.get(&path);
+        let is_above = |decision: &&Decision| decision.path != path && is_at_or_below(&path, &decision.path);
+        let above = kept.iter().rev().find(is_above).map(|decision| decision.access);
+        let is_open = policy.mode.value == Mode::Static
+            || kept[at].is_given
+            || above.is_some_and(|access| access >= Access::Read);
+        let is_led_astray = !fact.is_some_and(|mask| mask.is_named) && !is_open;
+        match fact.and_then(|mask| mask.text.clone()) {
+            // What lies above hides it, and is what a person is told.
+            _ if is_led_astray || above == Some(Access::Deny) => dropped.push(path),
+            Some(text) => kept[at].masked = Some(text),
+            None => kept[at].access = Access::Deny,
+        }
+    }
+    kept.retain(|decision| !dropped.contains(&decision.path));
+}
+
+/// Of the decisions about one path, which stand next to each other, the one that wins.
+fn strongest_of_each(found: Vec<Decision>) -> Vec<Decision> {
+    let mut winners = Vec::with_capacity(found.len());
+    let mut begin = 0;
+    for group in found.chunk_by(|a, b| a.path == b.path) {
+        let group: Vec<&Decision> = group.iter().collect();
+        let mut contest = Contest::default();
+        for (number, decision) in group.iter().enumerate() {
+            contest.enter(begin + number, decision);
+        }
+        winners.extend(contest.won_over(None).map(|winner| (winner, contest.is_given())));
+        begin += group.len();
+    }
+    let mut winners = winners.into_iter().peekable();
+    let won = |(number, decision): (usize, Decision)| {
+        let (_, is_given) = winners.next_if(|(winner, _)| *winner == number)?;
+        // It may have been found out before: other names are added to what was decided.
+        let is_given = (is_given || decision.is_given) && matches!(decision.access, Access::Mask | Access::Protect);
+        Some(Decision { is_given, ..decision })
+    };
+    found.into_iter().enumerate().filter_map(won).collect()
+}
+
+/// Nothing below a final deny counts, however that is spelled.
+fn drop_below_finals(decisions: &mut Vec<Decision>) {
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let finals: Vec<Vec<u8>> = decisions.iter().filter(|d| d.is_final).map(|d| bytes(&d.path)).collect();
+    decisions.retain(|decision| {
+        let path = decision.path.as_os_str().as_encoded_bytes();
+        let ends = |last: &Vec<u8>| {
+            let is_last_word = last == path || decision.is_final && folds_alike(path, last);
+            !is_last_word && folds_at_or_below(path, last)
+        };
+        !finals.iter().any(ends)
+    });
 }
 
 /// The same with nothing that reaches the host: an overlay where something would be written, and a file as it is.
@@ -95,14 +240,9 @@ pub(crate) fn without_writes(mut decisions: Vec<Decision>) -> Vec<Decision> {
     decisions
 }
 
-/// A shipped list knows places of software; a variable that leads one of them to the home, or above it, opens nothing.
-pub(crate) fn gives_the_home(rule: &FileRule, path: &Path, facts: &HostFacts) -> bool {
-    rule.origin.layer == Layer::BuiltIn && rule.access == Access::Read && facts.home.starts_with(path)
-}
-
 /// Whether the rule is in vain without its path.
 fn demands_its_path(rule: &FileRule) -> bool {
-    !rule.optional && !matches!(rule.access, Access::Deny | Access::Protect) && !rule.path.is_glob()
+    !rule.optional && !refuses(rule.access) && !rule.path.is_glob()
 }
 
 /// A survey that says nothing about a path that was asked for has not found it.
@@ -125,9 +265,7 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         PathFact::Missing { .. } => return Ok(()),
         PathFact::Present { .. } if rule.only_missing => return Ok(()),
         // A protected name that is a link (or anything else) is bound onto itself: it can then not be replaced.
-        PathFact::Present { kind: Kind::Other | Kind::Socket, .. }
-            if !matches!(rule.access, Access::Deny | Access::Protect) =>
-        {
+        PathFact::Present { kind: Kind::Other | Kind::Socket, .. } if !refuses(rule.access) => {
             if rule.optional {
                 return Ok(());
             }
@@ -147,6 +285,8 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         hold: rule.hold.clone(),
         is_final: rule.is_final,
         is_given: false,
+        masked: None,
+        is_other_name: false,
         fact: fact.clone(),
     });
     Ok(())
@@ -154,11 +294,7 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
 
 fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
     if let Some((path, fact)) = facts.project.as_ref().and_then(|p| Some((p, facts.paths.get(p)?))) {
-        // Nobody asked for this path: where the caller stands must not open what the shipped lists close.
-        let closes = |d: &Decision| {
-            d.origin.layer == Layer::BuiltIn && matches!(d.access, Access::Deny | Access::Protect) && d.path != *path
-        };
-        if found.iter().any(|d| closes(d) && path.starts_with(&d.path)) {
+        if found.iter().any(|decision| closes_project(&decision, path)) {
             return;
         }
         found.push(Decision {
@@ -170,6 +306,8 @@ fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
             hold: Hold::Nothing,
             is_final: false,
             is_given: false,
+            masked: None,
+            is_other_name: false,
             fact: fact.clone(),
         });
     }
@@ -193,6 +331,19 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     {
         push(pointer, Access::Protect, "says where the repository is", &built_in);
     }
+    for path in facts.git.iter().flat_map(|git| &git.reads) {
+        let Some(fact) = facts.paths.get(path).filter(|_| is_given_for_writing(path, facts)) else { continue };
+        let reason = "git reads it, because the repository's configuration says so";
+        let mut decision = found_out(path.clone(), Access::Protect, reason, &built_in, fact.clone());
+        // Missing, it could be made; git takes an empty file for no setting.
+        decision.hold = Hold::File("".into());
+        found.push(decision);
+    }
+    let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
+        if let Some(fact @ PathFact::Present { .. }) = facts.paths.get(&path) {
+            found.push(found_out(path, access, reason, origin, fact.clone()));
+        }
+    };
     for git in &facts.git {
         match git.role {
             GitRole::Common => {
@@ -205,9 +356,17 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
                 }
             }
             GitRole::OtherWorktree => push(git.path.clone(), Access::Protect, "belongs to another worktree", &built_in),
+            GitRole::Whole => {
+                push(git.path.clone(), Access::Protect, "more repositories than are looked at one by one", &built_in);
+            }
             GitRole::Main | GitRole::Submodule => {}
         }
     }
+}
+
+/// Whether it lies in the project or in one of its repositories.
+fn is_given_for_writing(path: &Path, facts: &HostFacts) -> bool {
+    facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).any(|root| is_at_or_below(path, root))
 }
 
 /// A socket that somebody on the host listens at is covered, whatever gives its directory: a read-only mount does not stop
@@ -223,7 +382,11 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
     for (index, fact) in &facts.granted_sockets {
         let Some(grant) = policy.network.sockets.get(*index) else { continue };
         match fact {
-            PathFact::Present { canonical, kind: Kind::Socket, .. } => {
+            PathFact::Present { canonical, kind: Kind::Socket, id } => {
+                if let Some(what) = controls(policy, facts, canonical, *id) {
+                    let (path, origin) = (canonical.clone(), grant.origin.clone());
+                    return Err(PlanError::ControlSocket { path, what, origin });
+                }
                 granted.push(canonical);
                 push(Access::Read, &grant.value.reason, &grant.origin, fact.clone());
             }
@@ -243,7 +406,7 @@ fn add_sockets(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) ->
 }
 
 /// A decision about something that was found, and that no rule about files names.
-fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Origin, fact: PathFact) -> Decision {
+pub(crate) fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Origin, fact: PathFact) -> Decision {
     Decision {
         path,
         access,
@@ -253,6 +416,8 @@ fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Origin, fact:
         hold: Hold::Nothing,
         is_final: false,
         is_given: false,
+        masked: None,
+        is_other_name: false,
         fact,
     }
 }
@@ -276,8 +441,7 @@ fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
 
 fn refuse_too_wide(decisions: &[Decision], facts: &HostFacts) -> Result<(), PlanError> {
     let wide = |d: &&Decision| {
-        matches!(d.access, Access::Write | Access::Overlay)
-            && (d.path == Path::new("/") || is_at_or_below(&facts.home, &d.path))
+        matches!(d.access, Access::Write | Access::Overlay) && (d.path == Path::new("/") || facts.holds_a_home(&d.path))
     };
     match decisions.iter().find(wide) {
         Some(d) => Err(PlanError::TooWide { path: d.path.clone(), origin: d.origin.clone() }),

@@ -1,6 +1,7 @@
 //! Which system calls get which answer: the built-in table, the policy's additions, and the argument checks.
 //! Owns the decision per call number; `bpf` owns the encoding, `kernel` the installing. Called by `plan()`.
 
+mod bits;
 mod bpf;
 #[cfg(test)]
 mod tests;
@@ -8,6 +9,7 @@ mod tests;
 use cofferdam_policy::{Policy, SyscallMode};
 use serde::Serialize;
 
+pub use bits::ModeCheck;
 pub use bpf::Instruction;
 
 use crate::PlanError;
@@ -27,6 +29,8 @@ pub enum Listed {
     Check,
     Debug,
     Refuse(u16),
+    /// Refused and recorded, not counted.
+    Record(u16),
     Notify(u16),
 }
 
@@ -36,7 +40,6 @@ include!(concat!(env!("OUT_DIR"), "/seccomp_tables.rs"));
 pub const GATED: &[&str] = &[
     "open",
     "openat",
-    "openat2",
     "creat",
     "execve",
     "execveat",
@@ -60,7 +63,7 @@ const TABLE_SIZE: usize = 512;
 pub enum Verdict {
     Allow,
     Errno(u16),
-    /// Hand to the supervisor, which logs, counts and refuses with `Filter::refusal`.
+    /// Hand to the supervisor, which does what `Filter::answer` says.
     Notify,
     /// `clone`: refuse new namespaces.
     Clone,
@@ -75,6 +78,8 @@ pub enum Verdict {
     Personality {
         debug: bool,
     },
+    /// A call that takes a file mode: refuse the bits that lend rights to other users (docs/decisions/0033).
+    Mode(ModeCheck),
 }
 
 /// The compiled filters and what the supervisor needs to answer notifications.
@@ -82,15 +87,46 @@ pub enum Verdict {
 pub struct Filter {
     /// For pid 1 and everything it starts; carries the notification listener.
     pub program: Vec<Instruction>,
-    /// Installed on top by the workload just before it executes: what pid 1 itself still needs (fork).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub workload_program: Vec<Instruction>,
     pub allowed: usize,
     pub notified: usize,
     pub mode: SyscallMode,
-    /// Reported so that the gate decides about them; everything else that is reported is refused.
+    /// Reported so that the gate decides about them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gated: Vec<u32>,
+    /// Calls that start programs, reported for the record alone: mounts and Landlock decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub started: Vec<u32>,
+    /// Refused and recorded, and not counted as violations.
+    pub uncounted: Vec<u32>,
+    /// Whether processes may be made.
+    pub allows_fork: bool,
+}
+
+/// What the supervisor does with a call that the filter reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    GoOn,
+    Refuse {
+        errno: u16,
+        /// Whether it counts as a violation.
+        is_counted: bool,
+    },
+}
+
+impl Filter {
+    /// `is_init` says that pid 1 called, which is ours: it starts the command. No argument here is a pointer.
+    pub fn answer(&self, number: u32, arguments: &[u64; 6], is_init: bool) -> Answer {
+        let makes_process = match name_of(number) {
+            Some("fork" | "vfork") => true,
+            Some("clone") => !bpf::makes_namespace(arguments[0]),
+            _ => false,
+        };
+        if self.started.contains(&number) || (makes_process && is_init) {
+            return Answer::GoOn;
+        }
+        let is_probed = makes_process || self.uncounted.contains(&number);
+        Answer::Refuse { errno: refusal(number), is_counted: !is_probed }
+    }
 }
 
 /// The number of a system call on x86_64.
@@ -110,24 +146,31 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Tri
     let mut gated = Vec::new();
     if trigger == Some(Trigger::Notify) {
         for number in GATED.iter().filter_map(|name| number_of(name)) {
-            // What the policy denies stays denied.
-            if verdicts[number as usize] == Verdict::Allow {
-                verdicts[number as usize] = Verdict::Notify;
-                gated.push(number);
-            }
+            verdicts[number as usize] = match verdicts[number as usize] {
+                Verdict::Allow => Verdict::Notify,
+                Verdict::Mode(check) => Verdict::Mode(check.gated()),
+                // What the policy denies stays denied.
+                _ => continue,
+            };
+            gated.push(number);
         }
     }
     if let Some(number) = number_of("sched_setaffinity").filter(|_| pinned) {
         verdicts[number as usize] = Verdict::Errno(errno::EPERM);
     }
+    let started = if limits_programs(policy) { report_starts(&mut verdicts, &gated) } else { Vec::new() };
+    let is_denied = |name: &&str| policy.syscalls.deny.iter().any(|rule| rule.value == **name);
+    let uncounted = TABLE.iter().filter(|(_, listed)| matches!(listed, Listed::Record(_))).map(|(number, _)| *number);
+    let uncounted = uncounted.chain(["socket", "socketpair"].iter().filter_map(|name| number_of(name)));
+    let uncounted = uncounted.filter(|number| name_of(*number).is_some_and(|name| !is_denied(&name))).collect();
     let beyond = default_verdict(policy.syscalls.mode.value);
     let program = bpf::compile(&verdicts, beyond);
-    let workload_program =
-        if policy.process.allow_fork.value { Vec::new() } else { bpf::compile(&no_fork(), Verdict::Allow) };
     Ok(Filter {
         program,
-        workload_program,
-        allowed: verdicts.iter().filter(|v| matches!(v, Verdict::Allow)).count(),
+        started,
+        uncounted,
+        allows_fork: policy.process.allow_fork.value,
+        allowed: verdicts.iter().filter(|v| matches!(v, Verdict::Allow | Verdict::Mode(_))).count(),
         notified: verdicts.iter().filter(|v| matches!(v, Verdict::Notify)).count(),
         mode: policy.syscalls.mode.value,
         gated,
@@ -154,12 +197,21 @@ fn verdicts(policy: &Policy, internet: bool) -> Result<Vec<Verdict>, PlanError> 
         verdicts[*number as usize] = match listed {
             Listed::Allow => Verdict::Allow,
             Listed::Debug if policy.debug.value => Verdict::Allow,
-            Listed::Debug | Listed::Notify(_) => Verdict::Notify,
+            Listed::Debug | Listed::Record(_) | Listed::Notify(_) => Verdict::Notify,
             Listed::Refuse(errno) => Verdict::Errno(*errno),
             Listed::Check => checked(*number, policy.debug.value, internet),
         };
     }
-    if (!policy.process.allow_exec.value || !policy.process.executables.is_empty())
+    if !policy.process.allow_fork.value {
+        for (name, verdict) in
+            [("fork", Verdict::Notify), ("vfork", Verdict::Notify), ("clone", Verdict::CloneThreadOnly)]
+        {
+            if let Some(number) = number_of(name) {
+                verdicts[number as usize] = verdict;
+            }
+        }
+    }
+    if limits_programs(policy)
         && let Some(number) = number_of("memfd_create")
     {
         // A program in anonymous memory is on no mount and under no Landlock rule.
@@ -167,7 +219,7 @@ fn verdicts(policy: &Policy, internet: bool) -> Result<Vec<Verdict>, PlanError> 
     }
     for rule in &policy.syscalls.allow {
         let number = known(&rule.value)?;
-        if matches!(listed(number), Some(Listed::Notify(_) | Listed::Refuse(_) | Listed::Check)) {
+        if matches!(listed(number), Some(Listed::Notify(_) | Listed::Record(_) | Listed::Refuse(_) | Listed::Check)) {
             return Err(PlanError::SyscallAlwaysDenied { name: rule.value.clone(), origin: rule.origin.clone() });
         }
         verdicts[number as usize] = Verdict::Allow;
@@ -189,13 +241,15 @@ fn listed(number: u32) -> Option<Listed> {
 /// The errno with which the supervisor refuses a notified call.
 pub fn refusal(number: u32) -> u16 {
     match listed(number) {
-        Some(Listed::Notify(errno) | Listed::Refuse(errno)) => errno,
+        Some(Listed::Notify(errno) | Listed::Record(errno) | Listed::Refuse(errno)) => errno,
+        Some(Listed::Check) if matches!(name_of(number), Some("socket" | "socketpair")) => errno::EAFNOSUPPORT,
         _ => errno::EPERM,
     }
 }
 
 fn checked(number: u32, debug: bool, internet: bool) -> Verdict {
     match name_of(number) {
+        Some(name) if ModeCheck::of(name).is_some() => ModeCheck::of(name).map_or(Verdict::Notify, Verdict::Mode),
         Some("clone") => Verdict::Clone,
         Some("ioctl") => Verdict::Ioctl,
         Some("socket") => Verdict::Socket { internet },
@@ -206,16 +260,17 @@ fn checked(number: u32, debug: bool, internet: bool) -> Verdict {
     }
 }
 
-fn no_fork() -> Vec<Verdict> {
-    let mut verdicts = vec![Verdict::Allow; TABLE_SIZE];
-    for (name, verdict) in [
-        ("fork", Verdict::Errno(errno::EPERM)),
-        ("vfork", Verdict::Errno(errno::EPERM)),
-        ("clone", Verdict::CloneThreadOnly),
-    ] {
-        if let Some(number) = number_of(name) {
-            verdicts[number as usize] = verdict;
-        }
+fn limits_programs(policy: &Policy) -> bool {
+    !policy.process.allow_exec.value || !policy.process.executables.is_empty()
+}
+
+/// Calls that start programs are reported, but for those that the gate hears of anyway.
+fn report_starts(verdicts: &mut [Verdict], gated: &[u32]) -> Vec<u32> {
+    let numbers = ["execve", "execveat"].into_iter().filter_map(number_of);
+    let started: Vec<u32> =
+        numbers.filter(|number| gated.contains(number) || verdicts[*number as usize] == Verdict::Allow).collect();
+    for number in &started {
+        verdicts[*number as usize] = Verdict::Notify;
     }
-    verdicts
+    started
 }

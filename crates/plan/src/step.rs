@@ -64,14 +64,24 @@ pub enum MountKind {
         write: bool,
         exec: bool,
     },
+    /// A host directory, read-only, without some of the names below it. Hidden by name on directory entries of the
+    /// sandbox's own, so no host program can take that off.
+    Filtered {
+        source: PathBuf,
+        id: Option<FileId>,
+        exec: bool,
+        hidden: Vec<HiddenName>,
+    },
     /// An empty read-only directory, holding only mount points for grants below it.
     Empty {
         inside: Vec<(PathBuf, Kind)>,
     },
-    /// A file that nobody can open.
+    /// A node that is no file and cannot be opened.
     Refused,
     /// A read-only file with this content.
     Text(String),
+    /// The same path of the gate's root: a file that the gate renders at each open.
+    Rendered,
     /// A read-only list of the authorities that programs believe in TLS, filled in at the launch.
     Trust {
         format: TrustFormat,
@@ -99,6 +109,16 @@ pub enum MountKind {
         id: FileId,
         slot: usize,
     },
+}
+
+/// A name below a filtered directory, whether or not it exists by now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HiddenName {
+    /// Relative to the directory.
+    pub path: PathBuf,
+    /// What is read there; otherwise there is no such name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// One mount in the new root.
@@ -200,6 +220,8 @@ pub enum Step {
 #[serde(rename_all = "kebab-case")]
 pub enum HoldKind {
     Directory,
+    /// A node that cannot be opened, and that git does not show.
+    Socket,
     File(String),
 }
 

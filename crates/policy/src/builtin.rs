@@ -11,7 +11,8 @@ use crate::origin::{Layer, Origin, Ruled};
 use crate::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
 use crate::setting::Setting;
 use crate::types::{
-    Access, EnvMode, FileRule, Hold, Isolation, Metadata, Mode, NetworkMode, OnUnknown, Policy, Stand, SyscallMode,
+    Access, EnvMode, FileRule, Hold, Isolation, KeeperMode, Metadata, Mode, NetworkMode, ObeyedClass, ObeyedName,
+    OnUnknown, Policy, Stand, SyscallMode,
 };
 
 /// A named set of settings that a user can ask for.
@@ -41,6 +42,7 @@ struct StaticRule {
 enum StaticHold {
     Nothing,
     Directory,
+    Socket,
     File(Piece),
 }
 
@@ -49,6 +51,7 @@ enum StaticSetting {
     Isolation(Isolation),
     Mode(Mode),
     Debug(bool),
+    Keeper(KeeperMode),
     Project(Access),
     UnknownVerdict(OnUnknown),
     UnknownMetadata(Metadata),
@@ -100,6 +103,7 @@ impl Preset {
                 StaticSetting::Isolation(level) => Setting::Isolation(*level),
                 StaticSetting::Mode(mode) => Setting::Mode(*mode),
                 StaticSetting::Debug(on) => Setting::Debug(*on),
+                StaticSetting::Keeper(mode) => Setting::Keeper(*mode),
                 StaticSetting::Project(access) => Setting::Project(*access),
                 StaticSetting::UnknownVerdict(verdict) => Setting::UnknownVerdict(*verdict),
                 StaticSetting::UnknownMetadata(metadata) => Setting::UnknownMetadata(*metadata),
@@ -180,6 +184,23 @@ impl StaticTarget {
 }
 
 impl StaticRule {
+    fn obeyed(&self, class: ObeyedClass) -> Option<ObeyedName> {
+        let in_git = match self.path.base {
+            StaticBase::Project => false,
+            StaticBase::Git => true,
+            StaticBase::Root | StaticBase::Home | StaticBase::Variable { .. } => return None,
+        };
+        let is_about_the_root = matches!(self.hold, StaticHold::Socket);
+        (!is_about_the_root).then(|| ObeyedName {
+            name: self.path.rest.of(SHIPPED),
+            in_git,
+            is_glob: self.path.glob,
+            only_files: self.only_missing,
+            class,
+            why: self.reason.of(SHIPPED),
+        })
+    }
+
     fn rule(&self) -> FileRule {
         FileRule {
             path: PathExpr::from_static(&self.path, SHIPPED),
@@ -188,6 +209,7 @@ impl StaticRule {
             hold: match self.hold {
                 StaticHold::Nothing => Hold::Nothing,
                 StaticHold::Directory => Hold::Directory,
+                StaticHold::Socket => Hold::Socket,
                 StaticHold::File(text) => Hold::File(Cow::Borrowed(text.of(SHIPPED))),
             },
             only_missing: self.only_missing,
@@ -238,6 +260,18 @@ impl Policy {
         policy.env.block = variables(ENV_BLOCK);
         policy
     }
+}
+
+/// The names in a project that programs of the host obey, at its root and below. Those that are held so that the root is no
+/// repository mean nothing elsewhere.
+pub fn obeyed_names() -> impl Iterator<Item = ObeyedName> {
+    let classes = [(ObeyedClass::Opens, PROTECTED), (ObeyedClass::Runs, REPORTED)];
+    classes.into_iter().flat_map(|(class, rules)| rules.iter().filter_map(move |rule| rule.obeyed(class)))
+}
+
+/// Names of directories that tools fill: rules about any directory of the project are not about what lies in them.
+pub fn dependency_directories() -> impl Iterator<Item = &'static str> {
+    DEPENDENCIES.iter().map(|name| name.of(SHIPPED))
 }
 
 /// Groups of places that belong to one toolchain.

@@ -123,7 +123,7 @@ impl Ceilings {
         let mut write_within = Vec::new();
         for At { value, offset } in file.files.write_within {
             let path = place.path("files.write_within", &value, offset)?;
-            if path.is_glob() {
+            if !path.is_one_path() {
                 let (setting, expected) = ("files.write_within".to_owned(), "a path without `*`".to_owned());
                 return Err(PolicyError::Value { setting, value, expected, origin: place.origin(offset) });
             }

@@ -21,6 +21,9 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
         Setting::Project(access) if *access < Access::Read => {
             fails("project", &access.to_string(), "`read`, `overlay` or `write`")
         }
+        Setting::File { access, path, .. } if path.is_deep() && *access != Access::Deny => {
+            fails(&format!("files.{access}"), path.as_str(), "a path without `**`")
+        }
         Setting::File { access, path, .. } if path.is_glob() && *access > Access::Protect => {
             fails(&format!("files.{access}"), path.as_str(), "a path without `*`")
         }

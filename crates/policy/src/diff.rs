@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::decide::{ExpandedRule, covers, deciding_rule, rules_in_force};
+use crate::decide::index::RuleIndex;
+use crate::decide::{ExpandedRule, covers, index_of, rules_in_force};
 use crate::limit::Within;
 use crate::network_part::NetworkPart;
 use crate::origin::{Origin, Ruled};
@@ -90,8 +91,8 @@ fn fate_of_unknown(policy: &Policy) -> Fate {
     }
 }
 
-fn fate<'a>(policy: &Policy, rules: &'a [ExpandedRule], path: &Path) -> (Fate, Option<&'a ExpandedRule>) {
-    match deciding_rule(rules, path) {
+fn fate<'a>(policy: &Policy, rules: &'a RuleIndex<ExpandedRule>, path: &Path) -> (Fate, Option<&'a ExpandedRule>) {
+    match rules.deciding(path) {
         Some(decides) if decides.rule.access == Access::Deny => (Fate::Hidden, Some(decides)),
         Some(decides) => (Fate::Given(decides.rule.access), Some(decides)),
         None => (fate_of_unknown(policy), None),
@@ -100,10 +101,12 @@ fn fate<'a>(policy: &Policy, rules: &'a [ExpandedRule], path: &Path) -> (Fate, O
 
 fn files(before: &Policy, after: &Policy, places: &Places, found: &mut Vec<Difference>) {
     let (old, new) = (rules_in_force(before, places), rules_in_force(after, places));
-    for (path, expression) in concerned(&old, &new) {
+    let concerned = concerned(&old, &new);
+    let (old, new) = (index_of(old), index_of(new));
+    for (path, expression) in concerned {
         let ((was, old_rule), (is, new_rule)) = (fate(before, &old, &path), fate(after, &new, &path));
         // Else a rule above it has a line of its own.
-        let is_about = |rule: Option<&ExpandedRule>| rule.is_some_and(|rule| rule.path == path);
+        let is_about = |rule: Option<&ExpandedRule>| rule.is_some_and(|rule| example(rule) == path);
         if is_about(old_rule) || is_about(new_rule) {
             let origin = new_rule.or(old_rule).map(|rule| rule.rule.origin.clone());
             push(found, expression.as_str(), (was, is), Fate::rank, origin);
@@ -118,16 +121,22 @@ fn files(before: &Policy, after: &Policy, places: &Places, found: &mut Vec<Diffe
 fn concerned(old: &[ExpandedRule], new: &[ExpandedRule]) -> BTreeMap<PathBuf, PathExpr> {
     let key = |rule: &ExpandedRule| {
         let FileRule { access, is_final, only_missing, origin, .. } = &rule.rule;
-        (rule.path.clone(), *access, *is_final, *only_missing, origin.layer)
+        (example(rule), *access, *is_final, *only_missing, origin.layer)
     };
     let (in_old, in_new): (BTreeSet<_>, BTreeSet<_>) = (old.iter().map(key).collect(), new.iter().map(key).collect());
     let one_sided = old.iter().chain(new).filter(|rule| in_old.contains(&key(rule)) != in_new.contains(&key(rule)));
     let one_sided: Vec<&ExpandedRule> = one_sided.collect();
-    let named = old
-        .iter()
-        .chain(new)
-        .filter(|rule| one_sided.iter().any(|changed| covers(&changed.rule, &changed.path, &rule.path)));
-    named.map(|rule| (rule.path.clone(), rule.rule.path.clone())).collect()
+    let named = old.iter().chain(new).filter(|rule| one_sided.iter().any(|changed| covers(*changed, &example(rule))));
+    named.map(|rule| (example(rule), rule.rule.path.clone())).collect()
+}
+
+/// A path that a rule is about: its own, or for one about any directory one that no other kind of rule names.
+fn example(rule: &ExpandedRule) -> PathBuf {
+    let tail = rule.rule.path.tail();
+    match rule.path.ancestors().nth(tail).filter(|_| tail > 0) {
+        Some(root) => root.join("**").join(rule.path.strip_prefix(root).unwrap_or(&rule.path)),
+        None => rule.path.clone(),
+    }
 }
 
 fn push<T: Copy + PartialEq + fmt::Display, R: Ord>(
@@ -164,6 +173,7 @@ fn scalars(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     scalar(found, "isolation", &before.isolation, &after.isolation, Reverse);
     scalar(found, "mode", &before.mode, &after.mode, |mode| mode == Mode::Static);
     scalar(found, "debug", &before.debug, &after.debug, |on| on);
+    scalar(found, "keeper", &before.keeper, &after.keeper, |mode| mode);
     scalar(found, "network.mode", &before.network.mode, &after.network.mode, |mode| mode);
     let (old, new) = (&before.unknown, &after.unknown);
     scalar(found, "unknown.verdict", &old.verdict, &new.verdict, |verdict| verdict);

@@ -116,8 +116,10 @@ fn key_of(setting: &Setting) -> Key {
         Setting::Isolation(level) => one("", "isolation", quoted(&level.to_string())),
         Setting::Mode(mode) => one("", "mode", quoted(&mode.to_string())),
         Setting::Debug(on) => one("", "debug", on.to_string()),
+        Setting::Keeper(mode) => one("", "keeper", quoted(&mode.to_string())),
         Setting::Project(access) => one("", "project", quoted(&access.to_string())),
         Setting::AllowIsolationNone(on) => one("", "allow_isolation_none", on.to_string()),
+        Setting::AllowNetworkHost(on) => one("", "allow_network_host", on.to_string()),
         Setting::File { access, path, optional, reason } => {
             many("files", list_of(*access), vec![path_entry(path.as_str(), *optional, reason, quoted)])
         }
@@ -151,7 +153,8 @@ fn key_of(setting: &Setting) -> Key {
 
 fn list_of(access: Access) -> &'static str {
     match access {
-        Access::Deny => "deny",
+        // No file can ask for a mask: what is written down instead is stricter.
+        Access::Deny | Access::Mask => "deny",
         Access::Protect => "protect",
         Access::Read => "read",
         Access::Overlay => "overlay",

@@ -41,6 +41,7 @@ fn modes(policy: &Policy, lines: &mut Vec<String>) {
         NetworkMode::None | NetworkMode::Egress => value("network", &policy.network.mode),
     });
     lines.push(value("debug", &policy.debug));
+    lines.push(value("keeper", &policy.keeper));
     lines.push(value("project", &policy.project));
     if policy.mode.value == Mode::Dynamic {
         lines.push(value("unknown paths:", &policy.unknown.verdict));
@@ -54,6 +55,9 @@ fn modes(policy: &Policy, lines: &mut Vec<String>) {
     if let Some(origin) = &policy.none_approved {
         lines.push(line("isolation none is approved", origin));
     }
+    if let Some(origin) = &policy.host_network_approved {
+        lines.push(line("the host's network is approved", origin));
+    }
 }
 
 fn files(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
@@ -62,6 +66,7 @@ fn files(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
         (Access::Overlay, "looks writable, never reaches the host"),
         (Access::Read, "readable"),
         (Access::Protect, "protected"),
+        (Access::Mask, "masked: read-only, without the values of secret names"),
         (Access::Deny, "denied"),
     ];
     for (access, title) in groups {

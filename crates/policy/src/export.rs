@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 
 use crate::builtin::{DEFAULT_PRESET, Preset};
-use crate::decide::{covers, deciding_rule, project_rule, rules_in_force};
+use crate::decide::{ExpandedRule, covers, index_of, project_rule, rules_in_force};
 use crate::draft::Draft;
 use crate::origin::{Layer, Ruled};
 use crate::path::{PathExpr, Places};
@@ -50,6 +50,7 @@ fn modes(policy: &Policy, draft: &mut Draft) {
     add(draft, &policy.isolation, Setting::Isolation);
     add(draft, &policy.mode, Setting::Mode);
     add(draft, &policy.debug, Setting::Debug);
+    add(draft, &policy.keeper, Setting::Keeper);
     add(draft, &policy.network.mode, Setting::Network);
     add(draft, &policy.unknown.verdict, Setting::UnknownVerdict);
     add(draft, &policy.unknown.metadata, Setting::UnknownMetadata);
@@ -109,6 +110,9 @@ fn remarks(policy: &Policy, draft: &mut Draft) {
     if let Some(origin) = &policy.none_approved {
         draft.remarks.push(format!("isolation `none` is approved by the organisation ({origin}), not by this file"));
     }
+    if let Some(origin) = &policy.host_network_approved {
+        draft.remarks.push(format!("the host's network is approved by the organisation ({origin}), not by this file"));
+    }
     for root in &policy.write_within {
         draft.remarks.push(format!("a ceiling lets grants to write lie within `{}` ({})", root.value, root.origin));
     }
@@ -120,7 +124,7 @@ fn remarks(policy: &Policy, draft: &mut Draft) {
 /// Rules about one place, as this host sees it.
 struct SamePlace<'a> {
     paths: Vec<PathBuf>,
-    glob: bool,
+    shape: (bool, bool),
     rules: Vec<&'a FileRule>,
 }
 
@@ -131,14 +135,14 @@ fn files(policy: &Policy, places: &Places, draft: &mut Draft) {
     // An unapproved file that made it stricter gained no rank by that.
     let is_said = is_said(&policy.project) || policy.project.value != shipped_project(policy);
     for rule in said.chain(is_said.then_some(&project)) {
-        let (paths, glob) = (rule.path.expand(places), rule.path.is_glob());
+        let (paths, shape) = (rule.expand(places), (rule.path.is_glob(), rule.path.is_deep()));
         let same = |group: &&mut SamePlace<'_>| match group.rules.first() {
             Some(first) if paths.is_empty() => first.path.is_same_place(&rule.path),
-            _ => group.paths == paths && group.glob == glob,
+            _ => group.paths == paths && group.shape == shape,
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.rules.push(rule),
-            None => groups.push(SamePlace { paths, glob, rules: vec![rule] }),
+            None => groups.push(SamePlace { paths, shape, rules: vec![rule] }),
         }
     }
     for SamePlace { paths, rules, .. } in &groups {
@@ -181,7 +185,7 @@ fn deciding<'a>(rules: &[&'a FileRule]) -> Vec<&'a FileRule> {
         // Protecting never uncovers: whether the place can be read is for the strongest other rule to say.
         Access::Protect => rules.iter().filter(|rule| !is_protect(rule)).max_by_key(strength),
         // A hidden name can be a held one, too.
-        Access::Deny => rules.iter().filter(is_protect).max_by_key(strength),
+        Access::Deny | Access::Mask => rules.iter().filter(is_protect).max_by_key(strength),
         Access::Read | Access::Overlay | Access::Write => None,
     };
     std::iter::once(*winner).chain(beside.copied()).collect()
@@ -204,13 +208,13 @@ fn add_rule(draft: &mut Draft, access: Access, rule: &FileRule) {
 
 /// A final deny also hides what a longer built-in rule gives; an ordinary one, which is all that a file has, does not.
 fn below_final_denies(policy: &Policy, places: &Places, draft: &mut Draft) {
-    let finals: Vec<(&FileRule, PathBuf)> = policy
+    let finals: Vec<ExpandedRule> = policy
         .files
         .iter()
         .filter(|rule| rule.is_final && rule.access == Access::Deny)
-        .flat_map(|rule| rule.path.expand(places).into_iter().map(move |path| (rule, path)))
+        .flat_map(|rule| rule.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }))
         .collect();
-    let hidden = |path: &PathBuf| finals.iter().any(|(rule, at)| covers(rule, at, path));
+    let hidden = |path: &PathBuf| finals.iter().any(|rule| covers(rule, path));
     for rule in policy.files.iter().filter(|rule| !rule.is_final && rule.access > Access::Protect) {
         if rule.path.expand(places).iter().any(hidden) {
             add_rule(draft, Access::Deny, rule);
@@ -221,7 +225,7 @@ fn below_final_denies(policy: &Policy, places: &Places, draft: &mut Draft) {
 /// A ceiling may have taken away what a preset gives: what is left there is said. Where that is a question, which no
 /// file can ask for, the path is denied.
 fn left_out_by_ceilings(policy: &Policy, places: &Places, draft: &mut Draft) {
-    let rules = rules_in_force(policy, places);
+    let rules = index_of(rules_in_force(policy, places));
     for preset in presets_of(policy) {
         for setting in preset.settings() {
             let Setting::File { path, access, .. } = setting.value else { continue };
@@ -234,7 +238,7 @@ fn left_out_by_ceilings(policy: &Policy, places: &Places, draft: &mut Draft) {
             if access <= Access::Read || policy.files.iter().any(is_there) || draft.settings.iter().any(said) {
                 continue;
             }
-            let decides = path.expand(places).first().and_then(|at| deciding_rule(&rules, at));
+            let decides = path.expand(places).first().and_then(|at| rules.deciding(at));
             let hidden = decides.map_or(policy.mode.value == Mode::Dynamic, |rule| rule.rule.access == Access::Deny);
             let access = if hidden { Access::Deny } else { Access::Read };
             let reason = Cow::Borrowed("left out by a ceiling");

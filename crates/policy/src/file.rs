@@ -18,7 +18,7 @@ use crate::origin::{Layer, Origin, Ruled};
 use crate::path::PathExpr;
 use crate::quantity::Time;
 use crate::setting::Setting;
-use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, OnUnknown, SyscallMode};
+use crate::types::{Access, EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, SyscallMode};
 
 /// A policy file. Everything is optional: what is absent is left to the layers below.
 #[derive(Debug, Default, Deserialize)]
@@ -37,10 +37,14 @@ pub(crate) struct PolicyFile {
     mode: Option<At<Mode>>,
     /// Whether processes inside may trace each other.
     debug: Option<At<bool>>,
+    /// What becomes of the session when a host program takes a cover off: `report` or `strict`.
+    keeper: Option<At<KeeperMode>>,
     /// How the project directory is given: `read`, `overlay` or `write`.
     project: Option<At<Access>>,
     /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.
     allow_isolation_none: Option<At<bool>>,
+    /// Whether sessions get the host's own network without an approval; counts in the org's policy only.
+    allow_network_host: Option<At<bool>>,
     files: FilesTable,
     unknown: UnknownTable,
     process: ProcessTable,
@@ -219,14 +223,23 @@ impl Reader<'_> {
         self.add_each(file.isolation.as_ref(), |level| Setting::Isolation(*level));
         self.add_each(file.mode.as_ref(), |mode| Setting::Mode(*mode));
         self.add_each(file.debug.as_ref(), |on| Setting::Debug(*on));
+        self.add_each(file.keeper.as_ref(), |mode| Setting::Keeper(*mode));
         self.add_each(file.project.as_ref(), |access| Setting::Project(*access));
         if let Some(allowed) = &file.allow_isolation_none {
-            if self.layer != Layer::Org {
-                let origin = self.origin(allowed.offset);
-                return Err(PolicyError::OrgOnly { setting: "allow_isolation_none".to_owned(), origin });
-            }
-            self.add(allowed.offset, Setting::AllowIsolationNone(allowed.value));
+            self.add_of_org("allow_isolation_none", allowed, Setting::AllowIsolationNone)?;
         }
+        if let Some(allowed) = &file.allow_network_host {
+            self.add_of_org("allow_network_host", allowed, Setting::AllowNetworkHost)?;
+        }
+        Ok(())
+    }
+
+    /// What only the organisation may say.
+    fn add_of_org(&mut self, setting: &str, at: &At<bool>, made: fn(bool) -> Setting) -> Result<(), PolicyError> {
+        if self.layer != Layer::Org {
+            return Err(PolicyError::OrgOnly { setting: setting.to_owned(), origin: self.origin(at.offset) });
+        }
+        self.add(at.offset, made(at.value));
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::tighten::{Effect, effect};
 use crate::types::{HeldBack, Isolation, Mode, OnUnknown, Policy};
 use crate::variables;
 
-pub use crate::decide::{ExpandedRule, deciding_rule, hold_of, rules_in_force};
+pub use crate::decide::{ExpandedRule, hold_of, index_of, rules_in_force};
 
 /// One policy file, as the caller read it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::builtin::toolchains;
-use crate::decide::{ExpandedRule, deciding_rule};
+use crate::decide::ExpandedRule;
+use crate::decide::index::RuleIndex;
+use crate::fold::folds_at_or_below;
 use crate::origin::Origin;
 use crate::path::{PathExpr, Places, is_at_or_below};
 use crate::setting::Setting;
@@ -49,15 +51,15 @@ pub struct Learned {
 /// So many files of one directory stand for the directory.
 const MANY: usize = 4;
 
-/// The smallest sensible grants for these accesses, on top of the rules in force (see `rules_in_force`).
-pub fn learn(accessed: &[Accessed], rules: &[ExpandedRule], places: &Places) -> Learned {
-    let ground = Ground { rules, places, hidden: hidden_paths(rules) };
+/// The smallest sensible grants for these accesses, on top of the rules in force (see `rules_in_force`, `index_of`).
+pub fn learn(accessed: &[Accessed], rules: &RuleIndex<ExpandedRule>, places: &Places) -> Learned {
+    let ground = Ground { rules, places };
     let mut learned = Learned::default();
     let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
     for Accessed { path, touch } in accessed.iter().collect::<BTreeSet<_>>() {
         let writing = matches!(touch, Touch::Write | Touch::Create);
-        match deciding_rule(rules, path).map(|rule| &rule.rule) {
-            Some(rule) if rule.access == Access::Deny || writing && rule.access == Access::Protect => {
+        match rules.deciding(path).map(|rule| &rule.rule) {
+            Some(rule) if rule.access == Access::Deny || writing && rule.access < Access::Read => {
                 if !learned.refused.iter().any(|(known, _)| known == path) {
                     learned.refused.push((path.clone(), rule.origin.clone()));
                 }
@@ -87,10 +89,6 @@ pub fn learn(accessed: &[Accessed], rules: &[ExpandedRule], places: &Places) -> 
     learned
 }
 
-fn hidden_paths(rules: &[ExpandedRule]) -> Vec<PathBuf> {
-    rules.iter().filter(|rule| rule.rule.access == Access::Deny).map(|rule| rule.path.clone()).collect()
-}
-
 /// What is granted to write can be read.
 fn learned_covers(learned: &Learned, path: &Path, places: &Places) -> bool {
     let covers = |setting: &Setting| match setting {
@@ -102,17 +100,20 @@ fn learned_covers(learned: &Learned, path: &Path, places: &Places) -> bool {
 
 /// What a grant has to fit into.
 struct Ground<'a> {
-    rules: &'a [ExpandedRule],
+    rules: &'a RuleIndex<ExpandedRule>,
     places: &'a Places,
-    hidden: Vec<PathBuf>,
 }
 
 impl Ground<'_> {
     /// Whether a directory may be granted as a whole.
     fn may_stand_for_all(&self, directory: &Path) -> bool {
+        let bytes = directory.as_os_str().as_encoded_bytes();
+        let hides_in_it = |rule: &ExpandedRule| {
+            rule.rule.access == Access::Deny && folds_at_or_below(rule.path.as_os_str().as_encoded_bytes(), bytes)
+        };
         directory.components().count() > 2
-            && !is_at_or_below(&self.places.home, directory)
-            && !self.hidden.iter().any(|hidden| is_at_or_below(hidden, directory))
+            && !self.places.holds_a_home(directory)
+            && !self.rules.rules().any(hides_in_it)
     }
 
     fn push(&self, access: Access, path: &Path, reason: String, learned: &mut Learned) {
@@ -166,7 +167,7 @@ impl Ground<'_> {
             .collect();
         for (name, expression, place) in places.iter().filter(|(name, ..)| touched.contains(name)) {
             reads.retain(|path| !is_at_or_below(path, place));
-            if deciding_rule(self.rules, place).is_none() {
+            if self.rules.deciding(place).is_none() {
                 learned.settings.push(Setting::File {
                     access: Access::Read,
                     path: expression.clone(),
@@ -191,7 +192,7 @@ impl Ground<'_> {
         let mut left = Vec::new();
         for path in paths {
             // A grant of a directory is a grant of all below it.
-            if is_at_or_below(&self.places.home, path) || path.parent().is_none() {
+            if self.places.holds_a_home(path) || path.parent().is_none() {
                 left.push(path.clone());
             } else {
                 groups.insert(path.clone(), 1);

@@ -9,7 +9,7 @@ mod builtin;
 mod ceilings;
 mod check;
 mod cpu_set;
-mod decide;
+pub mod decide;
 mod diff;
 mod draft;
 mod endpoint;
@@ -35,6 +35,7 @@ mod overrides;
 pub mod path;
 mod prediction;
 mod quantity;
+pub mod secret_text;
 mod setting;
 mod tighten;
 pub mod types;
@@ -42,9 +43,10 @@ mod unbuilt;
 mod variables;
 
 pub use always_denied::{ALWAYS_DENIED, is_always_denied};
-pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, registries, toolchains};
+pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, dependency_directories, obeyed_names, registries, toolchains};
 pub use ceilings::Ceilings;
 pub use cpu_set::parse_cpu_set;
+pub use decide::index::{PlacedRule, RuleIndex, Ruling};
 pub use diff::{Difference, Direction, differences};
 pub use draft::{Draft, quoted};
 pub use endpoint::{Cidr, Endpoint, EndpointError, Ports, Target, WEB_PORTS};
@@ -54,9 +56,9 @@ pub use export::export;
 #[cfg(feature = "schema")]
 pub use file::json_schema;
 pub use file::{Parsed, parse};
-pub use fold::{folded, is_unseen};
+pub use fold::{fold_hash, folded, folds_alike, folds_at_or_below, is_unseen};
 pub use host::{Host, HostError, parse_authority, with_port};
-pub use layers::{ExpandedRule, Inputs, LayerInput, deciding_rule, hold_of, resolve, rules_in_force};
+pub use layers::{ExpandedRule, Inputs, LayerInput, hold_of, index_of, resolve, rules_in_force};
 pub use learn::{Accessed, Learned, Touch, learn};
 pub use limit::Limit;
 pub use network::{AgentUse, Credential, HOLDS_A_SECRET, Network, NetworkRule, Publish, SecretSource, SocketGrant};
@@ -68,6 +70,6 @@ pub use prediction::Prediction;
 pub use quantity::{parse_count, parse_cpus, parse_size, parse_time};
 pub use setting::Setting;
 pub use types::{
-    Access, Env, EnvMode, FileRule, HeldBack, Hold, Isolation, Limits, Metadata, Mode, NetworkMode, OnUnknown, Policy,
-    Process, Stand, SyscallMode, Syscalls, Unknown,
+    Access, Env, EnvMode, FileRule, HeldBack, Hold, Isolation, KeeperMode, Limits, Metadata, Mode, NetworkMode,
+    ObeyedClass, ObeyedName, OnUnknown, Policy, Process, Stand, SyscallMode, Syscalls, Unknown,
 };

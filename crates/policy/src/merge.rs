@@ -27,8 +27,10 @@ impl Policy {
             Setting::Isolation(level) => self.isolation = Ruled::new(level, origin),
             Setting::Mode(mode) => self.mode = Ruled::new(mode, origin),
             Setting::Debug(on) => self.debug = Ruled::new(on, origin),
+            Setting::Keeper(mode) => self.keeper = Ruled::new(mode, origin),
             Setting::Project(access) => self.project = Ruled::new(access, origin),
             Setting::AllowIsolationNone(on) => self.none_approved = on.then_some(origin),
+            Setting::AllowNetworkHost(on) => self.host_network_approved = on.then_some(origin),
             Setting::File { access, path, optional, reason } => {
                 // A stand-in needs a name: a glob has none.
                 let nameable = access == Access::Protect && !path.is_glob();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::endpoint::Endpoint;
 use crate::file_values::path_entry;
 use crate::network::{AgentUse, Credential, Network, NetworkRule, Publish, SecretSource, SocketGrant};
-use crate::origin::{Origin, Ruled};
+use crate::origin::{Layer, Origin, Ruled};
 use crate::quantity::{written_size, written_time};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl NetworkPart {
             NetworkPart::Resolver(address) if address.port() == 0 => Some("an address with a port"),
             NetworkPart::HostPort(0) => Some("a port between 1 and 65535"),
             NetworkPart::Credential(credential) => credential_mistake(credential),
-            NetworkPart::Socket(socket) if socket.path.is_glob() => Some("a path without `*`"),
+            NetworkPart::Socket(socket) if !socket.path.is_one_path() => Some("a path without `*`"),
             _ => None,
         }
     }
@@ -221,7 +221,7 @@ fn credential_mistake(credential: &Credential) -> Option<&'static str> {
     }
     match &credential.source {
         SecretSource::Environment(name) if !is_name(name) => Some("an `env` with the name of a variable"),
-        SecretSource::File(path) if path.is_glob() => Some("a `file` without `*`"),
+        SecretSource::File(path) if !path.is_one_path() => Some("a `file` without `*`"),
         SecretSource::Command(argv) if argv.first().is_none_or(String::is_empty) => {
             Some("a `command` with the name of a program")
         }
@@ -256,7 +256,12 @@ impl Network {
             }
             NetworkPart::SshAgent(use_) => self.ssh_agent = Ruled::new(use_, origin),
             NetworkPart::Socket(socket) => {
-                self.sockets.retain(|other| !other.value.path.is_same_place(&socket.path));
+                // What the organisation names stays its word: some sockets are given by it alone.
+                let is_same = |other: &Ruled<SocketGrant>| other.value.path.is_same_place(&socket.path);
+                if self.sockets.iter().any(|other| other.origin.layer == Layer::Org && is_same(other)) {
+                    return;
+                }
+                self.sockets.retain(|other| !is_same(other));
                 self.sockets.push(Ruled::new(socket, origin));
             }
         }

@@ -19,6 +19,8 @@ pub enum PathError {
     Nul(String),
     #[error("`{0}`: `*` is allowed in the last component only")]
     GlobNotLast(String),
+    #[error("`{0}`: `**` stands for any directory of the project: write `./**/NAME`")]
+    DepthOutsideProject(String),
     #[error("`{0}`: cannot parse the variable; write `${{NAME:-default}}/rest`")]
     Variable(String),
     #[error("`{0}`: the home of another user cannot be named with `~`")]
@@ -40,7 +42,7 @@ pub enum Base {
     },
 }
 
-/// A parsed policy path. Only the last component may hold `*`.
+/// A parsed policy path. Only the last component may hold `*`; `./**/` before the rest means any directory of the project.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PathExpr {
     pub base: Base,
@@ -48,6 +50,10 @@ pub struct PathExpr {
     pub rest: Cow<'static, Path>,
     /// Whether `*` in the last component is a wildcard. A literal path may contain `*` as a plain character.
     glob: bool,
+    /// Whether `rest` stands in any directory at or below the base.
+    deep: bool,
+    /// Patterns of names that the glob leaves out, with spaces between them; only the shipped lists have any.
+    except: Cow<'static, str>,
     text: Cow<'static, str>,
 }
 
@@ -78,6 +84,8 @@ pub(crate) struct StaticPath {
     pub(crate) base: StaticBase,
     pub(crate) rest: Piece,
     pub(crate) glob: bool,
+    pub(crate) deep: bool,
+    pub(crate) except: Piece,
     pub(crate) text: Piece,
 }
 
@@ -98,10 +106,24 @@ pub(crate) enum StaticBase {
 #[derive(Debug, Clone, Default)]
 pub struct Places {
     pub home: PathBuf,
+    /// Where the password database and the environment name different homes, the other one: what is closed in one is
+    /// closed in both, what is given is given in `home` alone.
+    pub other_home: Option<PathBuf>,
     pub project: Option<PathBuf>,
     pub git_dirs: Vec<PathBuf>,
     /// Only the variables that path expressions name.
     pub variables: Vec<(String, PathBuf)>,
+}
+
+impl Places {
+    pub fn homes(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.home.as_path()).chain(self.other_home.as_deref())
+    }
+
+    /// Whether a path is a home or lies above one: nothing gives such a directory as a whole.
+    pub fn holds_a_home(&self, path: &Path) -> bool {
+        self.homes().any(|home| home.starts_with(path))
+    }
 }
 
 impl PathExpr {
@@ -113,13 +135,25 @@ impl PathExpr {
             return Err(PathError::Nul(text.replace('\0', "\\0")));
         }
         let (base, rest) = split_base(text)?;
-        let rest = normalise(rest, text)?;
+        let mut rest = normalise(rest, text)?;
+        let below = rest.strip_prefix("**").ok().filter(|below| !below.as_os_str().is_empty()).map(Path::to_path_buf);
+        let deep = below.is_some();
+        if deep && base != Base::Project {
+            return Err(PathError::DepthOutsideProject(text.to_owned()));
+        }
+        rest = below.unwrap_or(rest);
         let has_star = |name: &std::ffi::OsStr| name.as_encoded_bytes().contains(&b'*');
         let glob = rest.file_name().is_some_and(has_star);
         if rest.parent().is_some_and(|above| has_star(above.as_os_str())) {
             return Err(PathError::GlobNotLast(text.to_owned()));
         }
-        Ok(PathExpr { base, rest: Cow::Owned(rest), glob, text: Cow::Owned(text.to_owned()) })
+        Ok(PathExpr { base, rest: Cow::Owned(rest), glob, deep, except: NO_NAMES, text: Cow::Owned(text.to_owned()) })
+    }
+
+    /// The same without names that match one of these patterns; `None` where it is no glob, and so has nothing to leave out.
+    pub fn leaving_out(self, patterns: &[String]) -> Option<Self> {
+        let fits = self.glob && patterns.iter().all(|name| !name.is_empty() && !name.contains([' ', '/']));
+        fits.then(|| PathExpr { except: Cow::Owned(patterns.join(" ")), ..self })
     }
 
     /// An absolute path that is meant literally (from a flag, already made absolute by the caller): no `~`, no glob.
@@ -139,7 +173,8 @@ impl PathExpr {
                 Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
             }
         }
-        Ok(PathExpr { base: Base::Root, rest: Cow::Owned(rest), glob: false, text: Cow::Owned(text) })
+        let (rest, text) = (Cow::Owned(rest), Cow::Owned(text));
+        Ok(PathExpr { base: Base::Root, rest, glob: false, deep: false, except: NO_NAMES, text })
     }
 
     /// The expression that a person would write for an absolute path: `./in/project`, `~/in/home`, else the path itself.
@@ -155,12 +190,13 @@ impl PathExpr {
             path.to_path_buf()
         };
         let expression = PathExpr::parse(text.to_str()?).ok()?;
-        (!expression.glob && expression.expand(places) == [path]).then_some(expression)
+        (expression.is_one_path() && expression.expand(places) == [path]).then_some(expression)
     }
 
     /// The project directory itself.
     pub fn project() -> Self {
-        PathExpr { base: Base::Project, rest: Cow::Borrowed(Path::new("")), glob: false, text: Cow::Borrowed(".") }
+        let (rest, text) = (Cow::Borrowed(Path::new("")), Cow::Borrowed("."));
+        PathExpr { base: Base::Project, rest, glob: false, deep: false, except: NO_NAMES, text }
     }
 
     /// An expression that the build script has parsed already: nothing is checked again at start.
@@ -176,7 +212,9 @@ impl PathExpr {
             },
         };
         let (rest, text) = (Path::new(path.rest.of(shipped)), path.text.of(shipped));
-        PathExpr { base, rest: Cow::Borrowed(rest), glob: path.glob, text: Cow::Borrowed(text) }
+        let except = Cow::Borrowed(path.except.of(shipped));
+        let (glob, deep) = (path.glob, path.deep);
+        PathExpr { base, rest: Cow::Borrowed(rest), glob, deep, except, text: Cow::Borrowed(text) }
     }
 
     pub fn as_str(&self) -> &str {
@@ -187,12 +225,33 @@ impl PathExpr {
         self.glob
     }
 
-    /// Whether both stand for the same places on every host.
-    pub fn is_same_place(&self, other: &PathExpr) -> bool {
-        self.base == other.base && self.rest == other.rest && self.glob == other.glob
+    /// Whether it is about any directory at or below its base.
+    pub fn is_deep(&self) -> bool {
+        self.deep
     }
 
-    /// The absolute paths this stands for. Empty where the base does not exist on this host (no project, no git).
+    /// Whether it stands for the path that is written, and for no other.
+    pub fn is_one_path(&self) -> bool {
+        !self.glob && !self.deep
+    }
+
+    /// How many of its last names stand in any directory; none where it is about the place that is written.
+    pub fn tail(&self) -> usize {
+        if self.deep { self.rest.components().count() } else { 0 }
+    }
+
+    /// Patterns of names that a glob leaves out, with spaces between them.
+    pub fn except(&self) -> &Cow<'static, str> {
+        &self.except
+    }
+
+    /// Whether both stand for the same places on every host.
+    pub fn is_same_place(&self, other: &PathExpr) -> bool {
+        let shape = |path: &PathExpr| (path.glob, path.deep);
+        self.base == other.base && self.rest == other.rest && shape(self) == shape(other) && self.except == other.except
+    }
+
+    /// The absolute paths this stands for; of one about any directory, the place in its base. Empty where the base does not exist on this host (no project, no git).
     pub fn expand(&self, places: &Places) -> Vec<PathBuf> {
         let join = |base: &Path| {
             // All of it at once: `Path::join` would copy the base and then make room.
@@ -213,6 +272,21 @@ impl PathExpr {
                 None => default.expand(places).iter().map(|p| join(p)).collect(),
             },
         }
+    }
+
+    /// The same in every home. What a variable moved in the one home lies in the other where it lies by default.
+    pub fn expand_in_homes(&self, places: &Places) -> Vec<PathBuf> {
+        let mut paths = self.expand(places);
+        let leads_home = match &self.base {
+            Base::Home => true,
+            Base::Variable { default, .. } => default.base == Base::Home,
+            Base::Root | Base::Project | Base::Git => false,
+        };
+        if let Some(other) = places.other_home.as_ref().filter(|_| leads_home) {
+            let there = Places { home: other.clone(), ..Places::default() };
+            paths.extend(self.expand(&there));
+        }
+        paths
     }
 
     /// The variable that decides this path, if any: the host survey must look it up.
@@ -305,6 +379,14 @@ pub fn tree_order(a: &Path, b: &Path) -> std::cmp::Ordering {
     a.iter().map(rank).cmp(b.iter().map(rank))
 }
 
+const NO_NAMES: Cow<'static, str> = Cow::Borrowed("");
+
+/// Whether a glob with these exceptions leaves a name out.
+pub(crate) fn is_left_out(except: &str, name: &[u8]) -> bool {
+    let leaves_out = |pattern: &str| wildcard(pattern.as_bytes(), name, |a, b| a == b);
+    !except.is_empty() && except.split(' ').any(leaves_out)
+}
+
 /// `*` matches any run of bytes within one file name.
 pub fn name_matches(pattern: &str, name: &str) -> bool {
     wildcard(pattern.as_bytes(), name.as_bytes(), |a, b| a == b)
@@ -316,7 +398,7 @@ pub fn name_matches_ignoring_case(pattern: &str, name: &str) -> bool {
 }
 
 /// Greedy matching that on a mismatch lets the last `*` swallow one byte more; no recursion, no allocation.
-fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+pub(crate) fn wildcard(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     // Most patterns of a long list fail at their first or last byte: that is all a launch pays for them.
     if let (Some(&first), Some(&last), Some(&head), Some(&tail)) =
         (pattern.first(), pattern.last(), name.first(), name.last())

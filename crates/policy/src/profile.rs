@@ -7,6 +7,7 @@ use crate::at::{At, Lines};
 use crate::error::PolicyError;
 use crate::file::from_toml;
 use crate::path::PathExpr;
+use crate::types::ObeyedClass;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +15,12 @@ pub(crate) struct Secret {
     pub(crate) path: String,
     pub(crate) reason: String,
     pub(crate) text: Option<String>,
+    /// It reads as it is, without the values of secret names.
+    #[serde(default)]
+    pub(crate) mask: bool,
+    /// Names that the pattern leaves out.
+    #[serde(default)]
+    pub(crate) except: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -21,14 +28,19 @@ pub(crate) struct Secret {
 pub(crate) struct Protect {
     pub(crate) path: String,
     pub(crate) reason: String,
-    #[serde(default = "directory")]
-    pub(crate) hold: String,
+    pub(crate) class: ObeyedClass,
+    /// An empty directory, unless it says otherwise.
+    pub(crate) hold: Option<String>,
     #[serde(default)]
     pub(crate) only_missing: bool,
 }
 
-fn directory() -> String {
-    "directory".to_owned()
+impl Protect {
+    /// What is only reported is neither held nor protected, and only names of projects are reported.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let is_reported = self.path.starts_with("./") && self.hold.is_none() && !self.only_missing;
+        self.class == ObeyedClass::Opens || is_reported
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,6 +67,19 @@ pub(crate) struct Protects {
 pub(crate) struct Environment {
     pub(crate) clean: Vec<At<Variable>>,
     pub(crate) block: Vec<At<Variable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Dependencies {
+    pub(crate) directory: Vec<At<Dependency>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::limit::Limit;
 use crate::network_part::NetworkPart;
 use crate::path::PathExpr;
-use crate::types::{Access, EnvMode, Isolation, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
+use crate::types::{Access, EnvMode, Isolation, KeeperMode, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
@@ -17,8 +17,10 @@ pub enum Setting {
     Isolation(Isolation),
     Mode(Mode),
     Debug(bool),
+    Keeper(KeeperMode),
     Project(Access),
     AllowIsolationNone(bool),
+    AllowNetworkHost(bool),
     File { access: Access, path: PathExpr, optional: bool, reason: Cow<'static, str> },
     UnknownVerdict(OnUnknown),
     UnknownMetadata(Metadata),
@@ -50,8 +52,10 @@ impl fmt::Display for Setting {
             Setting::Isolation(level) => write!(f, "isolation = \"{level}\""),
             Setting::Mode(mode) => write!(f, "mode = \"{mode}\""),
             Setting::Debug(on) => write!(f, "debug = {on}"),
+            Setting::Keeper(mode) => write!(f, "keeper = \"{mode}\""),
             Setting::Project(access) => write!(f, "project = \"{access}\""),
             Setting::AllowIsolationNone(on) => write!(f, "allow_isolation_none = {on}"),
+            Setting::AllowNetworkHost(on) => write!(f, "allow_network_host = {on}"),
             Setting::File { access, path, .. } => write!(f, "files.{access} = {:?}", path.as_str()),
             Setting::UnknownVerdict(verdict) => write!(f, "unknown.verdict = \"{verdict}\""),
             Setting::UnknownMetadata(metadata) => write!(f, "unknown.metadata = \"{metadata}\""),

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use crate::decide::covers;
+use crate::decide::{ExpandedRule, covers};
 use crate::limit::Within;
 use crate::network::Network;
 use crate::network_part::NetworkPart;
@@ -54,6 +54,7 @@ pub(crate) fn effect(setting: &Setting, policy: &Policy) -> Effect {
         Setting::UnknownTimeout(time) => Effect::of(time, &policy.unknown.timeout.value),
         Setting::QuestionsPerMinute(count) => Effect::of(count, &policy.unknown.per_minute.value),
         Setting::Debug(on) => Effect::of(on, &policy.debug.value),
+        Setting::Keeper(mode) => Effect::of(mode, &policy.keeper.value),
         Setting::Project(access) => Effect::of(access, &policy.project.value),
         Setting::File { access, path, .. } => Effect::stricter_if(refuses_more(*access, path, policy)),
         Setting::MaxProcesses(count) => no_more(count, policy.process.max.as_ref()),
@@ -73,6 +74,7 @@ pub(crate) fn effect(setting: &Setting, policy: &Policy) -> Effect {
         Setting::Preset(_)
         | Setting::Hook(_)
         | Setting::AllowIsolationNone(_)
+        | Setting::AllowNetworkHost(_)
         | Setting::Executables(_)
         | Setting::SyscallAllow(_)
         | Setting::EnvPass(_)
@@ -103,7 +105,7 @@ fn refuses_more(access: Access, path: &PathExpr, policy: &Policy) -> bool {
     match access {
         Access::Deny => true,
         Access::Protect => stays_inside(path) && !is_denied(path, policy),
-        Access::Read | Access::Overlay | Access::Write => false,
+        Access::Mask | Access::Read | Access::Overlay | Access::Write => false,
     }
 }
 
@@ -115,7 +117,11 @@ fn stays_inside(path: &PathExpr) -> bool {
 /// Protect means readable. `decide` keeps it from uncovering a denied path; not counting it is the second lock.
 fn is_denied(path: &PathExpr, policy: &Policy) -> bool {
     let denies = |rule: &&FileRule| rule.access == Access::Deny && rule.path.base == path.base;
-    policy.files.iter().filter(denies).any(|rule| covers(rule, &rule.path.rest, &path.rest))
+    policy
+        .files
+        .iter()
+        .filter(denies)
+        .any(|rule| covers(&ExpandedRule { path: rule.path.rest.to_path_buf(), rule: rule.clone() }, &path.rest))
 }
 
 fn no_more<T: Within + PartialEq>(asked: &T, now: Option<&Ruled<T>>) -> Effect {

@@ -3,13 +3,14 @@
 //! Read by `plan` and rendered by `cli`.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::network::{AgentUse, Network};
 use crate::origin::{Origin, Ruled};
-use crate::path::PathExpr;
+use crate::path::{PathExpr, Places};
 
 /// How strongly the command is kept apart from the host. Ordered: weaker first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -64,6 +65,18 @@ pub enum Metadata {
     Visible,
 }
 
+/// What becomes of a session when a host program takes a cover off. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum KeeperMode {
+    /// It ends.
+    #[default]
+    Strict,
+    /// The name is covered again and its fall reported; the session ends where it may have got hold of what was covered.
+    Report,
+}
+
 /// What a rule does to a path and everything below it. Ordered: stricter first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -71,6 +84,9 @@ pub enum Metadata {
 pub enum Access {
     /// Content is absent: a directory looks empty, a file cannot be opened.
     Deny,
+    /// Read-only, without the values of secret names in it. Shipped lists alone say so.
+    #[serde(skip_deserializing)]
+    Mask,
     /// Read-only, and if the name does not exist it cannot be created either.
     Protect,
     /// Read-only.
@@ -102,9 +118,10 @@ macro_rules! display_as {
 
 display_as!(Isolation { None => "none", Process => "process", Full => "full" });
 display_as!(OnUnknown { Deny => "deny", Ask => "ask", AllowAndLog => "allow-and-log" });
+display_as!(KeeperMode { Strict => "strict", Report => "report" });
 display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(Mode { Static => "static", Dynamic => "dynamic" });
-display_as!(Access { Deny => "deny", Protect => "protect", Read => "read", Overlay => "overlay", Write => "write" });
+display_as!(Access { Deny => "deny", Mask => "mask", Protect => "protect", Read => "read", Overlay => "overlay", Write => "write" });
 display_as!(NetworkMode { None => "none", Egress => "egress", Host => "host" });
 display_as!(AgentUse { Off => "off", Ask => "ask", Allow => "allow" });
 display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
@@ -130,8 +147,35 @@ pub enum Hold {
     Nothing,
     /// An empty directory stands in.
     Directory,
+    /// A socket node stands in: git neither opens it nor shows it.
+    Socket,
     /// A file with this text stands in.
     File(Cow<'static, str>),
+}
+
+/// When programs of the host obey a name in a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObeyedClass {
+    /// Without being asked for: on `cd`, when the project is opened, at `git status`, when an agent starts.
+    Opens,
+    /// When a person runs the program that reads it.
+    Runs,
+}
+
+/// A name in a project that programs of the host obey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObeyedName {
+    /// Names with slashes between them, the last a pattern if `is_glob`.
+    pub name: &'static str,
+    /// Below a `.git`.
+    pub in_git: bool,
+    pub is_glob: bool,
+    /// A directory of that name is obeyed by what other entries name in it.
+    pub only_files: bool,
+    pub class: ObeyedClass,
+    /// What obeys it, and how.
+    pub why: &'static str,
 }
 
 /// One rule about one path. The rule with the longest path that contains a file decides about that file;
@@ -151,6 +195,17 @@ pub struct FileRule {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
     pub origin: Origin,
+}
+
+impl FileRule {
+    /// The absolute paths this is about. A rule that closes is about every home, one that gives about the first: a second
+    /// home widens nothing.
+    pub fn expand(&self, places: &Places) -> Vec<PathBuf> {
+        match self.access {
+            Access::Deny | Access::Mask | Access::Protect => self.path.expand_in_homes(places),
+            Access::Read | Access::Overlay | Access::Write => self.path.expand(places),
+        }
+    }
 }
 
 /// How questions at first access are asked, in dynamic mode.
@@ -294,8 +349,12 @@ pub struct Policy {
     pub env: Env,
     /// Whether processes inside may trace each other.
     pub debug: Ruled<bool>,
+    /// What becomes of the session when a host program takes a cover off.
+    pub keeper: Ruled<KeeperMode>,
     /// Whether org policy permits `isolation = "none"`.
     pub none_approved: Option<Origin>,
+    /// Where the org allows the host's own network without asking each time.
+    pub host_network_approved: Option<Origin>,
     /// Where not empty: the org's requirements allow write and overlay grants only below these. `layers` has checked
     /// the names; whoever resolves links on the real file system must check the result again.
     pub write_within: Vec<Ruled<PathExpr>>,
@@ -340,7 +399,9 @@ impl Default for Policy {
                 clean: Vec::new(),
             },
             debug: Ruled::default_of(false),
+            keeper: Ruled::default_of(KeeperMode::Strict),
             none_approved: None,
+            host_network_approved: None,
             write_within: Vec::new(),
             presets: Vec::new(),
             held_back: Vec::new(),

@@ -14,6 +14,13 @@ const ALLOW: u32 = 0x7fff_0000;
 
 /// Removes the steps for which `which` holds.
 pub fn drop_steps(plan: &mut LaunchPlan, which: impl Fn(&Step) -> bool) {
+    let dropped = |step: &Step| match step {
+        Step::Mount(mount) if which(step) => Some(mount.target.clone()),
+        _ => None,
+    };
+    let bare: Vec<_> = plan.steps.iter().filter_map(dropped).collect();
+    // It is not to be put there again.
+    plan.covers.retain(|cover| !bare.contains(&cover.path));
     plan.steps.retain(|step| !which(step));
 }
 
@@ -54,7 +61,6 @@ pub fn let_through(plan: &mut LaunchPlan, calls: &[&str]) {
 /// A filter that lets everything through, every ABI included.
 pub fn open_filter(plan: &mut LaunchPlan) {
     plan.filter.program = vec![Instruction { code: RETURN, jt: 0, jf: 0, k: ALLOW }];
-    plan.filter.workload_program.clear();
 }
 
 /// No own process view: the command is the set-up child itself, and sees the host's `/proc`.
@@ -127,5 +133,27 @@ pub fn forget_identities(plan: &mut LaunchPlan) {
         if let Step::Mount(Mount { kind: MountKind::Bind { id, .. }, .. }) = step {
             *id = None;
         }
+    }
+}
+
+/// What is hidden in read-only trees is covered by mounts on the host's own names, as it once was.
+pub fn cover_by_mounts(plan: &mut LaunchPlan) {
+    let mut covers = Vec::new();
+    for step in &mut plan.steps {
+        let Step::Mount(mount) = step else { continue };
+        let MountKind::Filtered { source, id, exec, hidden } = &mount.kind else { continue };
+        for one in hidden {
+            let kind = match source.join(&one.path).symlink_metadata() {
+                Ok(found) if found.is_dir() => MountKind::Empty { inside: Vec::new() },
+                Ok(_) => MountKind::Refused,
+                Err(_) => continue,
+            };
+            let (target, why) = (mount.target.join(&one.path), "negative control".to_owned());
+            covers.push(Mount { target, kind, create: None, if_present: true, why });
+        }
+        mount.kind = MountKind::Bind { source: source.clone(), id: *id, write: false, exec: *exec };
+    }
+    for cover in covers {
+        before_pivot(plan, Step::Mount(cover));
     }
 }

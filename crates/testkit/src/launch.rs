@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
-use cofferdam_launcher::{Decider, End, Known, LaunchError, Options, Outcome, Surroundings};
+use cofferdam_launcher::{Decider, End, Known, Options, Outcome, Surroundings};
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::layers::{Inputs, resolve};
 use cofferdam_policy::{Mode, Overrides, Policy};
@@ -26,6 +27,10 @@ pub struct Report {
     pub usage: Used,
     /// Who kept which limit of the session.
     pub keepers: Vec<(Limited, Keeper)>,
+    /// Covers that fell: how often, and the median and the longest of their windows in microseconds.
+    pub fallen: Vec<(PathBuf, u32, u64, u64)>,
+    /// What programs of the host obey and was changed or made.
+    pub obeyed: Vec<PathBuf>,
     /// Where the session's cgroup was.
     pub cgroup: Option<PathBuf>,
 }
@@ -49,6 +54,14 @@ impl Report {
             end: end_of(&value["end"]),
             usage: Used::parse(&value["usage"]),
             keepers: value["keepers"].as_array().into_iter().flatten().filter_map(keeper_of).collect(),
+            fallen: value["fallen"].as_array().into_iter().flatten().filter_map(fallen_of).collect(),
+            obeyed: value["obeyed"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(PathBuf::from)
+                .collect(),
             cgroup: value["cgroup"].as_str().map(PathBuf::from),
         })
     }
@@ -57,7 +70,7 @@ impl Report {
         let usage = [self.usage.cpu_micros, self.usage.memory_peak, self.usage.processes_peak];
         let report = json!({
             "error": self.error, "code": self.code, "blocked": self.blocked, "end": self.end, "usage": usage,
-            "keepers": self.keepers, "cgroup": self.cgroup,
+            "keepers": self.keepers, "fallen": self.fallen, "obeyed": self.obeyed, "cgroup": self.cgroup,
         });
         report.to_string()
     }
@@ -118,7 +131,7 @@ impl Session {
             &Options { state: Some(around.state), known: Some(known), decider: self.decider, ..Options::default() },
         ) {
             Ok(outcome) => ran(&plan, &outcome),
-            Err(error) => Report::failed(&error, exit_code(&error)),
+            Err(error) => Report::failed(&error, i32::from(error.exit_code())),
         }
     }
 
@@ -133,13 +146,6 @@ impl Session {
 }
 
 fn ran(plan: &LaunchPlan, outcome: &Outcome) -> Report {
-    let code = match outcome.end {
-        End::Exited { code } => code,
-        End::TimedOut | End::ProcessLimit | End::CpuTimeLimit | End::StorageLimit | End::OutputLimit => 124,
-        End::TooManyViolations => 126,
-        End::OutOfMemory => 137,
-        End::Signalled { signal } | End::Killed { signal } => 128 + signal,
-    };
     let home = plan.limits.cgroup.as_ref().and_then(|cgroup| match &cgroup.home {
         CgroupHome::Delegated { path, .. } => Some(path),
         CgroupHome::Scope { .. } | CgroupHome::None { .. } => None,
@@ -147,7 +153,7 @@ fn ran(plan: &LaunchPlan, outcome: &Outcome) -> Report {
     let usage = &outcome.usage;
     Report {
         error: None,
-        code,
+        code: i32::from(outcome.end.exit_code()),
         blocked: outcome.blocked.iter().map(|b| b.name.to_owned()).collect(),
         end: Some(outcome.end),
         usage: Used {
@@ -156,6 +162,16 @@ fn ran(plan: &LaunchPlan, outcome: &Outcome) -> Report {
             processes_peak: usage.processes_peak.unwrap_or(0),
         },
         keepers: plan.limits.bounds.iter().map(|bound| (bound.what, bound.by)).collect(),
+        fallen: outcome
+            .fallen
+            .iter()
+            .map(|fallen| {
+                let micros =
+                    |millis: f64| Duration::from_secs_f64(millis / 1000.0).as_micros().try_into().unwrap_or(u64::MAX);
+                (fallen.path.clone(), fallen.times, micros(fallen.median_millis), micros(fallen.worst_millis))
+            })
+            .collect(),
+        obeyed: outcome.obeyed.files.iter().map(|file| file.path.clone()).collect(),
         cgroup: home.map(|home| home.join(format!("cofferdam-{}", outcome.session))),
     }
 }
@@ -168,14 +184,16 @@ impl Used {
 }
 
 fn end_of(value: &Value) -> Option<End> {
-    const NAMED: [End; 7] = [
+    const NAMED: [End; 9] = [
         End::TimedOut,
         End::OutOfMemory,
         End::ProcessLimit,
         End::CpuTimeLimit,
         End::StorageLimit,
+        End::InodeLimit,
         End::OutputLimit,
         End::TooManyViolations,
+        End::CoverFell,
     ];
     let number = |kind: &str, name: &str| value[kind][name].as_i64().and_then(|number| i32::try_from(number).ok());
     let ended = [
@@ -184,6 +202,11 @@ fn end_of(value: &Value) -> Option<End> {
         number("killed", "signal").map(|signal| End::Killed { signal }),
     ];
     ended.into_iter().flatten().next().or_else(|| named(value, &NAMED))
+}
+
+fn fallen_of(value: &Value) -> Option<(PathBuf, u32, u64, u64)> {
+    let times = u32::try_from(value[1].as_u64()?).ok()?;
+    Some((PathBuf::from(value[0].as_str()?), times, value[2].as_u64()?, value[3].as_u64()?))
 }
 
 fn keeper_of(value: &Value) -> Option<(Limited, Keeper)> {
@@ -207,14 +230,6 @@ fn named<T: Serialize + Copy>(value: &Value, all: &[T]) -> Option<T> {
     all.iter().copied().find(|one| json!(one) == *value)
 }
 
-fn exit_code(error: &LaunchError) -> i32 {
-    match error {
-        LaunchError::Execute { errno, .. } if errno.raw_os_error() == 2 => 127,
-        LaunchError::Execute { .. } => 126,
-        _ => 125,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +245,8 @@ mod tests {
                 end: Some(end),
                 usage: Used { cpu_micros: 1, memory_peak: 2, processes_peak: 3 },
                 keepers: vec![(Limited::Processes, Keeper::Rlimit), (Limited::CpuTime, Keeper::Watched)],
+                fallen: vec![("/p/.env".into(), 2, 300, 4000)],
+                obeyed: vec!["sub/.vscode".into()],
                 cgroup: Some(PathBuf::from("/sys/fs/cgroup/cofferdam-1")),
             };
             assert_eq!(Report::parse(&report.to_json()), Some(report));

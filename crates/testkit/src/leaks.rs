@@ -4,14 +4,18 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Place;
 
-/// How the launcher marks the stand-ins it makes (docs/decisions/0003).
+/// Modes of the stand-ins that the launcher makes (docs/decisions/0003). A test's directory has nothing else with such a mode, so
+/// that here, and only here, looks are enough: a stand-in that no record names is found, too.
 const STAND_INS: [u32; 2] = [0o1700, 0o1400];
+
+/// Names that a socket node stands in for.
+const NODES: [&str; 3] = ["commondir", "objects", "refs"];
 
 /// What may still be on its way out when the command has returned (docs/decisions/0014); long for a busy machine's sake.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,9 +35,11 @@ fn look(root: &Path, home: &Path) -> Vec<String> {
     found.extend(mounts(root).into_iter().map(|mount| format!("mount {mount}")));
     found.extend(empty_cgroups().iter().map(|path| format!("cgroup {}", path.display())));
     stand_ins(root, &mut found);
-    let sessions = home.join(".local/state/cofferdam/sessions");
-    for entry in fs::read_dir(sessions).into_iter().flatten().flatten() {
-        found.push(format!("session {}", entry.path().display()));
+    for (directory, what) in [("sessions", "session"), ("holds", "record of stand-ins")] {
+        let directory = home.join(".local/state/cofferdam").join(directory);
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            found.push(format!("{what} {}", entry.path().display()));
+        }
     }
     found
 }
@@ -146,7 +152,8 @@ fn is_unclaimed(cgroup: &Path) -> bool {
 
 fn stand_ins(path: &Path, found: &mut Vec<String>) {
     let Ok(metadata) = path.symlink_metadata() else { return };
-    if !metadata.is_symlink() && STAND_INS.contains(&(metadata.permissions().mode() & 0o7777)) {
+    let is_node = metadata.file_type().is_socket() && NODES.iter().any(|name| path.ends_with(name));
+    if is_node || !metadata.is_symlink() && STAND_INS.contains(&(metadata.permissions().mode() & 0o7777)) {
         found.push(format!("stand-in {}", path.display()));
     }
     // Where they wait for their next use.

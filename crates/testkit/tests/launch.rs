@@ -40,12 +40,13 @@ fn a_leak_is_found() {
     let probe = scene.write("probe", "read line\n");
     let mut child = Command::new("sh").arg(&probe).stdin(Stdio::piped()).spawn().expect("there is a shell");
     scene.directory("home/.local/state/cofferdam/sessions/id");
+    scene.write("home/.local/state/cofferdam/holds/id", "");
     let stand_in = scene.directory("home/project/.vscode");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1700);
     std::fs::set_permissions(stand_in, mode).expect("it is ours");
     let found = leaks::find(&scene);
     child.kill().and_then(|()| child.wait()).expect("it is ours");
-    for (count, word) in [(1, "process "), (1, "session "), (1, "stand-in ")] {
+    for (count, word) in [(1, "process "), (1, "session "), (1, "stand-in "), (1, "record ")] {
         assert_eq!(found.iter().filter(|leak| leak.starts_with(word)).count(), count, "{word}: {found:?}");
     }
 }

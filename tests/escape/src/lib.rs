@@ -2,6 +2,7 @@
 //! contained, and once with its control switched off, where the same check must fail. Owns rows and their verdicts; the
 //! mechanics of launching are `testkit`'s. Run by `cargo xtask escape` and, one test per row, by nextest.
 
+pub mod cover_storm;
 mod launching;
 mod limits;
 pub mod neighbour;

@@ -107,6 +107,7 @@ impl Finding {
             "contained" => Some(Finding::Contained(rest)),
             "open" => Some(Finding::Open(rest)),
             "skipped" => Some(Finding::Skipped(rest)),
+            "broken" => Some(Finding::Broken(rest)),
             _ => None,
         }
     }
@@ -232,9 +233,11 @@ impl Trial {
             },
             Some(finding) => finding,
             None => Finding::Broken(format!(
-                "no answer: {:?}, code {}, stderr `{}`",
+                "no answer in `{}`: {:?}, code {}, end {:?}, stderr `{}`",
+                launched.stdout.trim(),
                 launched.report.error,
                 launched.report.code,
+                launched.report.end,
                 launched.stderr.trim()
             )),
         }

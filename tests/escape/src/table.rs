@@ -3,8 +3,9 @@
 
 use crate::row::Row;
 use crate::rows::{
-    answers, calls, egress_places, egress_requests, egress_spelling, gate, ipc, kernel_files, launch, leftovers, names,
-    processes, records, refusals, resources, sockets, workspace,
+    aliases, answers, bits, calls, covers, depths, egress_places, egress_requests, egress_spelling, gate, homes, ipc,
+    keeper, kernel_files, launch, leftovers, masked, names, obeyed, processes, records, refusals, resources, sockets,
+    streams, tracked, workspace,
 };
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
@@ -26,6 +27,12 @@ macro_rules! every_row {
             fn escape_a14_every_way_to_start_has_the_same_walls() => launch::A14;
             fn escape_a15_missing_protected_names_cannot_be_made() => names::A15;
             fn escape_a16_parents_of_protected_paths_cannot_be_renamed() => names::A16;
+            fn escape_a17_what_is_closed_is_closed_under_every_mount() => aliases::A17;
+            fn escape_a18_replaced_names_are_covered_again_and_reported() => keeper::A18;
+            fn escape_a19_standard_streams_lead_nowhere_else() => streams::A19;
+            fn escape_a20_home_of_the_password_database_is_a_home() => homes::A20;
+            fn escape_a24_secrets_below_the_project_are_hidden() => depths::A24;
+            fn escape_a18_hidden_names_of_read_only_trees_stay_hidden() => covers::A18;
             fn escape_b01_core_pattern_is_read_only() => kernel_files::B01;
             fn escape_b02_machine_switches_are_closed() => kernel_files::B02;
             fn escape_b03_cgroups_are_out_of_reach() => kernel_files::B03;
@@ -49,6 +56,7 @@ macro_rules! every_row {
             fn escape_b19_kill_everybody_reaches_nobody() => processes::B19;
             fn escape_b20_killed_supervisor_leaves_no_processes() => processes::B20;
             fn escape_b21_secrets_are_in_no_environment() => launch::B21;
+            fn escape_b22_files_of_tools_read_without_secrets() => masked::B22;
             fn escape_c01_io_uring_is_absent() => calls::C01;
             fn escape_c02_i386_calls_are_killed() => calls::C02;
             fn escape_c03_x32_calls_are_killed() => calls::C03;
@@ -91,9 +99,14 @@ macro_rules! every_row {
             fn escape_e12_git_hooks_and_config_are_read_only() => workspace::E12;
             fn escape_e14_forged_git_pointer_grants_nothing() => workspace::E14;
             fn escape_e15_submodule_and_bare_repositories_are_protected() => workspace::E15;
+            fn escape_d11_names_that_a_session_left_do_not_slow_the_next_start() => depths::D11;
             fn escape_e16_agent_configuration_is_read_only() => workspace::E16;
             fn escape_e18_shell_files_and_path_directories_are_read_only() => names::E18;
+            fn escape_e26_commits_empty_no_hidden_file() => tracked::E26;
             fn escape_e19_other_spellings_have_the_same_verdict() => workspace::E19;
+            fn escape_e27_names_that_hosts_obey_on_opening_are_read_only() => obeyed::E27;
+            fn escape_e27_names_that_hosts_obey_are_reported_where_they_are_made() => obeyed::E27_REPORTED;
+            fn escape_e25_bits_that_lend_rights_are_refused() => bits::E25;
             fn escape_f01_what_was_shown_is_what_is_given() => answers::F01;
             fn escape_f02_escapes_in_names_are_printable() => records::F02;
             fn escape_f03_turned_and_invisible_text_is_shown() => records::F03;

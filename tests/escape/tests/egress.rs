@@ -151,7 +151,11 @@ fn without_its_egress_process_a_session_reaches_nothing_and_says_so() {
     stage.wait_for("ready");
     let egress = egress_of(child);
     kill(egress);
-    std::thread::sleep(Duration::from_millis(300));
+    let end = Instant::now() + PATIENCE;
+    while is_alive(egress) {
+        assert!(Instant::now() < end, "the egress process stays");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     stage.scene.write(stage.scene.project().join("go"), "");
     let end = Instant::now() + PATIENCE;
     while matches!(child.try_wait(), Ok(None)) {

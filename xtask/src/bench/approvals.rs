@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bench::candidate::Candidate;
+use crate::bench::candidate::{Binary, Candidate};
 use crate::bench::statistics::Samples;
 
 /// More questions in a minute than a person would be asked; the built-in limit is thirty.
@@ -72,7 +72,7 @@ pub(crate) fn open_all(at: &Path, count: usize) -> Result<String, String> {
 }
 
 /// Outside: one session, that many approvals.
-pub(crate) fn measure(dir: &Path, of: Asked, count: usize) -> Result<Samples, String> {
+pub(crate) fn measure(dir: &Path, of: Asked, binary: Binary, count: usize) -> Result<Samples, String> {
     let failed = |e: std::io::Error| format!("cannot ask: {e}");
     let home = std::env::var_os("HOME").map(PathBuf::from).ok_or("no home")?;
     fs::create_dir_all(home.join(".config/cofferdam")).map_err(failed)?;
@@ -80,16 +80,16 @@ pub(crate) fn measure(dir: &Path, of: Asked, count: usize) -> Result<Samples, St
     let unknown = dir.join(format!("unknown-{}", of.name()));
     fs::create_dir(&unknown).map_err(failed)?;
     (0..count).try_for_each(|index| of.make(&unknown.join(index.to_string()))).map_err(failed)?;
-    let measured = ask(dir, &unknown, of, count);
+    let measured = ask(dir, &unknown, (of, binary), count);
     fs::remove_dir_all(&unknown).and_then(|()| fs::remove_dir_all(home.join(".config"))).map_err(failed)?;
     measured
 }
 
-fn ask(dir: &Path, unknown: &Path, of: Asked, count: usize) -> Result<Samples, String> {
+fn ask(dir: &Path, unknown: &Path, (of, binary): (Asked, Binary), count: usize) -> Result<Samples, String> {
     let own = dir.join("xtask");
     let (own, at) = (own.to_str().ok_or("no text")?, unknown.to_str().ok_or("no text")?);
     let argv = ["bench-worker", "open", at, "--count", &count.to_string()];
-    let mut command = Candidate::gated(&dir.join("sandbox"), "ask", own, &argv);
+    let mut command = Candidate::gated(&dir.join(binary.file_name()), "ask", own, &argv);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| e.to_string())?;
     let sent = approve(&mut child, &sessions(), of, count);

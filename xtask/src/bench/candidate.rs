@@ -18,6 +18,31 @@ pub(crate) enum Candidate {
     Dynamic,
 }
 
+/// Of two sandboxes that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Binary {
+    /// The one under test.
+    This,
+    /// The one of `--against`.
+    Other,
+}
+
+impl Binary {
+    /// Both, the first of them in turns.
+    pub(crate) fn order(round: usize) -> [Binary; 2] {
+        if round.is_multiple_of(2) { [Binary::This, Binary::Other] } else { [Binary::Other, Binary::This] }
+    }
+
+    /// Its name in the directory of the bench.
+    pub(crate) fn file_name(self) -> &'static str {
+        match self {
+            Binary::This => "sandbox",
+            Binary::Other => "sandbox-other",
+        }
+    }
+}
+
 pub(crate) const ALL: [Candidate; 4] = [Candidate::Bare, Candidate::Bwrap, Candidate::Sandbox, Candidate::Dynamic];
 
 /// In four rounds every candidate follows every other one once, so that none always runs in the wake of the same: the

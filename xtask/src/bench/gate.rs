@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::bench::approvals::Asked;
-use crate::bench::candidate::Candidate;
+use crate::bench::candidate::{Binary, Candidate};
 use crate::bench::inside::Workload;
 use crate::bench::report::{Limit, Report};
 use crate::bench::stage::{Stage, Worker};
@@ -23,7 +23,7 @@ const APPROVALS: usize = 200;
 const LOOPS: usize = 5;
 const MILLISECOND: f64 = 1e6;
 
-const WORKLOADS: [Workload; 5] =
+pub(crate) const WORKLOADS: [Workload; 5] =
     [Workload::OpenClose, Workload::Stat, Workload::Grep, Workload::GitStatus, Workload::Gcc];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,13 +60,13 @@ impl Column {
 }
 
 /// The worker that sees /dev/fuse, and the one that does not.
-struct Workers {
-    fuse: Worker,
-    calls: Worker,
+pub(crate) struct Workers {
+    pub(crate) fuse: Worker,
+    pub(crate) calls: Worker,
 }
 
 impl Workers {
-    fn start(stage: &Stage) -> Result<Self, Problems> {
+    pub(crate) fn start(stage: &Stage) -> Result<Self, Problems> {
         let mut workers = Workers { fuse: stage.worker()?, calls: stage.worker_without_fuse()? };
         for (column, wanted) in [(Column::Fuse, true), (Column::Calls, false)] {
             if workers.of(column).ask::<bool>(&Request::HasFuse)? != wanted {
@@ -118,7 +118,7 @@ fn approved_tree(workers: &mut Workers, rounds: usize) -> Result<Taken, Problems
                 if column == Column::Calls && turn >= COLUMNS.len() {
                     continue;
                 }
-                let request = Request::Time { candidate: column.candidate(), workload };
+                let request = Request::Time { candidate: column.candidate(), binary: Binary::This, workload };
                 let took = workers.of(column).ask(&request)?;
                 // Round 0 fills the caches.
                 if round > 0 {
@@ -175,7 +175,11 @@ fn approvals(workers: &mut Workers) -> Result<Vec<(Column, Asked, Samples)>, Pro
     for of in [Asked::Files, Asked::Directories] {
         for column in GATED {
             eprintln!("bench gate: {APPROVALS} approvals of {}, {}", of.name(), column.name());
-            taken.push((column, of, workers.of(column).ask(&Request::Approvals { of, count: APPROVALS })?));
+            taken.push((
+                column,
+                of,
+                workers.of(column).ask(&Request::Approvals { of, binary: Binary::This, count: APPROVALS })?,
+            ));
         }
     }
     Ok(taken)

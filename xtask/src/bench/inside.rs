@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::candidate::Candidate;
+use crate::bench::candidate::{Binary, Candidate};
 use crate::bench::report::{Limit, Report};
 use crate::bench::stage::Stage;
 use crate::bench::statistics::{Samples, ratio};
@@ -34,7 +34,7 @@ pub(crate) enum Workload {
     Gcc,
 }
 
-const WORKLOADS: [Workload; 7] = [
+pub(crate) const WORKLOADS: [Workload; 7] = [
     Workload::OpenClose,
     Workload::Stat,
     Workload::Getpid,
@@ -88,7 +88,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
             if round % 2 == 0 { [Candidate::Bare, Candidate::Sandbox] } else { [Candidate::Sandbox, Candidate::Bare] };
         for workload in WORKLOADS {
             for candidate in order {
-                let took = worker.ask(&Request::Time { candidate, workload })?;
+                let took = worker.ask(&Request::Time { candidate, binary: Binary::This, workload })?;
                 // Round 0 fills the caches.
                 if round > 0 {
                     taken.entry((workload, candidate)).or_default().push(took);

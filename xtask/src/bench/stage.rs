@@ -94,6 +94,24 @@ impl Stage {
         Worker::start(self.user_command(&self.dir.join("xtask")).args(["bench-worker", "serve"]))
     }
 
+    /// A worker whose home is the one that the password database names, as a user's is: with another one both are homes, and
+    /// a launch closes the names of both.
+    pub(crate) fn worker_at_home(&self) -> Result<Worker, Problems> {
+        let mut command = self.user_command(&self.dir.join("xtask"));
+        Worker::start(command.args(["bench-worker", "serve"]).env("HOME", &self.user.home))
+    }
+
+    /// A worker with a home and a project of its own, empty.
+    pub(crate) fn worker_apart_in(&self, name: &str) -> Result<Worker, Problems> {
+        let (home, project) = (self.dir.join(format!("{name}-home")), self.dir.join(format!("{name}-project")));
+        for dir in [&home, &project] {
+            self.doing("make", dir, fs::create_dir(dir))?;
+            self.give(dir)?;
+        }
+        let mut command = self.user_command(&self.dir.join("xtask"));
+        Worker::start(command.args(["bench-worker", "serve"]).current_dir(project).env("HOME", home))
+    }
+
     /// A worker in a mount namespace of its own, with that many mounts more.
     pub(crate) fn worker_with_mounts(&self, count: usize) -> Result<Worker, Problems> {
         self.worker_apart(&["--count", &count.to_string()])

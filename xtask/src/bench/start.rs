@@ -2,6 +2,7 @@
 //! targets of the cold start; launches nothing itself. Called by `bench`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::bench::candidate::{ALL, Candidate};
 use crate::bench::report::{Limit, Report, times};
@@ -9,6 +10,7 @@ use crate::bench::stage::{Stage, Worker};
 use crate::bench::statistics::{Samples, ratio};
 use crate::bench::worker::Request;
 use crate::problems::Problems;
+use crate::workspace::{Workspace, read};
 
 const MEDIAN_TO_BWRAP: Limit = Limit::AtMost(0.60);
 const P95_TO_BWRAP: Limit = Limit::AtMost(1.0);
@@ -17,6 +19,9 @@ const GROWTH_MILLISECONDS: Limit = Limit::AtMost(1.5);
 const RATE_TO_BWRAP: Limit = Limit::AtLeast(1.8);
 
 const EXTRA_MOUNTS: usize = 300;
+/// Of a home of an ordinary size.
+const HOME_NAMES: usize = 200;
+const HOME_SECRETS: usize = 40;
 const AT_ONCE: usize = 8;
 /// Rounds of a worker before the other one has its turn.
 const TURN: usize = 8;
@@ -38,6 +43,9 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     let fewer = (rounds / 3).max(12);
     eprintln!("bench start: {fewer} rounds with and without {EXTRA_MOUNTS} more mounts");
     report_growth(&mut report, &with_and_without_mounts(stage, fewer)?);
+
+    eprintln!("bench start: {fewer} rounds in a large project and home, and in empty ones");
+    report_size(&mut report, &small_and_large(stage, fewer)?);
 
     let (blocks, launches) = (rounds.div_ceil(50).max(3), 100);
     eprintln!("bench start: {blocks} blocks of {launches} launches each, {AT_ONCE} at a time");
@@ -71,7 +79,40 @@ fn report_alone(report: &mut Report, alone: &ByCandidate) {
 
 /// The same launches in two mount namespaces of the same kind, turn by turn.
 fn with_and_without_mounts(stage: &Stage, rounds: usize) -> Result<[ByCandidate; 2], Problems> {
-    let mut workers = [stage.worker_with_mounts(0)?, stage.worker_with_mounts(EXTRA_MOUNTS)?];
+    in_turns([stage.worker_with_mounts(0)?, stage.worker_with_mounts(EXTRA_MOUNTS)?], rounds)
+}
+
+/// The same launches in an empty project with an empty home, and in ones of an ordinary size, turn by turn.
+fn small_and_large(stage: &Stage, rounds: usize) -> Result<[ByCandidate; 2], Problems> {
+    let mut workers = [stage.worker_apart_in("small")?, stage.worker_apart_in("large")?];
+    workers[1].ask::<()>(&Request::Prepare)?;
+    let listed = read(&Workspace::load()?.root.join("profiles/secrets.toml"))?;
+    let secrets = made_up_secrets(&listed).map_err(|e| Problems::one(format!("profiles/secrets.toml: {e}")))?;
+    let others = HOME_NAMES - HOME_SECRETS;
+    workers[1].ask::<()>(&Request::Furnish { secrets, others })?;
+    in_turns(workers, rounds)
+}
+
+/// Files at the first names of the list that are fixed names in a home, every other one in a directory of that name.
+fn made_up_secrets(listed: &str) -> Result<Vec<String>, String> {
+    let listed: toml::Table = listed.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let entries = listed.get("secret").and_then(toml::Value::as_array).ok_or("no list of secrets")?;
+    let mut names: Vec<&str> = Vec::new();
+    for name in entries.iter().filter_map(|entry| entry.get("path")?.as_str()?.strip_prefix("~/")) {
+        let overlaps = |known: &&str| Path::new(known).starts_with(name) || Path::new(name).starts_with(known);
+        if names.len() < HOME_SECRETS && !name.contains(['*', '?', '[', '$']) && !names.iter().any(overlaps) {
+            names.push(name);
+        }
+    }
+    if names.len() < HOME_SECRETS {
+        return Err(format!("only {} names for a home", names.len()));
+    }
+    let made =
+        |(index, name): (usize, &&str)| if index % 2 == 0 { format!("{name}/inside") } else { (*name).to_owned() };
+    Ok(names.iter().enumerate().map(made).collect())
+}
+
+fn in_turns(mut workers: [Worker; 2], rounds: usize) -> Result<[ByCandidate; 2], Problems> {
     let mut taken = [ByCandidate::new(), ByCandidate::new()];
     for from in (0..rounds).step_by(TURN) {
         for (worker, taken) in workers.iter_mut().zip(&mut taken) {
@@ -93,6 +134,20 @@ fn report_growth(report: &mut Report, [without, with]: &[ByCandidate; 2]) {
         report.figure(&format!("growth_{}_ms", candidate.name()), growth(candidate));
         let medians = [without, with].map(|taken| taken[&candidate].median() / MILLISECOND);
         let value = format!("{:>9.3} ms   from {:.3} to {:.3} ms", growth(candidate), medians[0], medians[1]);
+        report.row(candidate.name(), &value);
+    }
+}
+
+fn report_size(report: &mut Report, [small, large]: &[ByCandidate; 2]) {
+    report.section(&format!(
+        "growth of the median with 20,000 files, {HOME_NAMES} names at home, {HOME_SECRETS} secrets"
+    ));
+    for candidate in [Candidate::Sandbox, Candidate::Dynamic] {
+        let medians = [small, large].map(|taken| taken[&candidate].median() / MILLISECOND);
+        let growth = medians[1] - medians[0];
+        let label = format!("large project and home, {}, ms", candidate.name());
+        report.judge(&format!("size_{}_ms", candidate.name()), &label, growth, GROWTH_MILLISECONDS);
+        let value = format!("{growth:>9.3} ms   from {:.3} to {:.3} ms", medians[0], medians[1]);
         report.row(candidate.name(), &value);
     }
 }
@@ -177,6 +232,16 @@ fn group_of(step: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_made_up_home_has_files_and_directories_of_the_shipped_list() {
+        let listed = include_str!("../../../profiles/secrets.toml");
+        let made = made_up_secrets(listed).expect("enough names");
+        assert_eq!(made.len(), HOME_SECRETS);
+        assert_eq!(made[0], ".ssh/inside");
+        assert!(made.iter().any(|name| !name.ends_with("/inside")));
+        assert!(made_up_secrets("secret = []").is_err());
+    }
 
     #[test]
     fn steps_of_one_kind_are_added_up() {

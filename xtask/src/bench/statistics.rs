@@ -53,6 +53,41 @@ impl Samples {
     }
 }
 
+/// A ratio of medians and the interval that it lies in with 95 % confidence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+const RESAMPLES: usize = 2000;
+
+/// The median of `these` over that of `those`, two samples of each round. The interval is a percentile bootstrap over rounds:
+/// both samples of a round stay together, because a slow moment of the machine hits both. The same samples give the
+/// same interval.
+pub(crate) fn paired(these: &Samples, those: &Samples) -> Interval {
+    let rounds: Vec<(f64, f64)> = these.0.iter().copied().zip(those.0.iter().copied()).collect();
+    let of = |rounds: &[(f64, f64)]| {
+        let (a, b): (Samples, Samples) = (rounds.iter().map(|r| r.0).collect(), rounds.iter().map(|r| r.1).collect());
+        ratio(a.median(), b.median())
+    };
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut drawn = || {
+        // xorshift64: good enough to choose rounds, and the same everywhere.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).unwrap_or(0) % rounds.len()
+    };
+    let ratios: Samples = (0..if rounds.is_empty() { 0 } else { RESAMPLES })
+        .map(|_| of(&(0..rounds.len()).map(|_| rounds[drawn()]).collect::<Vec<_>>()))
+        .collect();
+    let sorted = ratios.sorted();
+    let at = |rank: usize| sorted.get(rank).copied().unwrap_or(f64::INFINITY);
+    Interval { ratio: of(&rounds), low: at(RESAMPLES / 40), high: at(RESAMPLES - 1 - RESAMPLES / 40) }
+}
+
 impl FromIterator<f64> for Samples {
     fn from_iter<T: IntoIterator<Item = f64>>(samples: T) -> Self {
         Samples(samples.into_iter().collect())
@@ -104,6 +139,32 @@ mod tests {
     fn ratio_to_nothing_is_infinite() {
         assert!(ratio(1.0, 0.0).is_infinite());
         assert!((ratio(1.0, 4.0) - 0.25).abs() < 1e-9);
+    }
+
+    /// Rounds whose machine is slow or fast by turns, the first of a pair `factor` times as slow, with some noise.
+    fn rounds(factor: f64, count: u32) -> [Samples; 2] {
+        let machine = |round: u32| 100.0 + f64::from(round * 37 % 50);
+        let noise = |round: u32| 1.0 + f64::from(round * 61 % 21) / 1000.0;
+        [
+            (0..count).map(|round| machine(round) * factor * noise(round)).collect(),
+            (0..count).map(|round| machine(round) * noise(round + 7)).collect(),
+        ]
+    }
+
+    #[test]
+    fn an_interval_holds_the_ratio_and_tells_slower_from_equal() {
+        for (factor, above, below) in [(1.0, 0.95, 1.05), (1.1, 1.05, 1.16), (0.9, 0.85, 0.95)] {
+            let [these, those] = rounds(factor, 100);
+            let interval = paired(&these, &those);
+            assert!(interval.low <= interval.ratio && interval.ratio <= interval.high, "{interval:?}");
+            assert!(interval.low > above && interval.high < below, "{factor}: {interval:?}");
+            assert_eq!(interval, paired(&these, &those));
+        }
+    }
+
+    #[test]
+    fn an_interval_of_nothing_shows_nothing() {
+        assert!(paired(&samples(&[]), &samples(&[])).high.is_infinite());
     }
 
     #[test]

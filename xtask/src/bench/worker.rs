@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::bench::approvals::{self, Asked};
 use crate::bench::audit;
-use crate::bench::candidate::Candidate;
+use crate::bench::candidate::{Binary, Candidate};
 use crate::bench::inside::{Workload, tasks};
 use crate::bench::statistics::Samples;
 use crate::problems::Problems;
@@ -70,18 +70,22 @@ pub(crate) enum Request {
     Rounds { count: usize, from: usize },
     /// `/bin/true` under one candidate, several at a time: launches per second.
     Flight { candidate: Candidate, launches: usize, at_once: usize },
+    /// `/bin/true` by both binaries, one after the other, that often: nanoseconds of each.
+    Pairs { candidate: Candidate, count: usize },
     /// What `sandbox run --timing` prints, that often: microseconds by step.
     Breakdown { candidate: Candidate, runs: usize },
     /// Makes the files that workloads need.
     Prepare,
     /// A workload under one candidate: nanoseconds per operation.
-    Time { candidate: Candidate, workload: Workload },
+    Time { candidate: Candidate, binary: Binary, workload: Workload },
     /// A workload under the shortest filter there is, which allows everything: what no sandbox with a filter can beat.
     TimeUnderFilter { workload: Workload },
     /// Whether the sandbox can use a FUSE root here.
     HasFuse,
     /// From an approval until the call that waited has returned, that often: nanoseconds.
-    Approvals { of: Asked, count: usize },
+    Approvals { of: Asked, binary: Binary, count: usize },
+    /// Makes a home of an ordinary size: the names of secrets, and others.
+    Furnish { secrets: Vec<String>, others: usize },
 }
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
@@ -179,9 +183,15 @@ impl Bench {
             }
             Request::Breakdown { candidate, runs } => self.breakdown(*candidate, *runs).map(|r| json!(r)),
             Request::HasFuse => Ok(json!(fs::File::options().read(true).write(true).open("/dev/fuse").is_ok())),
-            Request::Approvals { of, count } => approvals::measure(&self.dir, *of, *count).map(|r| json!(r)),
+            Request::Approvals { of, binary, count } => {
+                approvals::measure(&self.dir, *of, *binary, *count).map(|r| json!(r))
+            }
+            Request::Furnish { secrets, others } => furnish(secrets, *others).map(|()| Value::Null),
+            Request::Pairs { candidate, count } => self.pairs(*candidate, *count).map(|r| json!(r)),
             Request::Prepare => tasks::prepare(Path::new(".")).map(|()| Value::Null),
-            Request::Time { candidate, workload } => self.time(*candidate, *workload).map(|r| json!(r)),
+            Request::Time { candidate, binary, workload } => {
+                self.time(*candidate, *binary, *workload).map(|r| json!(r))
+            }
             Request::TimeUnderFilter { workload } => self.time_under_filter(*workload).map(|r| json!(r)),
         }
     }
@@ -245,13 +255,26 @@ impl Bench {
             .collect()
     }
 
-    fn time(&self, candidate: Candidate, workload: Workload) -> Result<f64, String> {
+    fn pairs(&self, candidate: Candidate, count: usize) -> Result<[Samples; 2], String> {
+        let mut taken = [Samples::default(), Samples::default()];
+        for round in 0..count {
+            for binary in Binary::order(round) {
+                let path = self.dir.join(binary.file_name());
+                let took = candidate.launch(&path, TRUE).map_err(|e| format!("{}: {e}", path.display()))?;
+                taken[binary as usize].push(took.as_secs_f64() * 1e9);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn time(&self, candidate: Candidate, binary: Binary, workload: Workload) -> Result<f64, String> {
+        let sandbox = self.dir.join(binary.file_name());
         let own = self.dir.join("xtask");
         let own = own.to_str().ok_or("the directory's name is not UTF-8")?;
         let argv = ["bench-worker", "time", workload.name()];
         let mut command = match candidate {
-            Candidate::Dynamic => Candidate::gated(&self.sandbox, "deny", own, &argv),
-            _ => candidate.command(&self.sandbox, &[&[own], &argv[..]].concat()),
+            Candidate::Dynamic => Candidate::gated(&sandbox, "deny", own, &argv),
+            _ => candidate.command(&sandbox, &[&[own], &argv[..]].concat()),
         };
         printed_number(command.stdin(Stdio::null()), candidate.name())
     }
@@ -264,6 +287,18 @@ impl Bench {
         command.arg(self.dir.join("xtask")).args(["bench-worker", "time", workload.name()]);
         printed_number(command.stdin(filter), "bwrap --seccomp")
     }
+}
+
+/// In the home of this process, which the stage made for it.
+fn furnish(secrets: &[String], others: usize) -> Result<(), String> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).ok_or("no home")?;
+    let others = (0..others).map(|index| format!("name-{index}"));
+    for name in secrets.iter().cloned().chain(others) {
+        let path = home.join(name);
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, "made up\n"));
+        made.map_err(|e| format!("cannot make {}: {e}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn printed_number(command: &mut Command, name: &str) -> Result<f64, String> {

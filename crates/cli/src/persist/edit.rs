@@ -209,8 +209,9 @@ fn names(value: &Value, entry: &Entry, places: &Places) -> bool {
 fn text_names(path: Option<&str>, entry: &Entry, places: &Places) -> bool {
     let Some(path) = path.and_then(|path| PathExpr::parse(path).ok()) else { return false };
     let here = path.expand(places);
+    let shape = |path: &PathExpr| (path.is_glob(), path.is_deep());
     path.is_same_place(&entry.path)
-        || !here.is_empty() && path.is_glob() == entry.path.is_glob() && here == entry.path.expand(places)
+        || !here.is_empty() && shape(&path) == shape(&entry.path) && here == entry.path.expand(places)
 }
 
 /// The day in UTC, as `2026-11-15`.

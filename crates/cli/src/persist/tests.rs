@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cofferdam_policy::{Layer, deciding_rule};
+use cofferdam_policy::Layer;
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl Home {
         let project = home.join("project");
         std::fs::create_dir_all(&project).expect("it is writable");
         let state = home.join(".local/state/cofferdam");
-        Home { around: Surroundings { cwd: project.clone(), project: Some(project), state, home } }
+        Home { around: Surroundings { cwd: project.clone(), project: Some(project), state, home, other_home: None } }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -43,11 +43,10 @@ impl Home {
 
     /// What the next run would find.
     fn access(&self, path: &Path) -> Option<(Access, Layer)> {
-        let places =
-            Places { home: self.around.home.clone(), project: self.around.project.clone(), ..Places::default() };
+        let places = self.around.places();
         let policy =
             Sources::read(&self.around, &[]).and_then(|sources| sources.resolve(&places)).expect("it resolves");
-        deciding_rule(&real_rules(&policy, &places), path).map(|rule| (rule.rule.access, rule.rule.origin.layer))
+        real_rules(&policy, &places).deciding(path).map(|rule| (rule.rule.access, rule.rule.origin.layer))
     }
 }
 

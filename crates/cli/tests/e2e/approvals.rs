@@ -63,6 +63,51 @@ fn what_a_session_was_granted_can_be_saved_over_the_socket() {
     assert_eq!(session.end().0, 137);
 }
 
+/// The lock that a writer of a policy takes, held by another process until its stdin ends.
+fn hold_policies(place: &Place) -> std::process::Child {
+    let mut holder = place.command("flock");
+    let lock = place.path("home:.local/state/cofferdam/policy.lock");
+    std::fs::create_dir_all(lock.parent().expect("a directory")).expect("the home is ours");
+    let mut holder = holder
+        .arg(&lock)
+        .args(["sh", "-c", "echo held; read x"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("flock starts");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut line).expect("text");
+    assert_eq!(line, "held\n");
+    holder
+}
+
+#[test]
+fn a_session_goes_on_while_an_answer_waits_for_its_policy() {
+    let Some(place) = Place::with(&["flock"]) else { return };
+    place.write("home:notes/list.txt", "the-list\n");
+    place.write("home:other/list.txt", "the-other\n");
+    let mut holder = hold_policies(&place);
+    let mut session = place.start(
+        &["--on-unknown", "ask"],
+        "echo up; read x; cat ~/notes/list.txt; cat ~/other/list.txt; echo end; read x",
+    );
+    session.tell("\n");
+    let started = Instant::now();
+    place.sandbox(&["approve", &question(&place), "--keep", "user"]).code(0);
+    // The next question is asked and answered although the policy cannot be written yet.
+    place.sandbox(&["approve", &question(&place)]).code(0).says(&["other/list.txt"]);
+    // A writer that waits for the lock gives up after ten seconds.
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    assert_eq!(place.read("home:.config/cofferdam/config.toml"), None, "the lock is held");
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends");
+    // What was to be kept is not lost at the end.
+    session.tell("\n");
+    assert_eq!(session.end(), (0, "the-list\nthe-other\nend\n".to_owned()));
+    let policy = place.read("home:.config/cofferdam/config.toml").expect("it was written");
+    assert!(policy.contains("notes/list.txt") && !policy.contains("other/list.txt"), "{policy}");
+}
+
 #[test]
 fn who_is_denied_gets_an_error_and_goes_on() {
     let place = place();
@@ -103,11 +148,15 @@ fn a_session_inside_finds_nobody_to_ask() {
     let place = place();
     let sandbox = crate::support::binary().display().to_string();
     let script = format!(
-        "echo up; (sleep 1; '{sandbox}' questions; '{sandbox}' approve 1; ls ~/.local/state) & cat ~/notes/list.txt; wait"
+        "echo up; cat ~/notes/list.txt & read x; '{sandbox}' --version; '{sandbox}' questions 2>&1; '{sandbox}' approve 1 2>&1; ls ~/.local/state; wait"
     );
     let flags = ["--on-unknown", "ask", "--ask-timeout", "3s", "--ro", &sandbox];
-    let session = place.start(&flags, &script);
+    let mut session = place.start(&flags, &script);
+    // It is there to be answered, from outside.
+    question(&place);
+    session.tell("\n");
     let (_, out) = session.end();
+    assert!(out.contains("sandbox ") && out.contains("no open question"), "it could be run inside: {out}");
     assert!(!out.contains("the-list") && !out.contains(":1  read") && !out.contains("cofferdam"), "{out}");
 }
 

@@ -107,7 +107,8 @@ fn a_program_inside_cannot_attach() {
         "for n in $(seq 200); do compgen -G '{state}/sessions/*/socket' > /dev/null && break; sleep 0.05; done"
     );
     let script = format!("{door}; '{}' attach last -- id", program.display());
-    let flags = ["--mode", "static", "--ro", &state, "--ro", &directory];
+    // Bound as it is: through an overlay, as in static mode, no lock shows and no session looks alive.
+    let flags = ["--ro", &state, "--ro", &directory];
     let ran = place.run(&flags, &["bash", "-c", &script]).code(125);
     assert_eq!(ran.out, "");
     // Why is said once at the door, and who is still talking may not hear it.
@@ -144,4 +145,49 @@ fn an_attached_shell_has_a_terminal_of_the_sessions_own() {
     assert_eq!(screen.settings("after"), before);
     running.tell("x\n");
     assert_eq!(running.end().0, 0);
+}
+
+/// Makes what is held and what is not, as often as it can.
+const SPIN: &str = "
+import os
+os.close(os.open(f'spins-{os.getpid()}', os.O_CREAT | os.O_WRONLY))
+def make(name):
+    try: os.mkdir(name)
+    except OSError: pass
+make('free')
+while True:
+    make('.claude'); make('.mcp.json'); make('.vscode'); make('.cursor')
+";
+
+/// Attack corpus A22. An attached command has a filter of its own: the end of the first one says nothing about it.
+#[test]
+fn a22_held_names_stay_held_until_the_last_attached_command_is_gone() {
+    const SPINNERS: usize = 4;
+    const ROUNDS: usize = 40;
+    for round in 0..ROUNDS {
+        let Some(place) = Place::with(&["python3"]) else { return };
+        let mut running = place.start(&[], "echo ready; read line");
+        // The supervisor opens its door when it has a moment, which may come after the command's start.
+        wait_for("the session", || (attach(&place, "true").code == 0).then_some(()));
+        let spin = || {
+            let mut command = place.command(binary());
+            std::thread::spawn(move || finish(command.args(["attach", "last", "--", "python3", "-c", SPIN]), b""))
+        };
+        let spinners: Vec<_> = (0..SPINNERS).map(|_| spin()).collect();
+        wait_for("the attached commands", || {
+            let names = std::fs::read_dir(&place.project).ok()?.filter_map(Result::ok);
+            let spinning = names.filter(|name| name.file_name().to_string_lossy().starts_with("spins-")).count();
+            (spinning == SPINNERS).then_some(())
+        });
+        running.tell("x\n");
+        assert_eq!(running.end().0, 0);
+        for spinner in spinners {
+            spinner.join().expect("it ends");
+        }
+        // The same loop makes what is not held.
+        assert!(place.exists("free"), "round {round}");
+        for held in [".claude", ".mcp.json", ".vscode", ".cursor"] {
+            assert!(!place.exists(held), "round {round}: {held} is there after the end");
+        }
+    }
 }

@@ -20,6 +20,30 @@ fn a_system_call_that_a_policy_denies_is_cited_by_file_and_line() {
 }
 
 #[test]
+fn a_bit_that_lends_rights_is_refused_and_told() {
+    let place = Place::new();
+    place.write("tool", "#!/bin/sh\n");
+    for mode in ["static", "dynamic"] {
+        let ran = place.run(&["--mode", mode], &["chmod", "4755", "tool"]).code(1);
+        ran.says(&["refused system call fchmodat", "set-user-ID files lend your rights to other users"]);
+        // A user who is told so by chmod is told by install and tar as well.
+        place.run(&["--mode", mode], &["install", "-m", "4755", "tool", "tool-2"]).code(1);
+        assert_eq!(place.host("stat -c %a tool").ok(), "644\n");
+        assert!(place.host("find . -perm /6000").ok().is_empty());
+    }
+}
+
+#[test]
+fn a_repository_can_be_shared_with_a_group() {
+    let Some(place) = Place::with(&["git"]) else { return };
+    for mode in ["static", "dynamic"] {
+        let repository = format!("shared-{mode}");
+        place.run(&["--mode", mode], &["git", "init", "-q", "--shared", "--bare", &repository]).ok();
+        assert_eq!(place.host(&format!("stat -c %a {repository}/objects")).ok(), "2775\n");
+    }
+}
+
+#[test]
 fn a_hidden_path_is_named_with_the_flag_that_shows_it() {
     let place = Place::new();
     place.write("home:.aws/credentials", "hunter2");
@@ -167,5 +191,5 @@ fn a_sandbox_inside_a_sandbox_is_refused_with_the_reason() {
     let place = Place::new();
     // Into the project: the binary may lie in a directory that the sandbox has its own of.
     std::fs::copy(binary(), place.path("inner")).expect("copies");
-    place.inside("./inner run -- true").says(&["cannot create the namespaces", "inside of another sandbox"]);
+    place.inside("./inner run -- true").says(&["there is no openat2 here", "inside of another sandbox"]);
 }

@@ -170,14 +170,13 @@ fn a_chosen_port_of_the_host_is_reached_and_no_other() {
 }
 
 #[test]
-fn the_hosts_network_is_said_to_be_the_hosts() {
+fn the_hosts_network_is_not_given_for_a_flag() {
     let Some(internet) = Internet::with(&["curl"]) else { return };
     internet.world.http("127.0.0.1:9001");
-    let ran = internet.run(&["--network", "host"], "curl -sS http://127.0.0.1:9001/mine");
-    assert!(ran.ok().contains("GET /mine"));
-    let log = internet.place.read(CHAIN).expect("a log");
-    let created: Value = serde_json::from_str(log.lines().next().expect("a record")).expect("JSON");
-    assert_eq!(created["details"]["network"], "host", "{created}");
+    // A flag alone is no approval; what an approved session has and records is shown in `terminal`.
+    let ran = internet.run(&["--network", "host"], "curl -sS http://127.0.0.1:9001/mine").code(126);
+    ran.says(&["needs an approval", "allow_network_host = true", "--allow-host"]);
+    assert!(internet.world.connections("127.0.0.1:9001").is_empty());
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn ours(screen: &Screen) -> Vec<(u32, String)> {
     found
 }
 
-fn runs(start: &str, screen: &Screen) -> bool {
+pub(crate) fn runs(start: &str, screen: &Screen) -> bool {
     ours(screen).iter().any(|(_, command)| command.starts_with(start))
 }
 

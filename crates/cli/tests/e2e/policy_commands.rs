@@ -251,7 +251,7 @@ fn why_knows_system_calls_and_hosts() {
     let why = |arguments: &[&str]| place.sandbox(&[&["why"], arguments].concat()).ok();
     assert!(why(&["openat"]).contains("is allowed"));
     assert!(why(&["kexec_load"]).contains("always denied"));
-    assert!(why(&["ptrace", "--no-debug"]).contains("is refused, logged and counted"));
+    assert!(why(&["ptrace", "--no-debug"]).contains("is refused and recorded"));
     place.write(USER, "[syscalls]\ndeny = [\"socket\"]\n");
     let told = why(&["socket"]);
     assert!(

@@ -20,13 +20,13 @@ const CERTIFICATES: [&str; 6] = [
 ];
 
 /// A place with the settings of whoever runs the tests.
-struct Client {
-    place: Place,
+pub(crate) struct Client {
+    pub(crate) place: Place,
     variables: Vec<(String, String)>,
 }
 
 impl Client {
-    fn new(programs: &[&str], files: &[&str]) -> Option<Client> {
+    pub(crate) fn new(programs: &[&str], files: &[&str]) -> Option<Client> {
         let place = Place::with(programs)?;
         let home = std::path::PathBuf::from(std::env::var_os("HOME")?);
         for file in files {
@@ -40,7 +40,7 @@ impl Client {
         Some(Client { place, variables })
     }
 
-    fn outside(&self, script: &str) -> Ran {
+    pub(crate) fn outside(&self, script: &str) -> Ran {
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         finish(self.place.command("timeout").envs(variables).args(["60", "bash", "-c", script]), b"")
     }

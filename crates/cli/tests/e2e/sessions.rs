@@ -85,7 +85,8 @@ fn a_name_that_several_sessions_share_ends_none() {
 #[test]
 fn what_a_killed_supervisor_left_is_not_listed_and_its_number_is_not_used() {
     let place = Place::new();
-    drop(place.start(&[], "echo ready; sleep 60"));
+    let running = place.start(&[], "echo ready; sleep 60");
+    drop(running);
     assert!(listed(&place).is_empty());
     place.sandbox(&["kill", "last"]).code(1);
     place.sweep(0);

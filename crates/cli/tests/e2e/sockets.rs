@@ -183,8 +183,9 @@ fn what_listens_by_the_time_a_directory_is_approved_is_covered() {
     let Some(place) = Place::with(&["perl"]) else { return };
     place.write("home:notes/list.txt", "the-list\n");
     place.write("connect", CONNECT);
-    let script =
-        "echo up; read x; cat ~/notes/list.txt; touch seen; read x; perl connect ~/notes/late.sock ~/notes/later.sock";
+    let script = "echo up; read x; cat ~/notes/list.txt; touch seen; read x; perl connect ~/notes/late.sock ~/notes/later.sock \
+         plain/later.sock";
+    std::fs::create_dir(place.path("plain")).expect("the project is writable");
     let mut session = place.start(&["--on-unknown", "ask"], script);
     let late = Service::at(place.path("home:notes/late.sock"));
     session.tell("\n");
@@ -192,11 +193,13 @@ fn what_listens_by_the_time_a_directory_is_approved_is_covered() {
         wait_for("a question", || place.sandbox(&["questions"]).ok().split_whitespace().next().map(str::to_owned));
     place.sandbox(&["approve", &question, "--scope", "dir", "--keep", "session"]).code(0);
     wait_for("its file", || place.exists("seen").then_some(()));
-    // The control, and what no mount stops: whoever binds later in a directory that the session sees.
-    let _later = Service::at(place.path("home:notes/later.sock"));
+    // Seen through an overlay it is another socket, whenever it was bound.
+    let later = Service::at(place.path("home:notes/later.sock"));
+    // The control, and what no mount stops: one that is bound later in a directory that is given as it is and not watched.
+    let _control = Service::at(place.path("plain/later.sock"));
     session.tell("\n");
-    assert_eq!(session.end(), (0, "the-list\nrefused\nreached\n".to_owned()));
-    assert_eq!(late.connections(), 0);
+    assert_eq!(session.end(), (0, "the-list\nrefused\nrefused\nreached\n".to_owned()));
+    assert_eq!((late.connections(), later.connections()), (0, 0));
 }
 
 #[test]
@@ -276,4 +279,24 @@ fn one_session_does_not_uncover_a_socket_for_the_next() {
         assert_eq!(connect(&place, &["--mode", mode], &[service.name()]), "refused\n", "{mode}");
     }
     assert_eq!(service.connections(), 0);
+}
+
+#[test]
+fn a_socket_that_controls_the_host_is_refused_even_when_it_is_named() {
+    let Some(place) = Place::with(&["perl"]) else { return };
+    for name in ["docker.sock", "podman/podman.sock", "containerd/containerd.sock", "lxd/unix.socket"] {
+        let service = Service::at(place.path("home:run").join(name));
+        // Not under another name either: the link leads to it.
+        let link = place.path("home:other.sock");
+        std::os::unix::fs::symlink(service.name(), &link).expect("links");
+        for path in [service.name(), &link.display().to_string()] {
+            let ran = place.run(&["--socket", path], &["touch", "ran"]).code(126);
+            ran.says(&["controls this host", "runs code outside", "/etc/cofferdam/policy.toml", "network.sockets"]);
+        }
+        std::fs::remove_file(&link).expect("it is ours");
+        assert!(!place.exists("ran"));
+    }
+    // The control: a socket of another name.
+    let service = Service::at(place.path("home:run/database.sock"));
+    assert_eq!(connect(&place, &["--socket", service.name()], &[service.name()]), "reached\n");
 }

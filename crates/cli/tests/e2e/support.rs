@@ -2,6 +2,7 @@
 //! that the command starts with; every test module uses it.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_testkit::leaks;
+use rustix::fs::FlockOperation;
 
 /// Longest that a test waits for something that should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Sessions after which nothing may be left of killed ones.
-const MOST_SWEEPS: usize = 20;
 
 /// A home directory of its own with a project below it; both are removed when dropped.
 ///
@@ -183,11 +182,21 @@ impl Place {
         self.run(&[], &["bash", "-c", script])
     }
 
-    /// Starts `sandbox run -- bash -c SCRIPT` and waits for the first line it prints.
+    /// Starts `sandbox run -- bash -c SCRIPT`, and waits for the first line it prints and until `sandbox ps` lists it:
+    /// the supervisor writes a session down beside the command's start.
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
         let mut command = self.command(binary());
         command.arg("run").args(flags).args(["--", "bash", "-c", script]);
-        self.begin(command)
+        let mut running = self.begin(command);
+        wait_for("the session's directory", || (self.lists(running.pid()) || running.has_ended()).then_some(()));
+        running
+    }
+
+    /// Whether the session of this supervisor is written down.
+    fn lists(&self, supervisor: u32) -> bool {
+        let ending = format!("-{supervisor:x}");
+        let is_its = |session: &PathBuf| session.to_string_lossy().ends_with(&ending);
+        self.sessions().iter().filter(|session| is_its(session)).any(|session| session.join("session.json").exists())
     }
 
     /// Starts what prints a line once it is up.
@@ -218,15 +227,18 @@ impl Place {
         entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 
-    /// Runs sessions until they have swept all but `living` others. A machine with more to do may leave the first of them
-    /// no moment for it, and what a killed session had started may still be on its way out then.
+    /// Runs one more session, which sweeps all but `living` others while its command waits.
     pub(crate) fn sweep(&self, living: usize) {
-        for _ in 0..MOST_SWEEPS {
-            self.run(&[], &["sleep", "0.2"]).ok();
-            if self.sessions().len() <= living {
-                return;
-            }
-        }
+        let is_claimed = |session: &PathBuf| {
+            let lock = FlockOperation::NonBlockingLockExclusive;
+            File::open(session).is_ok_and(|directory| rustix::fs::flock(directory, lock).is_err())
+        };
+        wait_for("the end of what was killed", || {
+            (self.sessions().iter().filter(|session| is_claimed(session)).count() <= living).then_some(())
+        });
+        let sweeper = self.start(&[], "echo ready; read line");
+        wait_for("the sweep of killed sessions", || (self.sessions().len() <= living + 1).then_some(()));
+        sweeper.end();
     }
 }
 
@@ -252,6 +264,10 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     pub(crate) fn tell(&mut self, text: &str) {

@@ -244,3 +244,25 @@ fn full_colour_and_unicode_pass_through() {
     let coloured = screen.tmux(&["capture-pane", "-p", "-e"]);
     assert!(coloured.contains("\u{1b}[31mröt"), "{coloured:?}");
 }
+
+#[test]
+fn the_hosts_network_is_asked_for_and_the_answer_is_recorded() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    let host = std::fs::read_link("/proc/self/ns/net").expect("a network").display().to_string();
+    for (answer, code) in [("no", 126), ("", 126), ("yes", 0)] {
+        screen.line("clear");
+        screen.wait_until("an empty screen", |text| !text.contains("Type `yes`"));
+        screen.line("sandbox run --network host -- readlink /proc/self/ns/net > net; echo code-$?");
+        screen.wait_for("Type `yes`");
+        screen.line(answer);
+        screen.wait_for(&format!("\ncode-{code}"));
+        let seen = screen.place.read("net").unwrap_or_default();
+        assert_eq!(seen.trim() == host, code == 0, "{answer}: {seen}");
+    }
+    let log = screen.place.read("home:.local/state/cofferdam/audit/00000001.ndjson").expect("a log");
+    let created: Vec<&str> = log.lines().filter(|line| line.contains("network_approved_by")).collect();
+    assert_eq!(created.len(), 1, "{log}");
+    assert!(created[0].contains("the person at the terminal") && created[0].contains("\"network\":\"host\""), "{log}");
+    screen.line("clear; sandbox run --network host --on-unknown deny -- true; echo code-$?");
+    screen.wait_for("code-126");
+}

@@ -1,14 +1,11 @@
 //! Carrying an answer out: what is mounted for it, what must not show in a tree that is given, and when all of it is there.
 //! Owns the orders of one approval; whether it is asked and what is answered is the parent's. Called by `gate`.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cofferdam_kernel::bound;
 use cofferdam_policy::Access as RuleAccess;
-use cofferdam_policy::path::name_matches;
 use rustix::io::Errno;
 
 use super::{Expected, Gate, ONCE, Progress, object, parent};
@@ -16,7 +13,8 @@ use crate::docket::Stage;
 use crate::host;
 use crate::judge::Standing;
 use crate::ledger::{Gives, Grant};
-use crate::orders::{Cover, Order, Outcome};
+use crate::named::Names;
+use crate::orders::{Cover, How, Order, Outcome};
 use crate::question::{Cause, Keep, Op, Question, QuestionId, Reach, Verdict};
 
 impl Gate {
@@ -117,28 +115,35 @@ impl Gate {
         };
         // Where it cannot be known what to hide, nothing is given.
         let Ok(covers) = covers else { return self.fail(id) };
+        if self.late.hold(&target) != Ok(false) {
+            return self.fail(id);
+        }
         let exec = self.plan.exec;
-        let order = Order::Mount { id: held, target: target.clone(), write, exec, covers, children };
-        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives } });
+        let order = Order::Mount { id: held, target: target.clone(), write, exec, covers: covers.clone(), children };
+        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives }, covers });
         self.more(id);
     }
 
     /// What must not show in a tree that is given as a whole. What is mounted in it has its own covers.
-    fn covers_in(&self, tree: &Path, write: bool) -> Result<Vec<Cover>, Errno> {
+    fn covers_in(&mut self, tree: &Path, write: bool) -> Result<Vec<Cover>, Errno> {
         let mut covers = Vec::new();
-        for rule in self.judge.covers_below(tree) {
+        let mut names = Names::default();
+        for (rule, place) in self.judge.covers_below(tree) {
             let seals = rule.access == RuleAccess::Protect;
-            if seals && !write || self.ledger.children(tree).iter().any(|child| rule.path.starts_with(child)) {
+            if seals && !write || self.ledger.children(tree).iter().any(|child| place.starts_with(child)) {
                 continue;
             }
-            let paths = if rule.is_glob { matching(&rule.path)? } else { vec![rule.path.clone()] };
-            for path in paths.into_iter().filter_map(|path| behind_links(path, tree)) {
+            for path in names.named_by(rule, tree, &place)?.into_iter().filter_map(|path| behind_links(path, tree)) {
                 // A longer rule may lift it again.
                 let ruling = self.judge.ruling(&path);
                 let still = self.judge.standing(ruling);
-                if seals || still == Standing::Hidden {
-                    covers.push(Cover { path, seals });
-                }
+                let how = match still {
+                    Standing::Hidden => How::Hide,
+                    Standing::Masked => How::Mask,
+                    _ if seals => How::Seal,
+                    _ => continue,
+                };
+                covers.push(Cover { path, how });
             }
         }
         // Somebody may listen in it by now who did not at the start.
@@ -146,12 +151,15 @@ impl Gate {
         let own = |path: &Path| mounted.iter().any(|child| path.starts_with(child));
         let sockets =
             bound::sockets(&[tree], |path| path.starts_with(tree) && !own(path)).map_err(|_| Errno::TOOBIG)?;
-        covers.extend(sockets.into_iter().map(|socket| Cover { path: socket.path, seals: false }));
+        covers.extend(sockets.into_iter().map(|socket| Cover { path: socket.path, how: How::Hide }));
+        // What was mounted since the start may show what is hidden under another name.
+        let late = self.late.points()?.iter().filter(|point| point.starts_with(tree) && *point != tree && !own(point));
+        covers.extend(late.map(|point| Cover { path: point.clone(), how: How::Hide }));
         // Outer ones first, and nothing inside of what is hidden already.
         covers.sort_by(|a, b| a.path.cmp(&b.path));
         let mut kept: Vec<Cover> = Vec::new();
         for cover in covers {
-            let is_hidden = kept.iter().any(|outer| !outer.seals && cover.path.starts_with(&outer.path));
+            let is_hidden = kept.iter().any(|outer| outer.how == How::Hide && cover.path.starts_with(&outer.path));
             if !is_hidden && !kept.contains(&cover) {
                 kept.push(cover);
             }
@@ -161,7 +169,7 @@ impl Gate {
 
     /// The root, the home directory and what lies above it are never given as a whole by an answer.
     fn is_too_wide(&self, tree: &Path) -> bool {
-        self.plan.home.starts_with(tree) || tree == Path::new("/") || self.judge.is_own(tree)
+        self.plan.holds_a_home(tree) || tree == Path::new("/") || self.judge.is_own(tree)
     }
 
     pub(super) fn done(&mut self, id: QuestionId, outcome: Outcome, grant: Option<Grant>) -> Result<(), Errno> {
@@ -230,16 +238,4 @@ fn behind_links(path: PathBuf, tree: &Path) -> Option<PathBuf> {
         Ok(_) => path.canonicalize().ok().filter(|real| real.starts_with(tree)),
         Err(_) => Some(path),
     }
-}
-
-/// Paths that a pattern stands for now. A directory that cannot be listed may hold any of them.
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>, Errno> {
-    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Ok(Vec::new()) };
-    let last = last.to_string_lossy();
-    let names = match host::names(parent) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-        other => other?,
-    };
-    let names = names.iter().map(|(name, _, _)| OsStr::from_bytes(name));
-    Ok(names.filter(|name| name_matches(&last, &name.to_string_lossy())).map(|name| parent.join(name)).collect())
 }

@@ -1,10 +1,10 @@
-//! Encodes verdicts as classic BPF: architecture check, x32 check, then a binary search tree over call numbers.
+//! Encodes verdicts as classic BPF: architecture check, opens, x32 check, then a binary search tree over call numbers.
 //! Owns nothing but the encoding; a tree keeps installation short, because the kernel interprets the program
 //! once per call number to build its allow bitmap (docs/decisions/0002). Called by `seccomp::filter`.
 
 use serde::Serialize;
 
-use super::{Verdict, errno};
+use super::{ModeCheck, Verdict, errno};
 
 /// One classic BPF instruction, as the kernel's `struct sock_filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,8 +53,16 @@ const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 const NETLINK_ROUTE: u32 = 0;
 
+/// O_CREAT and what O_TMPFILE has besides O_DIRECTORY: without one of them a mode has no effect.
+const MAKES_A_FILE: u32 = 0o100 | 0o20_000_000;
+
 const ADDR_NO_RANDOMIZE: u32 = 0x0004_0000;
 const PERSONALITY_QUERY: u32 = 0xffff_ffff;
+
+/// Whether the flags of a `clone` ask for a new namespace.
+pub(super) fn makes_namespace(flags: u64) -> bool {
+    flags & u64::from(CLONE_NAMESPACES) != 0
+}
 
 const fn op(code: u16, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
@@ -75,13 +83,33 @@ pub(super) fn compile(verdicts: &[Verdict], beyond: Verdict) -> Vec<Instruction>
         branch(JUMP_EQUAL, AUDIT_ARCH_X86_64, 1, 0),
         ret(RET_KILL_PROCESS),
         op(LOAD_WORD, OFFSET_NUMBER),
-        branch(JUMP_GREATER_EQUAL, X32_BIT, 0, 1),
-        ret(RET_KILL_PROCESS),
     ];
+    let mut rest = verdicts.to_vec();
+    for (number, check) in opens(verdicts) {
+        let leaf = mode_leaf(check);
+        program.push(branch(JUMP_EQUAL, number, 0, u8::try_from(leaf.len()).unwrap_or(u8::MAX)));
+        program.extend(leaf);
+        // The tree is never asked about it: one range less.
+        let at = number as usize;
+        rest[at] = if at == 0 { beyond } else { rest[at - 1] };
+    }
+    program.extend([branch(JUMP_GREATER_EQUAL, X32_BIT, 0, 1), ret(RET_KILL_PROCESS)]);
     let mut reversed = Vec::with_capacity(512);
-    push_tree(&ranges(verdicts, beyond), &mut reversed);
+    push_tree(&ranges(&rest, beyond), &mut reversed);
     program.extend(reversed.into_iter().rev());
     program
+}
+
+/// Opens, the most frequent of the calls at which the kernel has to run the program: they are compared before the tree. The
+/// C library's `openat` comes first.
+fn opens(verdicts: &[Verdict]) -> Vec<(u32, ModeCheck)> {
+    let opens = (0u32..).zip(verdicts).filter_map(|(number, verdict)| match verdict {
+        Verdict::Mode(check) if check.flags.is_some() => Some((number, *check)),
+        _ => None,
+    });
+    let mut opens: Vec<_> = opens.collect();
+    opens.reverse();
+    opens
 }
 
 /// Runs of equal verdicts as (first number, verdict); the last run extends to infinity.
@@ -131,8 +159,9 @@ fn push_leaf(verdict: Verdict, reversed: &mut Vec<Instruction>) {
         ]),
         Verdict::CloneThreadOnly => push(&[
             op(LOAD_WORD, offset_low(0)),
+            branch(JUMP_SET, CLONE_NAMESPACES, 1, 0),
             branch(JUMP_SET, CLONE_THREAD, 1, 0),
-            errno(errno::EPERM),
+            ret(RET_USER_NOTIF),
             ret(RET_ALLOW),
         ]),
         Verdict::Ioctl => push(&[
@@ -148,14 +177,15 @@ fn push_leaf(verdict: Verdict, reversed: &mut Vec<Instruction>) {
             op(LOAD_WORD, offset_low(0)),
             branch(JUMP_EQUAL, AF_UNIX, 0, 1),
             ret(RET_ALLOW),
-            errno(errno::EAFNOSUPPORT),
+            ret(RET_USER_NOTIF),
         ]),
         Verdict::Personality { debug } => push(&personality_leaf(debug)),
+        Verdict::Mode(check) => push(&mode_leaf(check)),
     }
 }
 
 fn socket_leaf(internet: bool) -> [Instruction; 10] {
-    let refused = ret(RET_ERRNO | u32::from(errno::EAFNOSUPPORT));
+    let refused = ret(RET_USER_NOTIF);
     let inet = if internet { ret(RET_ALLOW) } else { refused };
     [
         op(LOAD_WORD, offset_low(0)),
@@ -182,4 +212,15 @@ fn personality_leaf(debug: bool) -> [Instruction; 6] {
         ret(RET_ALLOW),
         ret(RET_ERRNO | u32::from(errno::EPERM)),
     ]
+}
+
+fn mode_leaf(check: ModeCheck) -> Vec<Instruction> {
+    let refused = ret(if check.is_reported { RET_USER_NOTIF } else { RET_ERRNO | u32::from(errno::EPERM) });
+    let otherwise = ret(if check.is_gated { RET_USER_NOTIF } else { RET_ALLOW });
+    let mut leaf = Vec::new();
+    if let Some(flags) = check.flags {
+        leaf.extend([op(LOAD_WORD, offset_low(flags)), branch(JUMP_SET, MAKES_A_FILE, 0, 2)]);
+    }
+    leaf.extend([op(LOAD_WORD, offset_low(check.mode)), branch(JUMP_SET, check.bits, 1, 0), otherwise, refused]);
+    leaf
 }

@@ -14,8 +14,12 @@ fn refused(errno: u16) -> u32 {
     0x0005_0000 | u32::from(errno)
 }
 
-/// A second, naive reading of classic BPF: what the kernel would return.
 fn run(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> u32 {
+    walk(program, arch, number, args).0
+}
+
+/// A second, naive reading of classic BPF: what the kernel would return, and after how many instructions.
+fn walk(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> (u32, usize) {
     let word = |offset: u32| -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());
@@ -27,10 +31,10 @@ fn run(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> u32 {
         let at = offset as usize;
         u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes"))
     };
-    let (mut pc, mut accumulator) = (0usize, 0u32);
+    let (mut pc, mut accumulator, mut steps) = (0usize, 0u32, 0usize);
     loop {
         let i = program[pc];
-        pc += 1;
+        (pc, steps) = (pc + 1, steps + 1);
         let condition = match i.code {
             0x20 => {
                 accumulator = word(i.k);
@@ -44,7 +48,7 @@ fn run(program: &[Instruction], arch: u32, number: u32, args: [u64; 6]) -> u32 {
                 pc += i.k as usize;
                 continue;
             }
-            0x06 => return i.k,
+            0x06 => return (i.k, steps),
             0x15 => accumulator == i.k,
             0x35 => accumulator >= i.k,
             0x45 => accumulator & i.k != 0,
@@ -75,7 +79,7 @@ fn every_call_number_gets_the_answer_of_the_table() {
         let want = match listed(number) {
             Some(Listed::Allow | Listed::Debug) => ALLOW,
             Some(Listed::Refuse(errno)) => refused(errno),
-            Some(Listed::Notify(_)) => NOTIFY,
+            Some(Listed::Notify(_) | Listed::Record(_)) => NOTIFY,
             Some(Listed::Check) => continue,
             None => refused(errno::ENOSYS),
         };
@@ -86,7 +90,7 @@ fn every_call_number_gets_the_answer_of_the_table() {
 #[test]
 fn foreign_abis_are_killed() {
     let program = filter(&developer(), true, false, None).expect("compiles").program;
-    for number in [0, 1, 11, 102, 400] {
+    for number in [0, 1, 2, 11, 102, 257, 400] {
         assert_eq!(run(&program, I386, number, [0; 6]), KILL);
         assert_eq!(run(&program, X86_64, number | 0x4000_0000, [0; 6]), KILL);
     }
@@ -118,11 +122,11 @@ fn socket_families_are_an_allow_list() {
     let policy = developer();
     for family in 0..64u64 {
         let got = call(&policy, "socket", [family, 1, 0, 0, 0, 0]);
-        let want = if [1, 2, 10, 16].contains(&family) { ALLOW } else { refused(errno::EAFNOSUPPORT) };
+        let want = if [1, 2, 10, 16].contains(&family) { ALLOW } else { NOTIFY };
         assert_eq!(got, want, "family {family}");
     }
     for protocol in 1..32u64 {
-        assert_eq!(call(&policy, "socket", [16, 3, protocol, 0, 0, 0]), refused(errno::EAFNOSUPPORT));
+        assert_eq!(call(&policy, "socket", [16, 3, protocol, 0, 0, 0]), NOTIFY);
     }
 }
 
@@ -131,7 +135,7 @@ fn without_internet_only_local_families_remain() {
     let program = filter(&developer(), false, false, None).expect("compiles").program;
     let socket = number_of("socket").expect("known");
     for family in [2u64, 10] {
-        assert_eq!(run(&program, X86_64, socket, [family, 1, 0, 0, 0, 0]), refused(errno::EAFNOSUPPORT));
+        assert_eq!(run(&program, X86_64, socket, [family, 1, 0, 0, 0, 0]), NOTIFY);
     }
     assert_eq!(run(&program, X86_64, socket, [1, 1, 0, 0, 0, 0]), ALLOW);
 }
@@ -155,16 +159,51 @@ fn limiting_programs_takes_anonymous_files_away() {
 }
 
 #[test]
-fn no_fork_lets_threads_through_only() {
+fn no_fork_lets_threads_through_only_and_pid_1_start_the_command() {
     let mut policy = developer();
     policy.process.allow_fork = Ruled::default_of(false);
-    let program = filter(&policy, true, false, None).expect("compiles").workload_program;
-    let answer = |name, flags| run(&program, X86_64, number_of(name).expect("known"), [flags, 0, 0, 0, 0, 0]);
-    assert_eq!(answer("fork", 0), refused(errno::EPERM));
-    assert_eq!(answer("vfork", 0), refused(errno::EPERM));
-    assert_eq!(answer("clone", 17), refused(errno::EPERM));
-    assert_eq!(answer("clone", 0x3d_0f00), ALLOW);
-    assert_eq!(answer("execve", 0), ALLOW);
+    assert_eq!(call(&policy, "fork", [0; 6]), NOTIFY);
+    assert_eq!(call(&policy, "vfork", [0; 6]), NOTIFY);
+    assert_eq!(call(&policy, "clone", [17, 0, 0, 0, 0, 0]), NOTIFY);
+    assert_eq!(call(&policy, "clone", [0x3d_0f00, 0, 0, 0, 0, 0]), ALLOW);
+    assert_eq!(call(&policy, "clone", [0x1000_0000 | 0x3d_0f00, 0, 0, 0, 0, 0]), NOTIFY);
+    assert_eq!(call(&policy, "execve", [0; 6]), ALLOW);
+    let filter = filter(&policy, true, false, None).expect("compiles");
+    let answer =
+        |name, flags: u64, is_init| filter.answer(number_of(name).expect("known"), &[flags, 0, 0, 0, 0, 0], is_init);
+    let refused = |is_counted| Answer::Refuse { errno: errno::EPERM, is_counted };
+    for name in ["fork", "vfork", "clone"] {
+        assert_eq!(answer(name, 17, true), Answer::GoOn);
+        assert_eq!(answer(name, 17, false), refused(false));
+    }
+    for is_init in [true, false] {
+        assert_eq!(answer("clone", 0x1000_0000, is_init), refused(true), "a namespace is a violation");
+        assert_eq!(answer("mount", 0, is_init), refused(true));
+    }
+}
+
+#[test]
+fn probes_are_refused_as_before_and_not_counted_unless_the_policy_denies_them() {
+    let mut policy = developer();
+    let answer = |policy: &Policy, name| {
+        let filter = filter(policy, true, false, None).expect("compiles");
+        filter.answer(number_of(name).expect("known"), &[0; 6], false)
+    };
+    assert_eq!(answer(&policy, "io_uring_setup"), Answer::Refuse { errno: errno::ENOSYS, is_counted: false });
+    assert_eq!(answer(&policy, "socket"), Answer::Refuse { errno: errno::EAFNOSUPPORT, is_counted: false });
+    policy.syscalls.deny = vec![Ruled::new("io_uring_setup".to_owned(), Origin::flag("--x"))];
+    assert_eq!(answer(&policy, "io_uring_setup"), Answer::Refuse { errno: errno::ENOSYS, is_counted: true });
+    assert_eq!(call(&developer(), "clone3", [0; 6]), refused(errno::ENOSYS), "the way to fall back, and no violation");
+}
+
+#[test]
+fn starts_of_programs_are_reported_only_where_programs_are_listed_and_always_go_on() {
+    let mut policy = developer();
+    assert_eq!(call(&policy, "execve", [0; 6]), ALLOW);
+    policy.process.executables = vec![Ruled::new("sh".to_owned(), Origin::flag("--x"))];
+    assert_eq!(call(&policy, "execve", [0; 6]), NOTIFY);
+    let filter = filter(&policy, true, false, None).expect("compiles");
+    assert_eq!(filter.answer(number_of("execve").expect("known"), &[0; 6], false), Answer::GoOn);
 }
 
 #[test]
@@ -175,7 +214,7 @@ fn deny_list_mode_keeps_the_dangerous_calls_refused() {
     for (number, listed) in TABLE {
         let got = run(&program, X86_64, *number, [0; 6]);
         match listed {
-            Listed::Notify(_) => assert_eq!(got, NOTIFY),
+            Listed::Notify(_) | Listed::Record(_) => assert_eq!(got, NOTIFY),
             Listed::Refuse(errno) => assert_eq!(got, refused(*errno)),
             _ => {}
         }
@@ -194,4 +233,67 @@ fn an_always_denied_call_cannot_be_allowed() {
 fn the_tree_stays_small_enough_to_install_quickly() {
     let program = filter(&developer(), true, false, None).expect("compiles").program;
     assert!(program.len() < 400, "{} instructions", program.len());
+}
+
+#[test]
+fn an_open_that_makes_nothing_is_let_through_after_few_instructions() {
+    for trigger in [None, Some(Trigger::Fuse)] {
+        let program = filter(&developer(), true, false, trigger).expect("compiles").program;
+        for (name, most) in [("openat", 7), ("open", 8)] {
+            let (answer, steps) = walk(&program, X86_64, number_of(name).expect("known"), [0; 6]);
+            assert_eq!(answer, ALLOW);
+            assert!(steps <= most, "{name}: {steps} instructions");
+        }
+    }
+}
+
+#[test]
+fn bits_that_lend_rights_are_refused_in_every_call_that_takes_a_mode() {
+    const CREATE: u64 = 0o100;
+    const NAMELESS: u64 = 0o20_200_000;
+    let policy = developer();
+    let at = |place: usize, mode: u64, flags: Option<(usize, u64)>| {
+        let mut args = [0; 6];
+        args[place] = mode;
+        if let Some((place, flags)) = flags {
+            args[place] = flags;
+        }
+        args
+    };
+    for high in [0u64, 1 << 32, 0xffff_ffff << 32] {
+        for (name, place) in [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)] {
+            assert_eq!(call(&policy, name, at(place, high | 0o4755, None)), NOTIFY, "{name}");
+            assert_eq!(call(&policy, name, at(place, high | 0o6000, None)), NOTIFY, "{name}");
+            assert_eq!(call(&policy, name, at(place, high | 0o2775, None)), ALLOW, "{name} of a shared directory");
+            assert_eq!(call(&policy, name, at(place, high | 0o1777, None)), ALLOW, "{name}");
+        }
+        for bits in [0o4000u64, 0o2000, 0o6000] {
+            for (name, place) in [("mknod", 1), ("mknodat", 2)] {
+                assert_eq!(call(&policy, name, at(place, high | bits | 0o100_755, None)), NOTIFY, "{name}");
+                assert_eq!(call(&policy, name, at(place, high | 0o100_755, None)), ALLOW, "{name}");
+            }
+            assert_eq!(call(&policy, "creat", at(1, high | bits | 0o755, None)), refused(errno::EPERM));
+            for (name, mode, flags) in [("open", 2, 1), ("openat", 3, 2)] {
+                for makes in [CREATE, NAMELESS, CREATE | 0o2] {
+                    let args = at(mode, high | bits | 0o755, Some((flags, high | makes)));
+                    assert_eq!(call(&policy, name, args), refused(errno::EPERM), "{name} {makes:o}");
+                    assert_eq!(call(&policy, name, at(mode, 0o644, Some((flags, makes)))), ALLOW, "{name} {makes:o}");
+                }
+                let args = at(mode, bits, Some((flags, 0o200_000)));
+                assert_eq!(call(&policy, name, args), ALLOW, "{name}: without making a file there is no mode");
+            }
+        }
+    }
+    assert_eq!(call(&policy, "openat2", [0; 6]), refused(errno::ENOSYS), "its mode cannot be seen");
+}
+
+#[test]
+fn a_gate_that_listens_to_calls_is_not_asked_about_such_bits() {
+    let program = filter(&developer(), true, false, Some(Trigger::Notify)).expect("compiles").program;
+    let answer = |name, args| run(&program, X86_64, number_of(name).expect("known"), args);
+    assert_eq!(answer("openat", [0, 0, 0o100, 0o4755, 0, 0]), refused(errno::EPERM));
+    assert_eq!(answer("openat", [0, 0, 0o100, 0o644, 0, 0]), NOTIFY);
+    assert_eq!(answer("creat", [0, 0o2755, 0, 0, 0, 0]), refused(errno::EPERM));
+    assert_eq!(answer("open", [0; 6]), NOTIFY);
+    assert_eq!(answer("openat2", [0; 6]), refused(errno::ENOSYS));
 }

@@ -1,11 +1,13 @@
 //! A made-up laptop: what exists on it is a list of paths, directories with a trailing slash.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, FileRule, Hold, Mode, Origin, PathExpr, Policy, Stand};
+use cofferdam_policy::decide::index::stands_at;
+use cofferdam_policy::{Access, ExpandedRule, FileRule, Hold, Mode, Origin, PathExpr, Policy, Stand};
 
-use crate::facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, PathFact, Terminal};
+use crate::facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, MaskFact, PathFact, Terminal};
 use crate::system_candidates;
 
 /// The shipped policy in static mode.
@@ -65,7 +67,7 @@ impl Laptop {
     }
 
     pub(super) fn git(mut self, path: &str, role: GitRole) -> Self {
-        self.git.push(GitDir { path: path.into(), role });
+        self.git.push(GitDir::new(path.into(), role));
         self
     }
 
@@ -93,6 +95,27 @@ impl Laptop {
         }
         let missing = path.ancestors().take_while(|p| p.parent().is_some() && self.find(p).is_none());
         PathFact::Missing { canonical: path.to_path_buf(), first: missing.last().unwrap_or(path).to_path_buf() }
+    }
+
+    pub(super) fn exists(&self, path: &Path) -> bool {
+        self.find(path).is_some()
+    }
+
+    /// The facts of a survey that listed every directory: also what patterns match, and other spellings of what is refused.
+    pub(super) fn surveyed(&self, policy: &Policy) -> HostFacts {
+        let mut facts = self.facts(policy);
+        let mut all: Vec<&Path> = self.existing.iter().flat_map(|path| Path::new(path).ancestors()).collect();
+        all.sort();
+        all.dedup();
+        for (index, rule) in policy.files.iter().enumerate() {
+            for place in rule.path.expand(&facts.places()) {
+                let rule = ExpandedRule { path: place.clone(), rule: rule.clone() };
+                let is_meant = |path: &&&Path| **path != place && stands_at(&rule, path);
+                facts.answers.extend(all.iter().filter(is_meant).map(|path| (index, self.look(path))));
+            }
+        }
+        facts.masks = masks(policy, &facts);
+        facts
     }
 
     pub(super) fn facts(&self, policy: &Policy) -> HostFacts {
@@ -135,6 +158,18 @@ impl Laptop {
         for program in ["make", "nosuch"] {
             facts.executables.insert(program.to_owned(), self.look(&Path::new("/usr/bin").join(program)));
         }
+        facts.masks = masks(policy, &facts);
         facts
     }
+}
+
+/// What files of mask rules read as; those called `binary` are no text.
+fn masks(policy: &Policy, facts: &HostFacts) -> BTreeMap<PathBuf, MaskFact> {
+    let text = |path: &Path| (!path.ends_with("binary")).then(|| "masked".to_owned());
+    let masked = facts.answers.iter().filter(|(index, _)| policy.files[*index].access == Access::Mask);
+    let files = masked.filter_map(|(_, fact)| match fact {
+        PathFact::Present { canonical, kind: Kind::File, .. } => Some(canonical.clone()),
+        _ => None,
+    });
+    files.map(|path| (path.clone(), MaskFact { is_named: true, text: text(&path) })).collect()
 }

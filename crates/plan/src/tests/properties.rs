@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, ExpandedRule, Layer, Origin, deciding_rule};
+use cofferdam_policy::{Access, ExpandedRule, Layer, Origin, index_of};
 use proptest::prelude::*;
 
 use super::fixtures::{Laptop, decided_at_start, rule};
@@ -42,17 +42,18 @@ fn mounts(plan: &LaunchPlan) -> Vec<(&Path, &MountKind)> {
 
 /// What one finds at a path after all mounts: the last mount at or above it wins, as in the kernel.
 pub(super) fn seen<'a>(plan: &'a LaunchPlan, path: &Path) -> Option<&'a MountKind> {
+    giving(plan, path).map(|(_, kind)| kind)
+}
+
+/// The same with where it is mounted.
+pub(super) fn giving<'a>(plan: &'a LaunchPlan, path: &Path) -> Option<(&'a Path, &'a MountKind)> {
     let all = mounts(plan);
     let mut visible: Vec<(&Path, &MountKind)> = Vec::new();
     for (target, kind) in all {
         visible.retain(|(earlier, _)| !(earlier.starts_with(target)));
         visible.push((target, kind));
     }
-    visible
-        .into_iter()
-        .filter(|(target, _)| path.starts_with(target))
-        .max_by_key(|(t, _)| t.as_os_str().len())
-        .map(|(_, k)| k)
+    visible.into_iter().filter(|(target, _)| path.starts_with(target)).max_by_key(|(t, _)| t.as_os_str().len())
 }
 
 proptest! {
@@ -86,12 +87,13 @@ proptest! {
             .flat_map(|rule| rule.path.expand(&places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }))
             .filter(|rule| facts.answers.iter().any(|(_, fact)| matches!(fact, crate::PathFact::Present { canonical, .. } if *canonical == rule.path)))
             .collect();
+        let expanded = index_of(expanded);
         for decision in plan.decisions.iter().filter(|d| matches!(d.fact, crate::PathFact::Present { .. })) {
             let below_project = Path::new("/home/dev/app");
             if decision.path.starts_with(below_project) || decision.access == Access::Protect {
                 continue;
             }
-            let verdict = deciding_rule(&expanded, &decision.path).map(|rule| rule.rule.access);
+            let verdict = expanded.deciding(&decision.path).map(|rule| rule.rule.access);
             prop_assert_eq!(Some(decision.access), verdict, "{:?}", decision.path);
         }
         let targets: Vec<PathBuf> = mounts(&plan).iter().map(|(t, _)| t.to_path_buf()).collect();
@@ -103,8 +105,8 @@ proptest! {
         for decision in &plan.decisions {
             let here = seen(&plan, &decision.path);
             match decision.access {
-                Access::Deny => {
-                    let hidden = matches!(here, Some(MountKind::Empty { .. } | MountKind::Refused | MountKind::Text(_) | MountKind::Tmpfs { .. } | MountKind::Proc | MountKind::Seal));
+                Access::Deny | Access::Mask => {
+                    let hidden = super::is_hidden(&plan, &decision.path.to_string_lossy()) || matches!(here, Some(MountKind::Empty { .. } | MountKind::Refused | MountKind::Text(_) | MountKind::Tmpfs { .. } | MountKind::Proc | MountKind::Seal));
                     prop_assert!(hidden, "{:?} is denied and shows {here:?}", decision.path);
                 }
                 Access::Read | Access::Protect => {

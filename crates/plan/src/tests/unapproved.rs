@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::fixtures::Laptop;
+use super::is_hidden;
 use super::properties::seen;
 use crate::step::{MountKind, Step};
 use crate::{LaunchPlan, Limited, Request, decide, plan};
@@ -100,10 +101,13 @@ fn planned(layers: &[LayerInput], has_fuse: bool) -> Option<(Policy, LaunchPlan)
 
 /// What a program inside gets of a path without asking: nothing, its content, a copy to write to, or the path itself.
 fn given((policy, plan): &(Policy, LaunchPlan), path: &Path) -> u8 {
+    if is_hidden(plan, &path.to_string_lossy()) {
+        return 0;
+    }
     match seen(plan, path) {
         Some(MountKind::Bind { write: true, .. }) => 3,
         Some(MountKind::Overlay { .. }) => 2,
-        Some(MountKind::Bind { write: false, .. }) => 1,
+        Some(MountKind::Bind { write: false, .. } | MountKind::Filtered { .. }) => 1,
         Some(_) => 0,
         None if policy.mode.value == Mode::Static => 1,
         None if decide(&plan.decisions, path).is_some_and(|decision| decision.access == Access::Deny) => 0,

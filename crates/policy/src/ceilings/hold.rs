@@ -201,7 +201,7 @@ fn takes_over<T: Within + Clone>(
 
 /// Whether `path` lies at or below `root`: as written, or else as both expand on this host. No by default.
 fn lies_within(path: &PathExpr, root: &PathExpr, places: Option<&Places>) -> bool {
-    if root.is_glob() {
+    if !root.is_one_path() {
         return path.is_same_place(root);
     }
     let everything = root.base == Base::Root && root.rest.as_os_str().is_empty();

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use cofferdam_policy::path::Base;
 use cofferdam_policy::{
-    Access, EnvMode, ExpandedRule, FileRule, Hold, Isolation, Layer, PRESETS, PathExpr, Policy, Stand, deciding_rule,
-    hold_of,
+    Access, EnvMode, ExpandedRule, FileRule, Hold, Isolation, Layer, PRESETS, PathExpr, Policy, Stand, hold_of,
+    index_of,
 };
 
 use crate::{layer, places, resolved};
@@ -21,6 +21,7 @@ fn expanded(policy: &Policy) -> Vec<ExpandedRule> {
 #[test]
 fn secrets_are_denied_by_default() {
     let rules = expanded(&Policy::built_in());
+    let index = index_of(rules.clone());
     let denied = [
         "/home/u/.ssh/id_ed25519",
         "/home/u/.aws/credentials",
@@ -35,17 +36,26 @@ fn secrets_are_denied_by_default() {
         "/home/u/.local/state/cofferdam/x",
         "/home/u/p/.env",
         "/home/u/p/.env.local",
+        "/home/u/p/.env.test.local",
         "/etc/shadow",
         "/etc/ssh/ssh_host_ed25519_key",
         "/HOME/u/.SSH/id",
         "/home/u/p/.ENV",
     ];
     for path in denied {
-        let access = deciding_rule(&rules, path.as_ref()).map(|rule| rule.rule.access);
+        let access = index.deciding(path.as_ref()).map(|rule| rule.rule.access);
         assert_eq!(access, Some(Access::Deny), "{path}");
     }
-    for path in ["/etc/passwd", "/etc/ssh/ssh_host_ed25519_key.pub", "/home/u/.cargo/bin", "/home/u/src/a.rs"] {
-        let access = deciding_rule(&rules, path.as_ref()).map(|rule| rule.rule.access);
+    for path in [
+        "/etc/passwd",
+        "/etc/ssh/ssh_host_ed25519_key.pub",
+        "/home/u/.cargo/bin",
+        "/home/u/src/a.rs",
+        "/home/u/p/.env.example",
+        "/home/u/p/.env.test",
+        "/home/u/p/.env.local.template",
+    ] {
+        let access = index.deciding(path.as_ref()).map(|rule| rule.rule.access);
         assert_ne!(access, Some(Access::Deny), "{path}");
     }
 }
@@ -54,7 +64,7 @@ fn secrets_are_denied_by_default() {
 fn files_that_tools_insist_on_reading_show_a_text() {
     let policy = Policy::built_in();
     let stand = |text: &str| policy.files.iter().find(|rule| rule.path.as_str() == text).map(|rule| rule.stand.clone());
-    assert_eq!(stand("~/.npmrc"), Some(Stand::Text(String::new())));
+    assert_eq!(stand("~/.netrc"), Some(Stand::Text(String::new())));
     assert_eq!(stand("~/.docker/config.json"), Some(Stand::Text("{}".to_owned())));
     assert_eq!(stand("~/.ssh"), Some(Stand::Refuse));
 }
@@ -62,18 +72,22 @@ fn files_that_tools_insist_on_reading_show_a_text() {
 #[test]
 fn what_the_host_would_run_is_protected_and_held_while_missing() {
     let rules = expanded(&Policy::built_in());
-    for path in
-        ["/home/u/p/.git/hooks/pre-commit", "/home/u/p/.git/config", "/home/u/p/.GIT/config", "/home/u/p/.claude/x"]
-    {
-        let access = deciding_rule(&rules, path.as_ref()).map(|rule| rule.rule.access);
+    let index = index_of(rules.clone());
+    for path in ["/home/u/p/.git/hooks/pre-commit", "/home/u/p/.git/commondir", "/home/u/p/.claude/x"] {
+        let access = index.deciding(path.as_ref()).map(|rule| rule.rule.access);
         assert_eq!(access, Some(Access::Protect), "{path}");
     }
-    assert_eq!(hold_of(&rules, "/home/u/p/.git/hooks".as_ref()), &Hold::Directory);
-    assert_eq!(hold_of(&rules, "/home/u/p/.git/commondir".as_ref()), &Hold::File(".\n".into()));
-    assert_eq!(hold_of(&rules, "/home/u/p/.git".as_ref()), &Hold::Directory);
-    assert_eq!(hold_of(&rules, "/home/u/p/.idea".as_ref()), &Hold::Nothing);
+    for path in ["/home/u/p/.git/config", "/home/u/p/.GIT/config", "/home/u/.gitconfig", "/home/u/.cargo/config.toml"] {
+        let access = index.deciding(path.as_ref()).map(|rule| rule.rule.access);
+        assert_eq!(access, Some(Access::Mask), "{path}");
+    }
+    assert_eq!(hold_of(&rules, &index, "/home/u/p/.git/config".as_ref()), &Hold::File("".into()));
+    assert_eq!(hold_of(&rules, &index, "/home/u/p/.git/hooks".as_ref()), &Hold::Directory);
+    assert_eq!(hold_of(&rules, &index, "/home/u/p/.git/commondir".as_ref()), &Hold::File(".\n".into()));
+    assert_eq!(hold_of(&rules, &index, "/home/u/p/.git".as_ref()), &Hold::Directory);
+    assert_eq!(hold_of(&rules, &index, "/home/u/p/.idea".as_ref()), &Hold::Nothing);
     // The git directory itself stays writable where it exists.
-    assert_eq!(deciding_rule(&rules, "/home/u/p/.git/index".as_ref()), None);
+    assert_eq!(index.deciding("/home/u/p/.git/index".as_ref()), None);
 }
 
 #[test]
@@ -82,7 +96,10 @@ fn every_shipped_rule_names_its_line_and_reason() {
         assert_eq!(rule.origin.layer, Layer::BuiltIn, "{}", rule.path);
         assert!(rule.origin.line.is_some() && rule.origin.source.starts_with("profiles/"), "{}", rule.path);
         assert!(!rule.reason.is_empty() && rule.optional, "{}", rule.path);
-        assert_eq!(PathExpr::parse(rule.path.as_str()), Ok(rule.path.clone()), "static and parsed forms agree");
+        let except: Vec<String> = rule.path.except().split(' ').filter(|e| !e.is_empty()).map(str::to_owned).collect();
+        let parsed = PathExpr::parse(rule.path.as_str()).ok();
+        let parsed = if except.is_empty() { parsed } else { parsed.and_then(|path| path.leaving_out(&except)) };
+        assert_eq!(parsed, Some(rule.path.clone()), "static and parsed forms agree");
     }
 }
 
@@ -91,7 +108,11 @@ fn no_shipped_place_is_listed_twice() {
     let files = Policy::built_in().files;
     for (at, rule) in files.iter().enumerate() {
         // What is protected may be known as well: it can be read and not be written.
-        let is_both = |other: &FileRule| other.access == Access::Protect && rule.access == Access::Read;
+        // What is masked may be protected where it is missing, or known.
+        let is_both = |other: &FileRule| {
+            other.access == Access::Protect && rule.access == Access::Read
+                || other.access == Access::Mask && rule.access > Access::Mask
+        };
         let is_same = |other: &&FileRule| other.path.is_same_place(&rule.path) && !is_both(other);
         assert!(!files[..at].iter().any(|other| is_same(&other)), "{}", rule.path);
     }

@@ -1,9 +1,10 @@
 //! Which rule decides.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use cofferdam_policy::{
-    Access, ExpandedRule, FileRule, Hold, Layer, Origin, PathExpr, Stand, deciding_rule, folded, hold_of,
+    Access, ExpandedRule, FileRule, Hold, Layer, Origin, PathExpr, RuleIndex, Stand, folded, hold_of, index_of,
 };
 
 fn rule(path: &str, access: Access, layer: Layer) -> ExpandedRule {
@@ -25,7 +26,7 @@ fn rule(path: &str, access: Access, layer: Layer) -> ExpandedRule {
 }
 
 fn access(rules: &[ExpandedRule], path: &str) -> Option<Access> {
-    deciding_rule(rules, path.as_ref()).map(|rule| rule.rule.access)
+    index_of(rules.to_vec()).deciding(path.as_ref()).map(|rule| rule.rule.access)
 }
 
 #[test]
@@ -90,8 +91,127 @@ fn a_deny_does_not_lift_the_hold_of_a_missing_name() {
     let mut held = rule("/p/.claude", Access::Protect, Layer::BuiltIn);
     held.rule.hold = Hold::Directory;
     let denied = [held.clone(), rule("/p/.claude", Access::Deny, Layer::Project)];
-    assert_eq!(hold_of(&denied, "/p/.claude".as_ref()), &Hold::Directory);
+    assert_eq!(hold_of(&denied, &index_of(denied.to_vec()), "/p/.claude".as_ref()), &Hold::Directory);
     let lifted = [held, rule("/p/.claude", Access::Write, Layer::User)];
-    assert_eq!(hold_of(&lifted, "/p/.claude".as_ref()), &Hold::Nothing);
-    assert_eq!(hold_of(&lifted, "/p/.claude/x".as_ref()), &Hold::Nothing);
+    assert_eq!(hold_of(&lifted, &index_of(lifted.to_vec()), "/p/.claude".as_ref()), &Hold::Nothing);
+    assert_eq!(hold_of(&lifted, &index_of(lifted.to_vec()), "/p/.claude/x".as_ref()), &Hold::Nothing);
+}
+
+#[test]
+fn a_pattern_is_as_strong_as_a_name() {
+    let glob = rule("/p/*.key", Access::Deny, Layer::Project);
+    let name = rule("/p/one.key", Access::Read, Layer::User);
+    assert_eq!(access(&[glob.clone(), name.clone()], "/p/one.key"), Some(Access::Deny), "the later layer");
+    let later = rule("/p/one.key", Access::Read, Layer::Flag);
+    assert_eq!(access(&[glob.clone(), later], "/p/one.key"), Some(Access::Read), "the later layer");
+    let mut equal = name;
+    equal.rule.origin.layer = Layer::Project;
+    assert_eq!(access(&[glob, equal], "/p/one.key"), Some(Access::Deny), "the stricter");
+}
+
+#[test]
+fn composed_and_decomposed_letters_are_one_name_to_a_refusal() {
+    let rules = [rule("/p/Schl\u{fc}ssel", Access::Deny, Layer::User), rule("/p/M\u{fc}ll", Access::Read, Layer::User)];
+    assert_eq!(access(&rules, "/p/schlu\u{308}ssel/x"), Some(Access::Deny));
+    assert_eq!(access(&rules, "/p/SCHL\u{dc}SSEL"), Some(Access::Deny));
+    assert_eq!(access(&rules, "/p/Mu\u{308}ll"), None);
+}
+
+#[test]
+fn a_rule_about_the_root_is_about_everything() {
+    let rules = [rule("/", Access::Read, Layer::User), rule("/a", Access::Deny, Layer::User)];
+    assert_eq!(access(&rules, "/"), Some(Access::Read));
+    assert_eq!(access(&rules, "/b/c"), Some(Access::Read));
+    assert_eq!(access(&rules, "//a/./c/"), Some(Access::Deny));
+}
+
+#[test]
+fn late_rules_are_made_at_the_first_look_into_their_directory() {
+    let make =
+        || vec![rule("/home/u/.ssh", Access::Deny, Layer::BuiltIn), rule("/home/u", Access::Protect, Layer::User)];
+    let first = vec![rule("/boot", Access::Deny, Layer::BuiltIn), rule("/home/u/.ssh", Access::Read, Layer::Flag)];
+    let index = RuleIndex::with_late(first, vec!["/home/u".into()], Box::new(make));
+    let access = |path: &str| index.deciding(path.as_ref()).map(|rule| rule.rule.access);
+    for path in ["/boot/x", "/usr/bin", "/home", "/home/v/.ssh", "/home/u2"] {
+        access(path);
+        assert!(index.has_late(), "{path}");
+    }
+    assert_eq!(access("/HOME/U"), Some(Access::Protect));
+    assert!(!index.has_late());
+    assert_eq!(access("/home/u/.ssh/id"), Some(Access::Read), "the later layer");
+    assert_eq!(access("/home/U/.SSH/id"), Some(Access::Deny), "what gives is about the very name");
+    let below: Vec<String> =
+        index.refusing_below("/HOME".as_ref()).iter().map(|(_, path)| path.display().to_string()).collect();
+    assert_eq!(below, ["/HOME/u/.ssh", "/HOME/u"]);
+    assert!(index.refusing_below("/usr".as_ref()).is_empty());
+}
+
+#[test]
+fn names_that_a_glob_leaves_out_are_not_its_own() {
+    let mut hides = rule("/p/.env*", Access::Deny, Layer::BuiltIn);
+    let except = ["*.example".to_owned(), ".env.test".to_owned()];
+    hides.rule.path = hides.rule.path.leaving_out(&except).expect("it is a glob");
+    for (path, expected) in [
+        ("/p/.env", true),
+        ("/p/.env.example", false),
+        ("/p/.env.a.example", false),
+        ("/p/.env.test", false),
+        ("/p/.env.test.local", true),
+        ("/p/.env.example.local", true),
+        ("/p/.ENV.example", false),
+        ("/p/.ENV.EXAMPLE", true),
+        ("/p/.env.test/x", false),
+    ] {
+        assert_eq!(index_of(vec![hides.clone()]).deciding(Path::new(path)).is_some(), expected, "{path}");
+    }
+    assert!(PathExpr::parse("./.env").unwrap().leaving_out(&except).is_none(), "no glob");
+    assert!(PathExpr::parse("./.env*").unwrap().leaving_out(&["a b".to_owned()]).is_none(), "no name");
+}
+
+fn deep(text: &str, layer: Layer) -> ExpandedRule {
+    let path = text.replace("./**", "/p");
+    let mut rule = rule(&path, Access::Deny, layer);
+    rule.rule.path = PathExpr::parse(text).unwrap();
+    rule
+}
+
+#[test]
+fn a_rule_about_any_directory_counts_as_the_name_that_it_stands_for() {
+    let rules = [
+        rule("/p", Access::Write, Layer::BuiltIn),
+        deep("./**/.env*", Layer::BuiltIn),
+        deep("./**/config/master.key", Layer::BuiltIn),
+        rule("/p/a/.env", Access::Read, Layer::User),
+        rule("/p/shown", Access::Write, Layer::User),
+    ];
+    for (path, expected) in [
+        ("/p/.env", Access::Deny),
+        ("/p/a/b/c/d/e/f/g/h/i/.env.local", Access::Deny),
+        ("/p/shown/.env", Access::Deny),
+        ("/p/a/.ENV", Access::Deny),
+        ("/P/a/b/.env", Access::Deny),
+        ("/p/x/.env.d/y", Access::Deny),
+        ("/p/a/.env", Access::Read),
+        ("/p/config/master.key", Access::Deny),
+        ("/p/a/Config/master.KEY", Access::Deny),
+        ("/p/master.key", Access::Write),
+        ("/p/config/a/master.key", Access::Write),
+        ("/p/node_modules/x/.env", Access::Write),
+        ("/p/a/target/config/master.key", Access::Write),
+        ("/p/NODE_MODULES/.env", Access::Deny),
+        ("/p/node_modules", Access::Write),
+    ] {
+        assert_eq!(access(&rules, path), Some(expected), "{path}");
+    }
+    for path in ["/.env", "/q/.env", "/pp/.env", "/config/master.key"] {
+        assert_eq!(access(&rules, path), None, "{path}");
+    }
+    let index = index_of(rules[1..3].to_vec());
+    let below = |tree: &str| -> Vec<String> {
+        index.refusing_below(tree.as_ref()).iter().map(|(_, path)| path.display().to_string()).collect()
+    };
+    assert_eq!(below("/"), ["/p/.env*", "/p/config/master.key"]);
+    assert_eq!(below("/p"), ["/p/.env*", "/p/config/master.key"]);
+    assert_eq!(below("/p/a"), ["/p/a/.env*", "/p/a/config/master.key"]);
+    assert!(below("/q").is_empty());
 }

@@ -1,8 +1,8 @@
 //! The effective policy as one file, and drafts of files.
 
 use cofferdam_policy::{
-    Access, Ceilings, Draft, ExpandedRule, Inputs, Layer, Limit, Mode, PathExpr, Policy, Setting, deciding_rule,
-    export, hold_of, parse, resolve, rules_in_force,
+    Access, Ceilings, Draft, ExpandedRule, Inputs, Layer, Limit, Mode, PathExpr, Policy, RuleIndex, Setting, export,
+    hold_of, index_of, parse, resolve, rules_in_force,
 };
 use proptest::prelude::*;
 
@@ -52,6 +52,7 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
         assert_eq!(sorted(list(exported)), sorted(list(policy)), "{text}");
     }
     let (new, old) = (rules_in_force(exported, &places()), rules_in_force(policy, &places()));
+    let (new_index, old_index) = (index_of(new.clone()), index_of(old.clone()));
     let named = PATHS.iter().flat_map(|path| PathExpr::parse(path).unwrap().expand(&places()));
     // The shipped lists are the same for everybody.
     let said = |rule: &&ExpandedRule| {
@@ -60,14 +61,14 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
     for path in
         named.chain(old.iter().filter(said).map(|rule| rule.path.clone())).filter(|path| !path.ends_with(".CLAUDE"))
     {
-        let access = |rules| deciding_rule(rules, &path).map(|rule| rule.rule.access);
+        let access = |rules: &RuleIndex<ExpandedRule>| rules.deciding(&path).map(|rule| rule.rule.access);
         let unknown = if policy.mode.value == Mode::Static { Access::Read } else { Access::Deny };
         // Protected is read-only, and held where missing: that is compared below.
         let fate = |access: Option<Access>| {
             access.map_or(unknown, |access| if access == Access::Protect { Access::Read } else { access })
         };
-        assert_eq!(fate(access(&new)), fate(access(&old)), "{}\n{text}", path.display());
-        assert_eq!(hold_of(&new, &path), hold_of(&old, &path), "{}\n{text}", path.display());
+        assert_eq!(fate(access(&new_index)), fate(access(&old_index)), "{}\n{text}", path.display());
+        assert_eq!(hold_of(&new, &new_index, &path), hold_of(&old, &old_index, &path), "{}\n{text}", path.display());
     }
 }
 
@@ -137,7 +138,8 @@ fn what_a_ceiling_left_out_stays_hidden_below_a_protected_name() {
     let inputs = Inputs { layers: &layers, requirements: Some(&ceilings), places: Some(&places), ..Inputs::default() };
     let text = export(&resolve(&inputs).unwrap(), &places).to_toml();
     let rules = rules_in_force(&alone(&text), &places);
-    let decides = deciding_rule(&rules, "/home/u/.cargo/registry".as_ref()).unwrap();
+    let rules = index_of(rules);
+    let decides = rules.deciding("/home/u/.cargo/registry".as_ref()).unwrap();
     assert_eq!(decides.rule.access, Access::Deny, "{text}");
 }
 

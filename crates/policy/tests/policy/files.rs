@@ -86,6 +86,11 @@ fn approval_of_no_isolation_counts_in_the_org_layer_only() {
         assert!(matches!(error, PolicyError::OrgOnly { .. }));
     }
     assert!(parse(Layer::Org, "p", "allow_isolation_none = true").is_ok());
+    for layer in [Layer::User, Layer::Project, Layer::ProjectLocal] {
+        let error = parse(layer, "p", "allow_network_host = true").expect_err("not org");
+        assert!(matches!(error, PolicyError::OrgOnly { .. }), "{error:?}");
+    }
+    assert!(parse(Layer::Org, "p", "allow_network_host = true").is_ok());
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Inputs, Isolation, Layer, LayerInput, Overrides, PathExpr, Policy, PolicyError, deciding_rule, explain,
-    resolve, rules_in_force,
+    Access, Inputs, Isolation, Layer, LayerInput, Overrides, PathExpr, Policy, PolicyError, explain, index_of, resolve,
+    rules_in_force,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -106,7 +106,7 @@ fn an_unapproved_word_about_the_project_does_not_outrank_the_users() {
     let given = |mine: &str, theirs: LayerInput| {
         let policy = resolved(&[layer(Layer::User, mine), theirs]).unwrap();
         let rules = rules_in_force(&policy, &places);
-        deciding_rule(&rules, "/home/u/p".as_ref()).unwrap().rule.access
+        index_of(rules).deciding("/home/u/p".as_ref()).unwrap().rule.access
     };
     for (mine, access) in [("deny", Access::Deny), ("read", Access::Read), ("overlay", Access::Overlay)] {
         for path in ["./", "~/p"] {

@@ -1,6 +1,6 @@
 //! From what a run touched to the smallest sensible policy.
 
-use cofferdam_policy::{Accessed, Draft, Layer, Learned, Touch, learn, rules_in_force};
+use cofferdam_policy::{Accessed, Draft, Layer, Learned, Touch, index_of, learn, rules_in_force};
 
 use crate::{layer, places, resolved};
 
@@ -8,7 +8,7 @@ fn learned(accessed: &[(Touch, &str)]) -> Learned {
     let policy = resolved(&[layer(Layer::User, "mode = \"dynamic\"\nfiles.read = [\"~/given\"]")]).unwrap();
     let accessed: Vec<Accessed> =
         accessed.iter().map(|(touch, path)| Accessed { path: (*path).into(), touch: *touch }).collect();
-    learn(&accessed, &rules_in_force(&policy, &places()), &places())
+    learn(&accessed, &index_of(rules_in_force(&policy, &places())), &places())
 }
 
 /// The grants as `access path`, in order.
@@ -101,9 +101,9 @@ fn what_was_learned_decides_about_every_path_that_was_granted() {
     let draft = Draft { settings: learned(&accessed).settings, ..Draft::default() };
     let text = format!("mode = \"dynamic\"\n{}", draft.to_toml());
     let policy = resolved(&[layer(Layer::User, &text)]).unwrap();
-    let rules = rules_in_force(&policy, &places());
+    let rules = index_of(rules_in_force(&policy, &places()));
     for (_, path) in accessed {
-        let rule = cofferdam_policy::deciding_rule(&rules, path.as_ref()).expect(path);
+        let rule = rules.deciding(path.as_ref()).expect(path);
         assert_eq!(rule.rule.origin.layer, Layer::User);
     }
 }

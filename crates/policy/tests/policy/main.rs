@@ -34,6 +34,7 @@ fn resolved(layers: &[LayerInput]) -> Result<Policy, PolicyError> {
 
 fn places() -> Places {
     Places {
+        other_home: None,
         home: "/home/u".into(),
         project: Some("/home/u/p".into()),
         git_dirs: vec!["/home/u/p/.git".into()],

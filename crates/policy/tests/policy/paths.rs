@@ -77,3 +77,22 @@ fn stars_match_any_run_of_bytes() {
     }
     assert!(name_matches_ignoring_case("*_TOKEN", "npm_token"));
 }
+
+#[test]
+fn any_directory_of_the_project_is_written_with_two_stars() {
+    let deep = PathExpr::parse("./**/config/*.key").unwrap();
+    assert!(deep.is_deep() && deep.is_glob() && !deep.is_one_path());
+    assert_eq!((deep.tail(), deep.as_str()), (2, "./**/config/*.key"));
+    assert_eq!(deep.expand(&places()), [PathBuf::from("/home/u/p/config/*.key")], "the place in the project itself");
+    assert!(!deep.is_same_place(&PathExpr::parse("./config/*.key").unwrap()));
+    let all = PathExpr::parse("./**").unwrap();
+    assert!(!all.is_deep() && all.is_glob(), "every name of one directory");
+    for bad in ["~/**/.env", "/**/.env", "{git}/**/x", "${X:-~/x}/**/y"] {
+        assert!(matches!(PathExpr::parse(bad), Err(PathError::DepthOutsideProject(_))), "{bad}");
+    }
+    for bad in ["./a/**/b", "./**/a*/b", "./**/**/b"] {
+        assert!(matches!(PathExpr::parse(bad), Err(PathError::GlobNotLast(_))), "{bad}");
+    }
+    let there = PathBuf::from("/home/u/p/**/x");
+    assert!(PathExpr::for_path(&there, &places()).is_none(), "a directory that is called so has no expression");
+}

@@ -5,9 +5,9 @@ use std::path::Component;
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, FileRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Mode, Network, OnUnknown, PathExpr,
-    Policy, Ruled, Setting, deciding_rule, hold_of, parse, parse_count, parse_cpu_set, parse_cpus, parse_size,
-    parse_time, resolve, rules_in_force,
+    Access, Ceilings, ExpandedRule, FileRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Mode, Network, OnUnknown,
+    PathExpr, Policy, RuleIndex, Ruled, Setting, hold_of, index_of, parse, parse_count, parse_cpu_set, parse_cpus,
+    parse_size, parse_time, resolve, rules_in_force,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -45,6 +45,8 @@ const TOP: &[&str] = &[
     "mode = \"dynamic\"",
     "debug = true",
     "debug = false",
+    "keeper = \"strict\"",
+    "keeper = \"report\"",
     "project = \"read\"",
     "project = \"overlay\"",
     "project = \"write\"",
@@ -158,6 +160,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(!lets_unknown_hosts_through(with) || lets_unknown_hosts_through(without));
     assert_network_no_wider(&with.network, &without.network);
     assert!(with.debug.value <= without.debug.value);
+    assert!(with.keeper.value <= without.keeper.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);
     assert!(with.env.mode.value <= without.env.mode.value);
@@ -169,6 +172,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert_eq!(with.env.set, without.env.set);
     assert_eq!(with.presets, without.presets);
     assert_eq!(with.none_approved, without.none_approved);
+    assert_eq!(with.host_network_approved, without.host_network_approved);
     let programs = &without.process.executables;
     assert_eq!(programs.is_empty(), with.process.executables.is_empty());
     assert!(with.process.executables.iter().all(|one| programs.contains(one)));
@@ -181,11 +185,13 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert_eq!(grants(with), grants(without));
     let places = places();
     let (rules, fewer) = (rules_in_force(with, &places), rules_in_force(without, &places));
+    let (index, fewer_index) = (index_of(rules.clone()), index_of(fewer.clone()));
     for path in PATHS.iter().flat_map(|path| PathExpr::parse(path).unwrap().expand(&places)) {
-        let access = |rules| deciding_rule(rules, &path).map_or(Access::Read, |rule| rule.rule.access);
-        assert!(access(&rules) <= access(&fewer), "{}", path.display());
+        let access =
+            |rules: &RuleIndex<ExpandedRule>| rules.deciding(&path).map_or(Access::Read, |rule| rule.rule.access);
+        assert!(access(&index) <= access(&fewer_index), "{}", path.display());
         assert!(
-            hold_of(&fewer, &path) == &Hold::Nothing || hold_of(&rules, &path) != &Hold::Nothing,
+            hold_of(&fewer, &fewer_index, &path) == &Hold::Nothing || hold_of(&rules, &index, &path) != &Hold::Nothing,
             "{}",
             path.display()
         );

@@ -8,9 +8,6 @@ use cofferdam_testkit::{leaks, person};
 
 use crate::stage::Stage;
 
-/// Sessions after which nothing may be left of a killed one.
-const MOST_SWEEPS: usize = 20;
-
 pub(crate) fn a_killed_supervisor_takes_everybody_along(stage: &Stage) {
     let file = stage.unknown("notes/a", "the content\n");
     let script = format!("cat {0} > first & cat {0} > second & sleep 60; cat {0} > third", file.display());
@@ -23,14 +20,13 @@ pub(crate) fn a_killed_supervisor_takes_everybody_along(stage: &Stage) {
         let read = std::fs::read_to_string(stage.scene.project().join(name)).unwrap_or_default();
         assert_eq!(read, "", "nothing was given");
     }
-    // What a killed session leaves is removed by the next one, when it has the time.
+    // The next session removes what a killed one left, while its command waits.
+    let sweeper = stage.start("", "while [ ! -e swept ]; do sleep 0.02; done");
     let sessions = stage.scene.home().join(".local/state/cofferdam/sessions");
-    for _ in 0..MOST_SWEEPS {
-        stage.run("", "sleep 0.5");
-        if sessions.read_dir().is_ok_and(|mut left| left.next().is_none()) {
-            break;
-        }
-    }
+    let is_swept = || sessions.read_dir().is_ok_and(|left| left.count() == 1).then_some(());
+    assert!(person::until(Duration::from_secs(10), is_swept).is_ok(), "the killed session was not swept");
+    stage.mark("swept");
+    sweeper.finish();
 }
 
 pub(crate) fn without_a_broker_nothing_is_given(stage: &Stage) {

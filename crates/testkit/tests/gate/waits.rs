@@ -19,8 +19,8 @@ pub(crate) fn fifty_questions_wait_and_another_thread_works(stage: &Stage) {
     questions.sort_by(|a, b| a.path.cmp(&b.path));
     questions.dedup_by(|a, b| a.path == b.path);
     assert_eq!(questions.len(), 50, "each about a path of its own");
-    // All of them are open now; somebody else in the same process has the time to do something.
-    std::thread::sleep(Duration::from_millis(500));
+    // All of them are open now; another thread of the same process goes on.
+    stage.await_mark("counted");
     for (n, question) in questions.iter().rev().enumerate() {
         let answered = if n % 2 == 0 {
             live.person.allow(question.id, Reach::File, Keep::Session)

@@ -1,11 +1,11 @@
 //! Runs the escape suite: every row with its negative control. `neighbour` measures what one session costs another.
-//! `storm` floods a session's egress. `launch ...`, `neighbour-launch ...` and `storm-launch ...` are what it starts itself
-//! with, once per launch.
+//! `storm` floods a session's egress, `cover-storm` works on covered names. `launch ...` and `...-launch ...` are what it starts
+//! itself with, once per launch.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use cofferdam_escape::{ROWS, Verdict, judge, launch, neighbour, storm};
+use cofferdam_escape::{ROWS, Verdict, cover_storm, judge, launch, neighbour, storm};
 use serde_json::json;
 
 fn main() -> ExitCode {
@@ -18,6 +18,10 @@ fn main() -> ExitCode {
         Some((first, rest)) if first == "storm-launch" => {
             ExitCode::from(u8::try_from(storm::launch(rest)).unwrap_or(2))
         }
+        Some((first, rest)) if first == "cover-storm-launch" => {
+            ExitCode::from(u8::try_from(cover_storm::launch(rest)).unwrap_or(2))
+        }
+        Some((first, rest)) if first == "cover-storm" => measured(cover_storm::measure(rest)),
         Some((first, rest)) if first == "neighbour" => measured(neighbour::measure(rest)),
         Some((first, rest)) if first == "storm" => measured(storm::measure(rest)),
         _ => suite(&arguments),

@@ -15,6 +15,9 @@ const CLOSED: &[i32] = &[libc::EROFS, libc::EACCES, libc::EPERM];
 const HELD: &[i32] =
     &[libc::EROFS, libc::EACCES, libc::EPERM, libc::EBUSY, libc::EEXIST, libc::EISDIR, libc::ENOTDIR, libc::EXDEV];
 
+/// A file below a name that is held.
+const HELD_BELOW: &[i32] = &[libc::EROFS, libc::EACCES, libc::EPERM, libc::ENOENT];
+
 pub(super) fn leave_a_mark(place: &Place) -> Finding {
     place.write("home/project/ran", "");
     Finding::Open("the command ran".to_owned())
@@ -111,6 +114,134 @@ pub(super) fn a16_renames(place: &Place) -> Finding {
         })
         .collect();
     judge(&attempts)
+}
+
+/// Every other name of what is hidden, and a second name of the project.
+pub(super) fn a17_other_names(place: &Place) -> Finding {
+    let names = place.outside().join("names");
+    let work = place.outside().join("work");
+    // What is not closed can be reached, or nothing would be shown by the rest.
+    let reached = (fs::read_to_string(names.join("home/notes")), fs::write(work.join("made"), "x"));
+    if !matches!(reached, (Ok(_), Ok(()))) {
+        return Finding::Broken(format!("the mounts are not there: {reached:?}"));
+    }
+    let hidden = ["home/.ssh/id_canary", "directory/id_canary", "file", "memory/id_canary", "again/.ssh/id_canary"];
+    let read = |name: &str| {
+        let read = fs::read_to_string(names.join(name)).and_then(|text| {
+            if text.contains("canary") { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOENT)) }
+        });
+        Attempt::io(format!("read {name}"), read, &[libc::ENOENT, libc::EACCES, libc::EPERM, libc::ENXIO])
+    };
+    let mut attempts: Vec<Attempt> = hidden.iter().chain(&["overlay/.ssh/id_canary"]).map(|name| read(name)).collect();
+    attempts.extend([
+        Attempt::io("change work/.git/config", append(&work.join(".git/config")), CLOSED),
+        Attempt::io("make work/.git/hooks/x", append(&work.join(".git/hooks/x")), CLOSED),
+        Attempt::io("make work/.claude/x", append(&work.join(".claude/x")), HELD_BELOW),
+    ]);
+    judge(&attempts)
+}
+
+/// The home that the password database names, and one that only the environment does.
+pub(super) fn a20_home(place: &Place) -> Finding {
+    const HIDDEN: &[i32] = &[libc::ENOENT, libc::EACCES, libc::EPERM, libc::EROFS];
+    let home = place.home();
+    let secrets = [home.join(".ssh/id_canary"), place.outside().join("other/.ssh/id_canary")];
+    let mut attempts = vec![
+        Attempt::io("change .bashrc", append(&home.join(".bashrc")), CLOSED),
+        Attempt::io("make a key of ssh", append(&home.join(".ssh/authorized_keys")), HIDDEN),
+        Attempt::io("make a file in the home", append(&home.join("planted")), CLOSED),
+    ];
+    // Who does not have the other home as HOME knows nothing of its secrets.
+    let count =
+        if std::env::var_os("HOME").is_some_and(|home| home.as_encoded_bytes().ends_with(b"/other")) { 2 } else { 1 };
+    attempts.extend(
+        secrets
+            .iter()
+            .take(count)
+            .map(|secret| Attempt::io(format!("read {}", secret.display()), fs::read_to_string(secret), HIDDEN)),
+    );
+    judge(&attempts)
+}
+
+/// Opens hidden names in a loop while a host program works on them.
+pub(super) fn a18_hidden_names(place: &Place) -> Finding {
+    let names: Vec<std::path::PathBuf> = fs::read_to_string(place.project().join("names"))
+        .unwrap_or_default()
+        .lines()
+        .flat_map(|name| [name.into(), Path::new(name).join("inside")])
+        .collect();
+    // The first look into a tree may have to be approved; what is not hidden there can be read.
+    for tree in ["given", "asked"] {
+        let plain = place.outside().join(tree).join("plain");
+        if let Err(error) = fs::read(&plain) {
+            return Finding::Broken(format!("{}: {error}", plain.display()));
+        }
+    }
+    place.write("home/project/ready", "");
+    let (mut tries, mut read) = (0u64, Vec::new());
+    while !place.project().join("done").exists() {
+        for name in &names {
+            tries += 1;
+            if fs::read_to_string(name).is_ok_and(|text| text.contains("secret")) {
+                read.push(name.display().to_string());
+            }
+        }
+    }
+    read.sort();
+    let times = read.len();
+    read.dedup();
+    match read.as_slice() {
+        _ if tries < 20 => Finding::Broken(format!("only {tries} tries")),
+        [] => Finding::Contained(format!("{tries} tries read nothing")),
+        read => Finding::Open(format!("{times} of {tries} tries read {}", read.join(", "))),
+    }
+}
+
+/// Reads what the scene lists, under its own name and under every other that can be made for it.
+pub(super) fn a24_below_the_project(place: &Place) -> Finding {
+    let sample = place.project().join("packages/api/.env.example");
+    if let Err(error) = fs::read(&sample) {
+        return Finding::Broken(format!("{}: {error}", sample.display()));
+    }
+    let tools = place.directory("home/project/node_modules");
+    let mut read = Vec::new();
+    for name in listed(place) {
+        let away = tools.join("away");
+        let mut names = vec![name.clone()];
+        if fs::hard_link(&name, &away).is_ok() || fs::rename(&name, &away).is_ok() {
+            names.push(away.clone());
+        }
+        // The next session does not look into a directory that tools fill.
+        for above in name.ancestors().skip(1).take_while(|above| *above != place.project()) {
+            let moved = tools.join("moved");
+            if fs::rename(above, &moved).is_ok() {
+                names.push(name.strip_prefix(above).map_or(moved.clone(), |rest| moved.join(rest)));
+                break;
+            }
+        }
+        let opened = names.iter().filter(|name| fs::read_to_string(name).is_ok_and(|text| text == "secret"));
+        read.extend(opened.map(|name| name.display().to_string()));
+        if names.len() > 1 {
+            read.push(format!("another name of {}", name.display()));
+        }
+    }
+    match read.as_slice() {
+        [] => Finding::Contained(format!("{} names read nothing and stay where they are", listed(place).len())),
+        read => Finding::Open(read.join(", ")),
+    }
+}
+
+/// What a file reads as: by name, through a descriptor that stands for it, and as long as its size says.
+pub(crate) fn ways_to_read(path: &Path) -> io::Result<Vec<String>> {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let held = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let again = fs::read_to_string(format!("/proc/self/fd/{}", held.as_raw_fd()))?;
+    let text = fs::read_to_string(path)?;
+    if held.metadata()?.len() != text.len() as u64 || again != text {
+        return Err(io::Error::other("its size is not that of its text"));
+    }
+    Ok(vec![text, again])
 }
 
 /// Through each planted link, and to its target directly.

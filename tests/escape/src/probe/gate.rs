@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::{Instruction, Listener, install_with_listener};
+use cofferdam_kernel::socket;
 use cofferdam_testkit::{Place, person};
 
 use super::{Attempt, call, judge, number, open};
@@ -358,7 +360,11 @@ pub(super) fn f11_own_answer(place: &Place) -> Finding {
     let session = fs::read_to_string(place.project().join("session")).unwrap_or_default();
     let by_path = UnixStream::connect(format!("../.local/state/cofferdam/sessions/{session}/socket"));
     let by_path = Attempt::io("the socket by its path", by_path, &[libc::ENOENT, libc::EACCES]);
-    let heard = answer_through(&format!("/proc/self/fd/0/{session}/socket"));
+    let sent = match socket::receive(io::stdin()) {
+        Ok((_, Some(directory))) => directory,
+        other => return Finding::Broken(format!("no directory was sent: {other:?}")),
+    };
+    let heard = answer_through(&format!("/proc/self/fd/{}/{session}/socket", sent.as_raw_fd()));
     let marked = mark(place, "tried");
     match (reader.join(), marked) {
         (Ok(true), _) => Finding::Open("the question was answered".to_owned()),

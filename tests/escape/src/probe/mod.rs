@@ -1,12 +1,15 @@
 //! What runs inside the sandbox, one function per check. Owns the benign attempts and the reading of the kernel's answers;
 //! knows nothing of how it was launched. Each file is about one boundary.
 
+mod bits;
 mod calls;
+mod cover_storm;
 mod cpu;
 mod egress;
 mod files;
 mod gate;
 mod ipc;
+mod keeper;
 mod kernel_files;
 mod latency;
 mod memory;
@@ -14,17 +17,21 @@ mod posture;
 mod processes;
 mod resources;
 mod storm;
+mod streams;
 
 use std::io;
 use std::time::Duration;
 
 use cofferdam_testkit::Place;
 
+pub(crate) use files::ways_to_read;
+
 use crate::raw;
 use crate::row::Finding;
 use crate::words;
 
 /// Makes one check.
+#[expect(clippy::too_many_lines, reason = "one line for each check")]
 pub fn run(check: &str, place: &Place) -> Finding {
     match check {
         "ran" => files::leave_a_mark(place),
@@ -35,7 +42,15 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "a12" => posture::code_in_environment(),
         "a14" => posture::same_everywhere(place),
         "a15" => files::a15_missing_names(place),
+        "a19" => streams::a19_stdin(place),
         "a16" => files::a16_renames(place),
+        "a17" => files::a17_other_names(place),
+        "a18-spin" | "a18-quiet" => keeper::a18_spin(place, check == "a18-quiet"),
+        "cover-storm" | "cover-storm-quiet" => cover_storm::spin(place, check == "cover-storm-quiet"),
+        "a20" => files::a20_home(place),
+        "a18" => files::a18_hidden_names(place),
+        "a24" => files::a24_below_the_project(place),
+        "b22" => crate::rows::masked::look(place),
         "b01" => kernel_files::core_pattern(),
         "b02" => kernel_files::switches(),
         "b03" => kernel_files::cgroups(),
@@ -116,7 +131,8 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "f11" => gate::f11_own_answer(place),
         "e05" => files::e05_prefix(place),
         "e06" => files::e06_working_directory(place),
-        "e12" | "e15" | "e16" | "e18" => files::protected(place),
+        "e12" | "e15" | "e16" | "e18" | "e27" => files::protected(place),
+        "e25" => bits::e25_lent_rights(place),
         "e14" => files::e14_forged_pointer(place),
         "talk" => egress::talk(place),
         "nothing" => wait(Duration::ZERO),

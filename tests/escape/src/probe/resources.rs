@@ -186,7 +186,7 @@ pub(super) fn d06_sparse(place: &Place) -> Finding {
 
 /// Descriptors until there are no more, then instances of inotify.
 pub(super) fn d07_descriptors() -> Finding {
-    const INSTANCES: usize = 64;
+    const INSTANCES: usize = 8;
     let files = until_refused(2 * DESCRIPTORS, || File::open("/dev/null").map_err(|error| raw_error(&error)));
     let instances = until_refused(INSTANCES + INSTANCES / 2, || call(libc::SYS_inotify_init, &[]));
     let told = |what: &str, (made, refused): (usize, Option<i32>)| {

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use cofferdam_gate::protocol::FsRequest;
 use cofferdam_gate::{Keep, Reach};
+use cofferdam_kernel::socket;
 use cofferdam_testkit::{Helper, Person, person};
 
 use super::gate::{answering, asking, each_trigger, forget, tell};
@@ -240,11 +242,15 @@ fn own_answer(trial: &Trial, variant: &[(&str, &str)]) -> Finding {
         return Finding::Broken(error);
     }
     tell(&trial.scene, "unknown", &trial.scene.write("outside/notes/a", "text"));
-    // As if a descriptor of the directory had been left open.
+    // A descriptor of the directory, as a host program could send it.
     let sessions = person::sessions(&trial.scene);
-    let left_open = fs::create_dir_all(&sessions).and_then(|()| fs::File::open(&sessions));
-    let Ok(left_open) = left_open else { return Finding::Broken("no directory of sessions".to_owned()) };
-    with_person(trial, "f11", variant, left_open.into(), |person, question| {
+    let sent = fs::create_dir_all(&sessions).and_then(|()| fs::File::open(&sessions)).and_then(|directory| {
+        let (ours, theirs) = socket::pair()?;
+        socket::send(ours.as_fd(), b"directory", Some(directory.as_fd()))?;
+        Ok((ours, theirs))
+    });
+    let Ok((_ours, theirs)) = sent else { return Finding::Broken("no directory of sessions".to_owned()) };
+    with_person(trial, "f11", variant, theirs.into(), |person, question| {
         trial.scene.write(trial.project().join("session"), &person.session);
         trial.scene.write(trial.project().join("asked"), "");
         let tried = trial.project().join("tried");

@@ -63,9 +63,9 @@ pub(crate) static C20: Row = Row {
     off: Off::Edit(|plan, place| {
         uncover(plan, place);
         edit::let_through(plan, &["syslog"]);
-        // The host's /dev, which has the node.
+        // The host's /dev, which has the node; stdin needs the sandbox's own device.
         edit::drop_steps(plan, |step| match step {
-            Step::Mount(mount) => mount.target.starts_with("/dev"),
+            Step::Mount(mount) => mount.target.starts_with("/dev") && !mount.target.ends_with("null"),
             Step::Link { at, .. } => at.starts_with("/dev"),
             _ => false,
         });

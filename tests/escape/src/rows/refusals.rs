@@ -113,17 +113,20 @@ fn set_user_id_copy(trial: &Trial) -> Finding {
     };
     let directory = PathBuf::from("/var/tmp").join(trial.scene.name());
     let copy = directory.join("sandbox");
+    let home = directory.join("home");
     let mode = if trial.walls == Walls::Standing { 0o4755 } else { 0o755 };
     let made = fs::create_dir(&directory)
         .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)))
         .and_then(|()| fs::copy(command, &copy))
-        .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(mode)));
+        .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::create_dir(&home))
+        .and_then(|()| std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)));
     let output = made.and_then(|()| {
         Command::new(&copy)
             .args(["run", "--", "/bin/echo", "ran"])
             .current_dir("/")
             .env_clear()
-            .env("HOME", "/nonexistent")
+            .env("HOME", &home)
             .env("PATH", "/usr/bin:/bin")
             .uid(NOBODY)
             .gid(NOBODY)

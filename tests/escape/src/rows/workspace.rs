@@ -12,7 +12,7 @@ use crate::launching::enter_namespaces;
 use crate::raw;
 use crate::row::{Finding, Off, ROW, Row, Trial, probe_argv};
 
-fn unprotect(plan: &mut LaunchPlan, place: &Place) {
+pub(super) fn unprotect(plan: &mut LaunchPlan, place: &Place) {
     edit::drop_holds(plan);
     for project in ["project", "bare", "linked"] {
         edit::drop_mounts_below(plan, &place.home().join(project));
@@ -20,7 +20,7 @@ fn unprotect(plan: &mut LaunchPlan, place: &Place) {
 }
 
 /// Names below the scene's home that the probe tries to change.
-fn attempt(trial: &Trial, names: &[&str], directory: &Path) -> Finding {
+pub(super) fn attempt(trial: &Trial, names: &[&str], directory: &Path) -> Finding {
     trial.scene.list("names", names.iter().map(|name| format!("home/{name}")));
     trial.answer(&trial.launch_in(trial.check(), directory, &[]))
 }

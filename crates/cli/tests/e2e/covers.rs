@@ -1,0 +1,60 @@
+//! Names that are hidden in trees that are only read: what a host program does to them while a session runs, trees with
+//! something mounted below them, and what `explain` says of each.
+
+use crate::support::{Place, binary, finish};
+
+const MODES: [&str; 2] = ["static", "dynamic"];
+
+/// Overlayfs does not take a tree with a mount in it, so this one is put together from binds.
+const ENTER: &str = r#"mount -t tmpfs none "$0/deep/mounted" && echo here > "$0/deep/mounted/file" && exec "$@""#;
+
+/// A tree with a hidden name, a hidden directory and one that is only on the way.
+fn tree(place: &Place) -> (String, [String; 6]) {
+    for (name, text) in [("plain", "plain"), ("secret", "hunter2"), ("deep/er/key", "hunter2"), ("deep/open", "open")] {
+        place.write(&format!("home:data/{name}"), &format!("{text}\n"));
+    }
+    let data = place.path("home:data").display().to_string();
+    let denied = ["secret", "deep/er"].map(|name| format!("{data}/{name}"));
+    let [secret, deeper] = denied;
+    let flag = |text: &str| text.to_owned();
+    (data.clone(), [flag("--ro"), data, flag("--blacklist"), secret, flag("--blacklist"), deeper])
+}
+
+#[test]
+fn a_hidden_name_does_not_exist_and_a_host_program_that_replaces_it_changes_nothing() {
+    let Some(place) = Place::with(&["bash"]) else { return };
+    let (_, flags) = tree(&place);
+    for mode in MODES {
+        let flags: Vec<&str> = ["--mode", mode].into_iter().chain(flags.iter().map(String::as_str)).collect();
+        let script = "cd ~/data && cat plain secret deep/*/* &> /dev/null; echo up; read x
+            cat plain deep/open; ls; ls deep; cat secret deep/er/key";
+        let mut session = place.start(&flags, script);
+        place.host("cd ~/data && echo hunter3 > new && mv new secret && rm -r deep/er && mkdir deep/er").ok();
+        place.write("home:data/deep/er/key", "hunter3\n");
+        session.tell("\n");
+        let (code, said) = session.end();
+        assert!(code != 0 && said == "plain\nopen\ndeep\nplain\nopen\n", "{mode}: {code} {said}");
+        let explained = [&["explain"], flags.as_slice(), &["--", "true"]].concat();
+        let explained = place.sandbox(&explained).ok();
+        let line = explained.lines().find(|line| line.contains("hidden ") && line.contains("data/secret"));
+        assert!(line.is_some_and(|line| line.contains("no host program reaches it")), "{mode}: {explained}");
+        let is_static = explained.contains("are not hidden when they appear");
+        assert_eq!(is_static, mode == "static", "{explained}");
+    }
+}
+
+#[test]
+fn what_is_hidden_stays_hidden_where_something_is_mounted_below() {
+    let Some(place) = Place::with(&["unshare", "mount", "bash"]) else { return };
+    let (data, flags) = tree(&place);
+    place.write("home:data/deep/mounted/covered", "what lies below the mount\n");
+    for mode in MODES {
+        let mut command = place.command("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", ENTER, &data]).arg(binary());
+        command.args(["run", "--mode", mode]).args(&flags).args(["--", "bash", "-c"]);
+        command.arg("cd ~/data && cat plain deep/open deep/mounted/* && ls && ls deep && cat secret deep/er/key");
+        let ran = finish(&mut command, b"");
+        assert_eq!(ran.out, "plain\nopen\nhere\ndeep\nplain\nmounted\nopen\n", "{mode}: {}", ran.err);
+        assert_ne!(ran.code, 0, "{mode}");
+    }
+}

@@ -1,0 +1,133 @@
+//! Names that are hidden in every directory of the project, and what the search for them leaves unseen.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::support::Place;
+
+const MODES: [&str; 2] = ["static", "dynamic"];
+
+#[test]
+fn secrets_of_subdirectories_cannot_be_opened() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        let hidden = [
+            ".env",
+            "packages/api/.env",
+            "packages/api/.env.production",
+            "packages/api/.streamlit/secrets.toml",
+            "infra/prod.tfvars",
+            "rails/config/master.key",
+        ];
+        let shown = ["packages/api/.env.example", "packages/api/node_modules/dotenv/.env", "rails/master.key"];
+        for name in hidden {
+            place.write(name, "hunter2\n");
+        }
+        for name in shown {
+            place.write(name, "shown\n");
+        }
+        let find = "find . -name .git -prune -o -type f -print0 | xargs -0 cat 2>/dev/null";
+        let from = |script: &str| place.run(&["--mode", mode], &["bash", "-c", script]).out;
+        let seen = from(&format!("{find}; cat {}", hidden.join(" ")));
+        assert!(!seen.contains("hunter2"), "{mode}: {seen}");
+        assert_eq!(seen.matches("shown").count(), shown.len(), "{mode}: {seen}");
+        let mut command = place.command(crate::support::binary());
+        command.current_dir(place.path("packages/api"));
+        command.args([
+            "run",
+            "--mode",
+            mode,
+            "--",
+            "bash",
+            "-c",
+            "cat .env .env.* ../../infra/*; mv .env away; ln .env b",
+        ]);
+        let output = command.output().expect("sandbox starts");
+        let seen = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!seen.contains("hunter2") && seen.contains("shown"), "{mode}: {seen}");
+        assert_eq!(place.read("packages/api/.env").as_deref(), Some("hunter2\n"), "{mode}");
+        let written = from("echo x > packages/api/new && mkdir packages/api/made && cat packages/api/new");
+        assert_eq!(written, "x\n", "{mode}: what lies beside can be written");
+        for (path, word) in [
+            ("packages/api/.env.production", "is hidden"),
+            ("packages/web/.env", "is hidden"),
+            ("packages/api/.env.example", "can be read and written"),
+            ("packages/api/node_modules/dotenv/.env", "can be read and written"),
+        ] {
+            let why = place.sandbox(&["why", "--mode", mode, path]).ok();
+            assert!(why.contains(word), "{mode}: {path}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_a_subdirectory_that_git_has_word_for_word_is_shown() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write("packages/api/.env", "PORT=1\n");
+        place.write("packages/web/.env", "PORT=2\n");
+        place.host("git add -f packages && git commit -qm env").ok();
+        place.write("packages/web/.env", "KEY=hunter2\n");
+        let ran = place.run(&["--mode", mode], &["bash", "-c", "cat packages/*/.env"]);
+        assert!(ran.out == "PORT=1\n", "{mode}: {} {}", ran.out, ran.err);
+        assert!(ran.err.contains("git update-index --skip-worktree"), "{mode}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_project_can_hide_a_name_in_every_directory_and_a_user_can_show_one() {
+    let place = Place::new();
+    place.write("a/b/notes.key", "hunter2\n");
+    place.write("packages/api/.env", "PORT=1\n");
+    place.write(
+        "home:.config/cofferdam/config.toml",
+        "[files]\ndeny = [\"./**/*.key\"]\nread = [\"./packages/api/.env\"]\n",
+    );
+    let ran = place.inside("cat a/b/notes.key packages/api/.env");
+    assert_eq!(ran.out, "PORT=1\n", "{}", ran.err);
+    let why = place.sandbox(&["why", "c/x.key"]).ok();
+    assert!(why.contains("is hidden") && why.contains("/**/*.key"), "{why}");
+    place.write("home:.config/cofferdam/config.toml", "[files]\nread = [\"./**/.env\"]\n");
+    place.inside("true").code(125).says(&["a path without `**`"]);
+}
+
+#[test]
+fn what_the_search_left_unseen_is_said_and_too_many_names_are_refused() {
+    let place = Place::new();
+    let deep: String = (0..17).map(|_| "d/").collect();
+    place.write(&format!("{deep}.env"), "hunter2\n");
+    for (command, out) in [(&["explain"][..], true), (&["run", "--", "true"][..], false)] {
+        let ran = place.sandbox(command);
+        let said = if out { &ran.out } else { &ran.err };
+        assert!(said.contains("1 not searched (too deep): "), "{command:?}: {said}");
+    }
+    let why = place.sandbox(&["why", &format!("{deep}.env")]).ok();
+    assert!(why.contains("was not searched for names to hide"), "{why}");
+    let many = Place::new();
+    for number in 0..1000 {
+        many.write(&format!("packages/.env.{number}"), "x");
+    }
+    many.inside("true").code(125).says(&["packages` has more names to hide", ".env.d"]);
+    many.host("mkdir packages/.env.d && mv packages/.env.[0-9]* packages/.env.d").ok();
+    assert_eq!(many.inside("ls packages/.env.d; echo ran").ok(), "ran\n");
+}
+
+/// The memory lies outside of a session's reach, and saves no name: a new one is found.
+#[test]
+fn a_large_project_is_remembered_and_what_is_new_in_it_is_hidden() {
+    let place = Place::new();
+    for number in 0..400 {
+        place.write(&format!("packages/{}/{number}/file", number % 20), "x");
+    }
+    let changed = SystemTime::now();
+    let memory = || std::fs::read_dir(place.path("home:.local/state/cofferdam/searched")).map_or(0, Iterator::count);
+    let begin = Instant::now();
+    while memory() == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "nothing was remembered");
+        place.inside("true").ok();
+    }
+    assert!(changed.elapsed().expect("a clock") >= Duration::from_secs(2), "what changed just now is not remembered");
+    place.write("packages/7/7/.env", "hunter2\n");
+    place.write("packages/new/.env", "hunter2\n");
+    let ran = place.inside("cat packages/7/7/.env packages/new/.env; ls ~/.local/state/cofferdam");
+    assert!(!ran.out.contains("hunter2") && !ran.out.contains("searched"), "{} {}", ran.out, ran.err);
+}

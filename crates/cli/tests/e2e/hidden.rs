@@ -1,0 +1,197 @@
+//! Hidden names of the project beside git and programs that look for them: nothing is emptied, and nothing is shown that
+//! is not readable elsewhere inside anyway.
+
+use crate::support::{Place, which};
+
+const MODES: [&str; 2] = ["static", "dynamic"];
+
+/// Names that the shipped list leaves out of `.env*`.
+const SAMPLES: [&str; 6] =
+    [".env.example", ".env.sample", ".env.local.template", ".env.dist", ".env.test", ".dev.vars.example"];
+
+fn inside(place: &Place, mode: &str, script: &str) -> crate::support::Ran {
+    place.run(&["--mode", mode], &["bash", "-c", script])
+}
+
+#[test]
+fn samples_are_files_like_any_other_and_commits_keep_them() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        for name in SAMPLES {
+            place.write(name, "KEY=fill-me-in\n");
+        }
+        place.write(".gitignore", ".env\n");
+        place.write(".env", "KEY=hunter2\n");
+        place.host("git add -A && git commit -qm samples").ok();
+        assert_eq!(inside(&place, mode, "git status --short").ok(), "", "{mode}");
+        let commit = "echo new > f; echo more >> .env.example; git add -A && git commit -qm agent && git show --stat";
+        let shown = inside(&place, mode, commit).ok();
+        assert!(shown.contains("2 files changed, 2 insertions(+)"), "{mode}: {shown}");
+        for name in SAMPLES {
+            let shown = place.host(&format!("git show HEAD:{name}")).ok();
+            assert!(shown.starts_with("KEY=fill-me-in\n"), "{mode}: {name}: {shown}");
+        }
+        let ran = inside(&place, mode, "cat .env .env.example");
+        assert!(ran.out.contains("fill-me-in") && !ran.out.contains("hunter2"), "{mode}: {}", ran.out);
+        for name in [".env.example", ".env.test", ".env.local.template"] {
+            let why = place.sandbox(&["why", "--mode", mode, name]).ok();
+            assert!(why.contains("can be read and written"), "{mode}: {why}");
+        }
+        let why = place.sandbox(&["why", "--mode", mode, ".env.test.local"]).ok();
+        assert!(why.contains("is hidden"), "{mode}: {why}");
+    }
+}
+
+#[test]
+fn a_hidden_file_is_no_file_cannot_be_opened_and_carries_nothing() {
+    for mode in MODES {
+        let Some(place) = Place::with(&["python3"]) else { return };
+        place.write(".env", "KEY=hunter2\n");
+        let script = "
+            stat -c %F:%a .env; test -f .env && echo file; test -r .env && echo readable
+            cat .env; echo x > .env; chmod 666 .env; rm -f .env; mv .env other; ln .env link; truncate -s 0 .env
+            python3 - <<'P'
+import socket
+for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
+    for act in 'connect', 'bind':
+        try: getattr(socket.socket(socket.AF_UNIX, kind), act)('.env'); print(act, kind)
+        except OSError as error: pass
+P
+            ls -A";
+        let ran = inside(&place, mode, script);
+        assert!(ran.out.starts_with("socket:0\n"), "{mode}: {}{}", ran.out, ran.err);
+        let said = ["file", "readable", "connect", "bind", "other", "link"];
+        let said = ran.out.lines().skip(1).find(|line| said.iter().any(|word| line.starts_with(word)));
+        assert_eq!(said, None, "{mode}: {}", ran.out);
+        assert_eq!(place.read(".env").as_deref(), Some("KEY=hunter2\n"), "{mode}");
+    }
+}
+
+#[test]
+fn a_tracked_hidden_file_that_differs_stops_git_add_and_is_never_emptied() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env", "KEY=committed\n");
+        place.host("git add -f .env && git commit -qm tracked").ok();
+        place.write(".env", "KEY=hunter2\n");
+        let ran = inside(&place, mode, "echo new > f; git add -A && git commit -qm agent");
+        assert_ne!(ran.code, 0, "{mode}: {}{}", ran.out, ran.err);
+        ran.says(&["sandbox: .env is hidden and differs", "git update-index --skip-worktree -- .env"]);
+        assert_eq!(place.host("git show HEAD:.env").ok(), "KEY=committed\n", "{mode}");
+        assert_eq!(place.host("git ls-files .env").ok(), ".env\n", "{mode}");
+        // What fits goes on: the other files can be committed by name.
+        inside(&place, mode, "git add f && git commit -qm agent").ok();
+        assert_eq!(place.host("git show HEAD:.env && git show HEAD:f").ok(), "KEY=committed\nnew\n", "{mode}");
+        assert_eq!(place.read(".env").as_deref(), Some("KEY=hunter2\n"), "{mode}");
+    }
+}
+
+#[test]
+fn copies_and_archives_go_on_past_a_hidden_file() {
+    if which("tar").is_none() {
+        println!("skipped: `tar` is not installed");
+        return;
+    }
+    for mode in MODES {
+        let place = Place::new();
+        place.write("src/main", "text\n");
+        place.write("src/after", "text\n");
+        place.write(".env", "KEY=hunter2\n");
+        let script =
+            "mkdir copy && cp -r src .env copy && tar cf all.tar src .env && tar tf all.tar | sort && ls -A copy/src
+            rm -rf copy all.tar";
+        let out = inside(&place, mode, script).ok();
+        assert_eq!(out, "src/\nsrc/after\nsrc/main\nafter\nmain\n", "{mode}");
+    }
+}
+
+#[test]
+fn a_hidden_file_that_git_has_word_for_word_is_shown() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env", "KEY=default\n");
+        place.write(".env.local", "KEY=hunter2\n");
+        place.write(".gitignore", ".env.local\n");
+        place.host("git add -f .gitignore .env && git commit -qm tracked").ok();
+        let ran = inside(&place, mode, "cat .env .env.local; git status --short");
+        assert_eq!(ran.out, "KEY=default\n", "{mode}: {}", ran.err);
+        let why = place.sandbox(&["why", "--mode", mode, ".env"]).ok();
+        assert!(why.contains("can be read and written"), "{mode}: {why}");
+        // A branch on which it is another: git works as outside.
+        place
+            .host("git checkout -qb other && echo KEY=other > .env && git commit -qam other && git checkout -q main")
+            .ok();
+        inside(
+            &place,
+            mode,
+            "git checkout -q other && git merge -q main && echo x > x && git add x && git commit -qm x",
+        )
+        .ok();
+        assert_eq!(place.host("git status --short && git show HEAD:.env && cat .env").ok(), "KEY=other\nKEY=other\n");
+        // A rule of the user's own is his word: git or not.
+        let path = place.path(".env").display().to_string();
+        let ran = place.run(&["--mode", mode, "--blacklist", &path], &["cat", ".env"]);
+        assert!(ran.code != 0 && ran.out.is_empty(), "{mode}: {}", ran.out);
+        // Packed, and in a linked worktree.
+        place.host("git gc -q && git worktree add -q ../linked main").ok();
+        let linked = place.home.join("linked");
+        let mut command = place.command(crate::support::binary());
+        command.args(["run", "--mode", mode, "--", "cat", ".env"]).current_dir(linked);
+        assert_eq!(crate::support::finish(&mut command, b"").ok(), "KEY=default\n", "{mode}");
+    }
+}
+
+/// Corpus E26: what a session does to the index and the object store opens nothing to the next one.
+#[test]
+fn e26_a_session_that_puts_a_hidden_file_into_the_index_does_not_show_it_to_the_next() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env", "KEY=hunter2\n");
+        let name = place.host("git hash-object .env").ok().trim().to_owned();
+        // The best that a session could do: it was told the right name of the object.
+        let forge = format!(
+            "git update-index --add --cacheinfo 100644,{name},.env
+             echo KEY=guess > guess; forged=$(git hash-object -w guess)
+             mkdir -p .git/objects/{0}; cp .git/objects/${{forged:0:2}}/${{forged:2}} .git/objects/{0}/{1}
+             git add -f .env; cat .env",
+            &name[..2],
+            &name[2..],
+        );
+        let forged = inside(&place, mode, &forge);
+        assert!(!forged.out.contains("hunter2"), "{mode}: {}", forged.out);
+        assert_eq!(place.host("git ls-files -s .env").ok(), format!("100644 {name} 0\t.env\n"), "{mode}");
+        let ran = inside(&place, mode, "cat .env; git cat-file blob :.env; git diff; git show :.env");
+        assert!(!ran.out.contains("hunter2") && ran.err.contains(".env: Permission denied"), "{mode}: {ran:?}");
+        // Without any object.
+        place.host(&format!("rm -f .git/objects/{}/{}", &name[..2], &name[2..])).ok();
+        let ran = inside(&place, mode, "cat .env");
+        assert!(ran.code != 0 && ran.out.is_empty(), "{mode}: {ran:?}");
+        // The control: the user has given it to git, so every session has it anyway.
+        place.host("git add -f .env").ok();
+        assert_eq!(inside(&place, mode, "cat .env").ok(), "KEY=hunter2\n", "{mode}");
+    }
+}
+
+#[test]
+fn a_protected_file_that_git_could_not_write_is_named_with_the_command_that_repairs_it() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".vscode/two words.json", "{}\n");
+        let make =
+            "git add -A && git commit -qm one && git checkout -qb other && echo '{ }' > .vscode/'two words.json' &&
+            git commit -qam two && git checkout -q main";
+        place.host(make).ok();
+        let ran = inside(&place, mode, "git checkout -q other; git status --short");
+        assert!(ran.out.contains(" M \".vscode/two words.json\""), "{mode}: {ran:?}");
+        let line = "sandbox: .vscode/two words.json is protected";
+        let line = ran.err.lines().find(|told| told.starts_with(line)).unwrap_or_else(|| panic!("{mode}: {ran:?}"));
+        let (_, command) = line.split_once("outside: ").expect("it names a command");
+        place.host(command).ok();
+        assert_eq!(place.host("git status --short && git branch --show-current").ok(), "other\n", "{mode}: {command}");
+        // Nothing to say where git had nothing to do with it, however the command ends.
+        let failed = inside(&place, mode, "exit 3").code(3);
+        assert!(!failed.err.contains(".vscode"), "{mode}: {}", failed.err);
+        let quiet = inside(&place, mode, "echo x > new; git add new && git commit -qm new");
+        assert!(!quiet.err.contains(".vscode"), "{mode}: {}", quiet.err);
+    }
+}

@@ -1,0 +1,264 @@
+//! Host programs replace covered names while a session runs: the names are covered again, and it is told.
+
+use std::fs::File;
+use std::process::Stdio;
+use std::time::Instant;
+
+use crate::screen::Screen;
+use crate::support::{PATIENCE, Place, Running, binary, finish, is_root, slurp, wait_for};
+
+const MODES: [&str; 2] = ["dynamic", "static"];
+
+/// A session that says that it is up, waits for a line, and does the rest then. Its stderr goes to a file of the home.
+fn start(place: &Place, flags: &[&str], rest: &str) -> Running {
+    let script = format!("echo up; read line; {rest}");
+    begin(place, flags, &script)
+}
+
+fn begin(place: &Place, flags: &[&str], script: &str) -> Running {
+    let mut command = place.command(binary());
+    command.arg("run").args(flags).args(["--", "bash", "-c", script]);
+    command.stderr(Stdio::from(File::create(place.path("home:err")).expect("it can be made")));
+    place.begin(command)
+}
+
+/// How many falls the log of this place has.
+fn falls(place: &Place) -> usize {
+    let logs = place.sandbox(&["audit", "--format", "json"]);
+    logs.out.matches("cover-fell").count()
+}
+
+/// Waits until the log has so many falls.
+#[track_caller]
+fn await_falls(place: &Place, count: usize) {
+    let began = Instant::now();
+    while falls(place) < count {
+        let told = || (slurp(&place.path("home:err")), place.sandbox(&["audit", "last"]).out);
+        assert!(began.elapsed() < PATIENCE, "no {count} falls in the log: {:?}", told());
+    }
+}
+
+fn repository() -> Option<Place> {
+    let place = Place::with_repository()?;
+    place.write(".env", "TOKEN=old\n");
+    Some(place)
+}
+
+#[test]
+fn a_replaced_secret_and_a_replaced_configuration_are_covered_again() {
+    for mode in MODES {
+        let Some(place) = repository() else { return };
+        let mut session = start(&place, &["--mode", mode], "cat .env; echo '[x]' >> .git/config; echo end");
+        place.host("sed -i s/old/new/ .env && git config user.name other").ok();
+        await_falls(&place, 2);
+        session.tell("go\n");
+        let (code, out) = session.end();
+        let told = slurp(&place.path("home:err"));
+        assert_eq!((code, out.as_str()), (0, "end\n"), "{mode}: {told}");
+        for text in [
+            ".env (hidden) was changed",
+            "it may have been read",
+            ".git/config (masked) was changed",
+            "it may have been read or changed",
+            " ms",
+        ] {
+            assert!(told.contains(text), "{mode}: `{text}` is not in {told}");
+        }
+        assert!(!place.read(".git/config").expect("it is there").contains("[x]"), "{mode}");
+    }
+}
+
+#[test]
+fn a_stand_in_that_git_clean_removes_is_held_again() {
+    for mode in MODES {
+        let Some(place) = repository() else { return };
+        let mut session = start(
+            &place,
+            &["--mode", mode],
+            "mkdir -p .claude && echo x > .claude/settings.json; echo x > .mcp.json; echo end",
+        );
+        place.host("rmdir .claude .mcp.json").ok();
+        wait_for("both names held again", || (place.exists(".claude") && place.exists(".mcp.json")).then_some(()));
+        session.tell("go\n");
+        assert_eq!(session.end(), (0, "end\n".to_owned()), "{mode}");
+        assert!(!place.exists(".claude") && !place.exists(".mcp.json"), "{mode}: made inside, or left behind");
+    }
+}
+
+#[test]
+fn a_removed_parent_and_its_successor_are_covered() {
+    for mode in MODES {
+        let Some(place) = repository() else { return };
+        place.write("sub/keep", "");
+        let policy = format!("[files]\ndeny = [\"{}\"]\n", place.path("sub/secret").display());
+        place.write("home:.config/cofferdam/config.toml", &policy);
+        place.write("sub/secret", "old\n");
+        let mut session = start(&place, &["--mode", mode], "cat sub/secret; echo end");
+        place.host("mv sub gone && mkdir sub && echo new > sub/secret").ok();
+        // The directory's and the name's.
+        await_falls(&place, 2);
+        session.tell("go\n");
+        assert_eq!(session.end(), (0, "end\n".to_owned()), "{mode}");
+    }
+}
+
+/// Replaces a name until the session has ended.
+fn replace_until_end(place: &Place, mut session: Running, replace: &str) -> i32 {
+    session.tell("go\n");
+    for _ in 0..400 {
+        place.host(replace).ok();
+        if slurp(&place.path("home:err")).contains("sandbox: ended") {
+            break;
+        }
+    }
+    place.write("stop", "");
+    session.end().0
+}
+
+#[test]
+fn a_session_is_ended_when_what_lost_its_cover_has_a_second_name() {
+    let Some(place) = repository() else { return };
+    let session = start(&place, &[], "sleep 100");
+    // As a workload that links it in the moment between does.
+    place.host("cp .env new && ln new linked && mv new .env").ok();
+    let (code, _) = session.end();
+    let told = slurp(&place.path("home:err"));
+    assert_eq!(code, 126, "{told}");
+    assert!(told.contains("it has a second name: ended"), "{told}");
+}
+
+#[test]
+fn a_session_that_writes_what_lost_its_cover_is_ended() {
+    let Some(place) = repository() else { return };
+    let session = start(&place, &[], "until [ -e stop ]; do echo '#' >> .git/config; done 2>/dev/null");
+    let code = replace_until_end(&place, session, "git config user.name other");
+    let told = slurp(&place.path("home:err"));
+    assert_eq!(code, 126, "{told}");
+    assert!(told.contains(": ended"), "{told}");
+}
+
+#[test]
+fn what_the_session_itself_saves_by_renaming_goes_on_working() {
+    let Some(place) = repository() else { return };
+    let script = "for i in 1 2 3; do echo $i > new && mv new saved || exit 1; done; cat saved
+        echo x > new; mv new .env 2>&1 | grep -c busy; git commit -q --allow-empty -m inside && echo end";
+    assert_eq!(place.inside(script).ok(), "3\n1\nend\n");
+    assert_eq!(falls(&place), 0);
+}
+
+#[test]
+fn jobs_that_were_stopped_stay_stopped_and_others_go_on() {
+    let Some(screen) = Screen::open_inside(&[]) else { return };
+    let place = &screen.place;
+    screen.line("sleep 301");
+    screen.wait_until("sleep to run", |_| crate::job_control::runs("sleep\u{0}301\u{0}", &screen));
+    screen.keys(&["C-z"]);
+    screen.wait_for("Stopped");
+    screen.line("sleep 302 &");
+    screen.ask("echo ready-$((1 + 1))", "ready-2");
+    // A stand-in is there in any project.
+    place.host("rmdir .claude").ok();
+    wait_for("the name held again", || place.exists(".claude").then_some(()));
+    screen.ask("jobs | grep -c 'Stopped.*sleep 301'", "1");
+    screen.ask("jobs | grep -c 'Running.*sleep 302'", "1");
+    // And the key still stops what is in the foreground.
+    screen.line("sleep 303");
+    screen.wait_until("sleep to run", |_| crate::job_control::runs("sleep\u{0}303\u{0}", &screen));
+    screen.keys(&["C-z"]);
+    screen.wait_for("Stopped                 sleep 303");
+    screen.ask("kill %1 %2 %3; echo typed-$((2 + 1))", "typed-3");
+}
+
+#[test]
+fn a_strict_policy_ends_the_session_at_the_first_fall() {
+    for mode in MODES {
+        let Some(place) = repository() else { return };
+        place.write("home:.config/cofferdam/config.toml", "keeper = \"strict\"\n");
+        let session = start(&place, &["--mode", mode], "sleep 100");
+        place.host("sed -i s/old/new/ .env").ok();
+        let (code, _) = session.end();
+        let told = slurp(&place.path("home:err"));
+        assert_eq!(code, 126, "{mode}: {told}");
+        assert!(told.contains("ended, as the policy says (keeper = \"strict\")"), "{mode}: {told}");
+    }
+}
+
+/// The name of the one open question.
+fn question(place: &Place) -> String {
+    wait_for("a question", || place.sandbox(&["questions"]).ok().split_whitespace().next().map(str::to_owned))
+}
+
+#[test]
+fn covers_in_a_tree_that_an_answer_gave_for_writing_are_kept() {
+    let Some(place) = repository() else { return };
+    let policy = format!("[files]\ndeny = [\"{}\"]\n", place.path("home:work/secret").display());
+    place.write("home:.config/cofferdam/config.toml", &policy);
+    place.write("home:work/secret", "old\n");
+    let script = "echo up; read line; echo x > ~/work/new; echo given; read line; cat ~/work/secret; echo end";
+    let mut session = begin(&place, &["--mode", "dynamic", "--on-unknown", "ask"], script);
+    session.tell("go\n");
+    place.sandbox(&["approve", &question(&place), "--scope", "dir", "--keep", "session"]).code(0);
+    wait_for("the file", || place.exists("home:work/new").then_some(()));
+    place.host("cd ~/work && sed -i s/old/new/ secret").ok();
+    await_falls(&place, 1);
+    session.tell("go\n");
+    assert_eq!(session.end(), (0, "given\nend\n".to_owned()), "{}", slurp(&place.path("home:err")));
+    assert!(slurp(&place.path("home:err")).contains("work/secret (hidden) was changed"));
+}
+
+#[test]
+fn a_listener_that_appears_in_a_watched_directory_is_covered() {
+    for mode in MODES {
+        let Some(place) = Place::with(&["git", "python3"]) else { return };
+        let script = "python3 - <<'END'
+import socket
+own = socket.socket(socket.AF_UNIX); own.bind('own.sock'); own.listen()
+socket.socket(socket.AF_UNIX).connect('own.sock'); print('own')
+try: socket.socket(socket.AF_UNIX).connect('late.sock'); print('reached')
+except OSError: print('closed')
+END";
+        let mut session = start(&place, &["--mode", mode], script);
+        let _late = std::os::unix::net::UnixListener::bind(place.path("late.sock")).expect("it can be bound");
+        await_falls(&place, 1);
+        session.tell("go\n");
+        assert_eq!(session.end(), (0, "own\nclosed\n".to_owned()), "{mode}");
+        let told = slurp(&place.path("home:err"));
+        assert!(told.contains("late.sock (a covered socket)") && !told.contains("own.sock"), "{mode}: {told}");
+    }
+}
+
+#[test]
+fn without_an_inotify_instance_nothing_runs() {
+    let Some(place) = Place::with(&["unshare"]) else { return };
+    let mut command = place.command("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c"]);
+    command.arg("echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" run -- touch ran").arg(binary());
+    finish(&mut command, b"").code(125).says(&["inotify", "max_user_instances"]);
+    assert!(!place.exists("ran"));
+}
+
+#[test]
+fn what_the_host_mounts_after_the_start_is_not_given_by_an_answer() {
+    if !is_root() {
+        println!("skipped: mounting needs root");
+        return;
+    }
+    let Some(place) = Place::with(&["unshare", "nsenter"]) else { return };
+    place.write("home:private/key", "secret\n");
+    place.write("home:data/plain", "plain\n");
+    place.write("home:data/late/below", "below\n");
+    place.write("home:.config/cofferdam/config.toml", "[files]\ndeny = [\"~/private\"]\n");
+    // A namespace of their own, so that nothing is mounted on this machine.
+    let mut command = place.command("unshare");
+    command.args(["--mount", "--propagation", "private"]).arg(binary());
+    command.args(["run", "--mode", "dynamic", "--on-unknown", "ask", "--", "bash", "-c"]);
+    command.arg("echo up; read line; cat ~/data/plain; cat ~/data/late/key; echo end");
+    let mut session = place.begin(command);
+    let mount = format!("--target={}", session.pid());
+    let mut late = place.command("nsenter");
+    late.args([&mount, "--mount", "mount", "--bind"]).args([place.path("home:private"), place.path("home:data/late")]);
+    finish(&mut late, b"").code(0);
+    session.tell("go\n");
+    place.sandbox(&["approve", &question(&place), "--scope", "dir", "--keep", "session"]).code(0);
+    assert_eq!(session.end(), (0, "plain\nend\n".to_owned()));
+}

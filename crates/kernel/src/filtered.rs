@@ -1,0 +1,291 @@
+//! A directory of the host, read-only, without some of the names below it. Owns the two ways to do that: an overlay whose top
+//! layer has a whiteout for each name, and, where the kernel refuses an overlay there, a directory put together from binds.
+//! Decides nothing about which names; called by `launcher::apply` and by the gate's broker.
+//!
+//! Nothing is mounted *on* a hidden name: the kernel takes a mount off when its mount point is removed or replaced in any
+//! mount namespace. A whiteout counts by name, whatever a host program makes of the name below.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Timestamps};
+use rustix::io::Errno;
+
+use crate::mount::{self, Attributes};
+
+/// Names in a directory that is put together from binds; each is a mount.
+const MOST_BOUND: usize = 4096;
+
+/// A name below the directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// Relative to the directory.
+    pub path: PathBuf,
+    /// What is read there instead; otherwise there is no such name.
+    pub text: Option<String>,
+}
+
+/// Where a filtered directory is mounted: a path below an open directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub root: BorrowedFd<'a>,
+    pub path: &'a Path,
+}
+
+impl Place<'_> {
+    fn open(self) -> Result<OwnedFd, Errno> {
+        mount::open_in_root(self.root, self.path)
+    }
+}
+
+/// Mounts `source` at `place`. `scratch` is an empty directory of a file system of the caller's own, which stays.
+pub fn show(
+    source: BorrowedFd<'_>,
+    hidden: &[Hidden],
+    attributes: Attributes,
+    scratch: BorrowedFd<'_>,
+    place: Place<'_>,
+) -> Result<(), Errno> {
+    let attributes = Attributes { exec: attributes.exec && may_execute(source)?, write: false, ..attributes };
+    make_directory(scratch, OsStr::new("layer"))?;
+    let layer = open_own(scratch, OsStr::new("layer"))?;
+    fill(source, layer.as_fd(), hidden)?;
+    let options = format!("/proc/self/fd/{}:/proc/self/fd/{}", layer.as_raw_fd(), source.as_raw_fd());
+    match mount::new_filesystem("overlay", &[("lowerdir", &options), ("userxattr", "")], attributes) {
+        Ok(tree) => mount::attach(tree.as_fd(), place.open()?.as_fd()),
+        // Something is mounted below it, or overlayfs does not take this file system.
+        Err(Errno::INVAL | Errno::NODEV | Errno::OPNOTSUPP | Errno::LOOP) => {
+            compose(source, hidden, attributes, scratch, place)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// An overlay does not pass on what its lower mount forbids.
+fn may_execute(source: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(!rustix::fs::fstatvfs(source)?.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
+/// The names of the top layer, in directories that look like those that they are merged with.
+fn fill(source: BorrowedFd<'_>, layer: BorrowedFd<'_>, hidden: &[Hidden]) -> Result<(), Errno> {
+    let mut made: HashMap<PathBuf, Option<(OwnedFd, OwnedFd)>> = HashMap::new();
+    // Outer names first: below one that is hidden there is nothing to hide.
+    let mut hidden: Vec<&Hidden> = hidden.iter().collect();
+    hidden.sort_by(|a, b| a.path.cmp(&b.path));
+    'names: for one in hidden {
+        let mut names = one.path.components();
+        let Some(Component::Normal(last)) = names.next_back() else { return Err(Errno::INVAL) };
+        let mut above = PathBuf::new();
+        for component in names {
+            let Component::Normal(name) = component else { return Err(Errno::INVAL) };
+            let (host, ours) = match made.get(&above) {
+                Some(Some((host, ours))) => (host.as_fd(), ours.as_fd()),
+                _ => (source, layer),
+            };
+            let next = above.join(name);
+            if !made.contains_key(&next) {
+                let step = descend(host, ours, name)?;
+                made.insert(next.clone(), step);
+            }
+            // The way to it is hidden itself, whole: it is absent, now and later.
+            if matches!(made.get(&next), Some(None)) {
+                continue 'names;
+            }
+            above = next;
+        }
+        let ours = match made.get(&above) {
+            Some(Some((_, ours))) => ours.as_fd(),
+            _ => layer,
+        };
+        hide(ours, last, one.text.as_deref())?;
+    }
+    // Last, because each name that is made changes the time of its directory.
+    for (host, ours) in made.values().flatten() {
+        resemble(host.as_fd(), ours.as_fd())?;
+    }
+    resemble(source, layer)
+}
+
+/// A directory on the way to a hidden name, on the host and in the layer; none where the host has no such directory, which
+/// hides that name.
+fn descend(host: BorrowedFd<'_>, ours: BorrowedFd<'_>, name: &OsStr) -> Result<Option<(OwnedFd, OwnedFd)>, Errno> {
+    let below = match open_directory(host, name) {
+        Ok(below) => below,
+        // What a link leads to is another path, and has names of its own to hide.
+        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        // It may be there one day, and can be reached.
+        Err(Errno::NOENT | Errno::ACCESS) => {
+            hide(ours, name, None)?;
+            return Ok(None);
+        }
+        Err(errno) => return Err(errno),
+    };
+    match rustix::fs::mkdirat(ours, name, Mode::RWXU) {
+        Ok(()) => {}
+        // An outer name is hidden already.
+        Err(Errno::EXIST) => return Ok(None),
+        Err(errno) => return Err(errno),
+    }
+    Ok(Some((below, open_own(ours, name)?)))
+}
+
+/// A whiteout, which takes no capability, or a text.
+fn hide(directory: BorrowedFd<'_>, name: &OsStr, text: Option<&str>) -> Result<(), Errno> {
+    let made = match text {
+        None => rustix::fs::mknodat(directory, name, FileType::CharacterDevice, Mode::empty(), 0),
+        Some(text) => write_text(directory, name, text),
+    };
+    if made == Err(Errno::EXIST) { Ok(()) } else { made }
+}
+
+/// A new read-only file with this text.
+pub fn write_text(directory: BorrowedFd<'_>, name: &OsStr, text: &str) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o444))?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
+}
+
+/// Merged directories have the mode and the times of the top layer.
+fn resemble(host: BorrowedFd<'_>, ours: BorrowedFd<'_>) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(host)?;
+    rustix::fs::fchmod(ours, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    let time = |seconds: i64, nanoseconds: u64| rustix::fs::Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
+    };
+    let times = Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    };
+    rustix::fs::futimens(ours, &times)
+}
+
+/// The same from binds: what the host makes later is not there.
+fn compose(
+    source: BorrowedFd<'_>,
+    hidden: &[Hidden],
+    attributes: Attributes,
+    scratch: BorrowedFd<'_>,
+    place: Place<'_>,
+) -> Result<(), Errno> {
+    make_directory(scratch, OsStr::new("points"))?;
+    let points = open_own(scratch, OsStr::new("points"))?;
+    let mut shown: Vec<(OsString, FileType)> = Vec::new();
+    for name in names(source)? {
+        let here = hidden.iter().find(|one| one.path.as_os_str() == name);
+        if let Some(text) = here.and_then(|one| one.text.as_deref()) {
+            write_text(points.as_fd(), &name, text)?;
+        }
+        if here.is_none()
+            && let Some(kind) = stand_for(source, points.as_fd(), &name)?
+        {
+            shown.push((name, kind));
+        }
+        if shown.len() > MOST_BOUND {
+            return Err(Errno::TOOBIG);
+        }
+    }
+    resemble(source, points.as_fd())?;
+    let tree = mount::clone_tree(points.as_fd())?;
+    mount::restrict_tree(tree.as_fd(), Attributes { exec: false, ..attributes })?;
+    mount::attach(tree.as_fd(), place.open()?.as_fd())?;
+    make_directory(scratch, OsStr::new("below"))?;
+    let below = open_directory(scratch, OsStr::new("below"))?;
+    for (name, kind) in shown {
+        let child = match open_child(source, &name) {
+            Ok(child) => child,
+            // Gone meanwhile; what stands for it is empty.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno),
+        };
+        let inside: Vec<Hidden> = hidden.iter().filter_map(|one| one.within(&name)).collect();
+        let path = place.path.join(&name);
+        let at = Place { root: place.root, path: &path };
+        if kind == FileType::Directory && !inside.is_empty() {
+            make_directory(below.as_fd(), &name)?;
+            show(child.as_fd(), &inside, attributes, open_directory(below.as_fd(), &name)?.as_fd(), at)?;
+        } else {
+            let tree = mount::clone_tree(child.as_fd())?;
+            mount::restrict_tree(tree.as_fd(), attributes)?;
+            mount::attach(tree.as_fd(), at.open()?.as_fd())?;
+        }
+    }
+    Ok(())
+}
+
+impl Hidden {
+    fn within(&self, name: &OsStr) -> Option<Hidden> {
+        let path = self.path.strip_prefix(name).ok().filter(|rest| !rest.as_os_str().is_empty())?;
+        Some(Hidden { path: path.to_path_buf(), text: self.text.clone() })
+    }
+}
+
+/// Makes the mount point for a child, or copies it where it is a link.
+fn stand_for(source: BorrowedFd<'_>, points: BorrowedFd<'_>, name: &OsStr) -> Result<Option<FileType>, Errno> {
+    let stat = match rustix::fs::statat(source, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT | Errno::ACCESS) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(source, name, Vec::new())?;
+            rustix::fs::symlinkat(target, points, name)?;
+            Ok(None)
+        }
+        FileType::Directory => {
+            make_directory(points, name)?;
+            Ok(Some(FileType::Directory))
+        }
+        kind => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(points, name, flags, Mode::empty())?;
+            Ok(Some(kind))
+        }
+    }
+}
+
+fn names(directory: BorrowedFd<'_>) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 16384];
+    let mut entries = RawDir::new(listed, &mut buffer);
+    let mut found = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            found.push(OsStr::from_bytes(name).to_os_string());
+        }
+    }
+    Ok(found)
+}
+
+fn make_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o755))
+}
+
+fn open_directory(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+/// A directory that was made here, opened so that its mode and times can be set on the descriptor: two walks through /proc
+/// cost as much as making the directory.
+fn open_own(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+fn open_child(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+}

@@ -1,0 +1,160 @@
+//! Reads a git configuration file, as far as the survey needs it: sections, keys and values of one file, without what it
+//! includes. Owns the format; what a value means is `git`'s. A line that git would refuse ends the reading.
+
+/// One setting: `[section "part"] key = value`. Section and key are in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) section: String,
+    pub(crate) part: String,
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+pub(crate) fn parse(text: &str) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let (mut section, mut part) = (String::new(), String::new());
+    let mut rest = text.trim_start_matches('\u{feff}');
+    loop {
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            return entries;
+        }
+        if rest.starts_with(['#', ';']) {
+            rest = rest.split_once('\n').map_or("", |(_, after)| after);
+            continue;
+        }
+        if let Some(header) = rest.strip_prefix('[') {
+            let Some((name, inner, after)) = read_header(header) else { return entries };
+            (section, part, rest) = (name, inner, after);
+            continue;
+        }
+        let is_key = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let end = rest.find(|c| !is_key(c)).unwrap_or(rest.len());
+        let (key, after) = rest.split_at(end);
+        if key.is_empty() {
+            return entries;
+        }
+        let after = after.trim_start_matches([' ', '\t']);
+        let (value, after) = match after.strip_prefix('=') {
+            Some(value) => read_value(value),
+            // A key alone is true.
+            None => ("true".to_owned(), after.split_once('\n').map_or("", |(_, after)| after)),
+        };
+        entries.push(Entry { section: section.clone(), part: part.clone(), key: key.to_ascii_lowercase(), value });
+        rest = after;
+    }
+}
+
+/// `section]`, `section "part"]` or the old `section.part]`, and what follows.
+fn read_header(text: &str) -> Option<(String, String, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')?;
+    let (name, after) = text.split_at(end);
+    let after = after.trim_start_matches([' ', '\t']);
+    if let Some(after) = after.strip_prefix(']') {
+        let (name, part) = name.split_once('.').unwrap_or((name, ""));
+        return Some((name.to_ascii_lowercase(), part.to_ascii_lowercase(), after));
+    }
+    let quoted = after.strip_prefix('"')?;
+    let mut part = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => {
+                let after = quoted.get(at + 1..)?.strip_prefix(']')?;
+                return Some((name.to_ascii_lowercase(), part, after));
+            }
+            '\\' => part.push(characters.next()?.1),
+            '\n' => return None,
+            other => part.push(other),
+        }
+    }
+    None
+}
+
+/// The value up to the end of its line, and what follows.
+fn read_value(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    // White space inside counts, at the end it does not.
+    let mut kept = 0;
+    let mut is_quoted = false;
+    let mut characters = text.trim_start_matches([' ', '\t']).char_indices();
+    let base = text.trim_start_matches([' ', '\t']);
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\n' => {
+                value.truncate(kept);
+                return (value, base.get(at + 1..).unwrap_or(""));
+            }
+            '"' => {
+                is_quoted = !is_quoted;
+                kept = value.len();
+            }
+            '#' | ';' if !is_quoted => {
+                value.truncate(kept);
+                return (value, base.get(at..).and_then(|rest| rest.split_once('\n')).map_or("", |(_, after)| after));
+            }
+            '\\' => {
+                match characters.next().map(|(_, escaped)| escaped) {
+                    // The line goes on.
+                    Some('\n') | None => continue,
+                    Some('n') => value.push('\n'),
+                    Some('t') => value.push('\t'),
+                    Some('b') => value.push('\u{8}'),
+                    Some(other) => value.push(other),
+                }
+                kept = value.len();
+            }
+            ' ' | '\t' | '\r' if !is_quoted => value.push(character),
+            other => {
+                value.push(other);
+                kept = value.len();
+            }
+        }
+    }
+    value.truncate(kept);
+    (value, "")
+}
+
+/// Whether a value means yes to git.
+pub(crate) fn is_true(value: &str) -> bool {
+    ["true", "yes", "on"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
+        || value.parse::<i64>().is_ok_and(|number| number != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(String, String, String, String)> {
+        parse(text).into_iter().map(|entry| (entry.section, entry.part, entry.key, entry.value)).collect()
+    }
+
+    fn one(section: &str, part: &str, key: &str, value: &str) -> Vec<(String, String, String, String)> {
+        vec![(section.to_owned(), part.to_owned(), key.to_owned(), value.to_owned())]
+    }
+
+    #[test]
+    fn what_git_reads_is_read() {
+        for (text, expected) in [
+            ("[core]\n\tbare = false\n", one("core", "", "bare", "false")),
+            ("[Extensions] worktreeConfig", one("extensions", "", "worktreeconfig", "true")),
+            ("[submodule \"a/b \\\"c\"]\nurl=x # why\n", one("submodule", "a/b \"c", "url", "x")),
+            ("[include]\n path = \"a;b\" c  \n", one("include", "", "path", "a;b c")),
+            ("[include]\n path = a\\\nb\n", one("include", "", "path", "ab")),
+            ("# one\n; two\n[a.B]c=1", one("a", "b", "c", "1")),
+            ("[broken\nx = 1", Vec::new()),
+            ("", Vec::new()),
+        ] {
+            assert_eq!(found(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn yes_is_what_git_takes_for_yes() {
+        for (value, expected) in
+            [("true", true), ("YES", true), ("on", true), ("2", true), ("0", false), ("no", false), ("", false)]
+        {
+            assert_eq!(is_true(value), expected, "{value:?}");
+        }
+    }
+}

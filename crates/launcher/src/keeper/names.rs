@@ -1,0 +1,410 @@
+//! The names that a keeper watches: directories of a tree that is written directly, each with its inotify watch and its
+//! descriptor in the sandbox's view, and what has been heard of each covered name since it was last looked at. Owns the
+//! reading of events and the look at a name; what follows from it is `keeper`'s.
+//!
+//! Only events about directory entries are watched, and the end of writing: what workloads do most, opening and writing,
+//! costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use cofferdam_kernel::watches::Watches;
+use cofferdam_plan::{Cover, Covered, Kind};
+use rustix::fs::inotify::{self, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+
+use crate::keeper::search::Object;
+use crate::message::best_effort;
+
+const EVENTS: WatchFlags = WatchFlags::MOVED_TO
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// A name by the number of its directory.
+pub(crate) type At = (usize, OsString);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guard {
+    pub(crate) what: Covered,
+    pub(crate) kind: Kind,
+    pub(crate) exec: bool,
+}
+
+/// What was heard of a name since it was last known to be covered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Signs {
+    /// How often something came under the name.
+    pub(crate) appeared: u32,
+    moved_in: bool,
+    /// Written to after it had been moved there, which host programs that replace a file do not do.
+    pub(crate) changed: bool,
+    /// Moved away uncovered, with the number that the kernel gives both halves of a move.
+    left: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Name {
+    guard: Option<Guard>,
+    /// The directory that lies there, where something below is watched.
+    below: Option<usize>,
+    /// The mount that covers it.
+    mount: Option<u64>,
+    signs: Signs,
+}
+
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    tree: PathBuf,
+    above: Option<At>,
+    watch: Option<i32>,
+    object: Option<Object>,
+    inside: Option<OwnedFd>,
+    names: BTreeMap<OsString, Name>,
+}
+
+/// What a name leads to in the sandbox's view.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Seen {
+    Gone,
+    Covered { mount: u64 },
+    Bare { object: Object, links: u32, is_directory: bool, changed: SystemTime },
+}
+
+#[derive(Debug)]
+pub(crate) struct Names {
+    inotify: Watches,
+    directories: Vec<Directory>,
+    by_path: HashMap<PathBuf, usize>,
+    by_watch: HashMap<i32, Vec<usize>>,
+    dirty: BTreeSet<At>,
+    /// Names without a cover that came into being.
+    fresh: BTreeSet<At>,
+    /// Where what left a covered name was moved to.
+    pub(crate) strayed: Vec<PathBuf>,
+}
+
+impl Names {
+    /// The instance and every watch, before anything runs inside.
+    pub(crate) fn watch<'a>(
+        covers: impl Iterator<Item = (&'a Cover, &'a Path, bool)>,
+    ) -> Result<Names, (PathBuf, Errno)> {
+        let inotify = Watches::new().map_err(|errno| (PathBuf::new(), errno))?;
+        let (directories, by_path, by_watch) = (Vec::new(), HashMap::new(), HashMap::new());
+        let (dirty, fresh) = (BTreeSet::new(), BTreeSet::new());
+        let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh, strayed: Vec::new() };
+        for (cover, tree, exec) in covers {
+            let guard = Guard { what: cover.what, kind: cover.kind, exec };
+            match names.add(&cover.path, tree, guard) {
+                // Its socket went before this look.
+                Err((_, Errno::NOENT)) if cover.what == Covered::Socket => {}
+                other => other?,
+            }
+        }
+        Ok(names)
+    }
+
+    /// Watches one more name of a tree.
+    pub(crate) fn add(&mut self, path: &Path, tree: &Path, guard: Guard) -> Result<(), (PathBuf, Errno)> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let parent = self.directory(parent, tree)?;
+        self.directories[parent].names.entry(name.to_owned()).or_default().guard = Some(guard);
+        Ok(())
+    }
+
+    /// A name of a watched directory that came into being and has to be covered.
+    pub(crate) fn guard_new(&mut self, at: &At, guard: Guard) {
+        let name = self.directories[at.0].names.entry(at.1.clone()).or_default();
+        name.guard = Some(guard);
+        name.signs.appeared = name.signs.appeared.max(1);
+        self.dirty.insert(at.clone());
+    }
+
+    /// Socket nodes among the names that came into being.
+    pub(crate) fn new_sockets(&mut self) -> Vec<At> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let is_socket = |at: &At| {
+            let stat = self.inside(at).and_then(|inside| {
+                rustix::fs::statat(inside, &at.1, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()
+            });
+            stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)
+        };
+        fresh.into_iter().filter(is_socket).collect()
+    }
+
+    /// A tree that the session has no more: nothing of it is watched.
+    pub(crate) fn leave(&mut self, tree: &Path) {
+        let numbers: Vec<usize> = (0..self.directories.len()).filter(|at| self.directories[*at].tree == tree).collect();
+        for number in numbers {
+            let directory = &mut self.directories[number];
+            (directory.inside, directory.object, directory.above) = (None, None, None);
+            directory.names.clear();
+            let (path, watch) = (std::mem::take(&mut directory.path), directory.watch.take());
+            self.by_path.remove(&path);
+            self.dirty.retain(|at| at.0 != number);
+            if let Some(watch) = watch {
+                self.unwatch(watch, number);
+            }
+        }
+    }
+
+    fn unwatch(&mut self, watch: i32, number: usize) {
+        let sharing = self.by_watch.entry(watch).or_default();
+        sharing.retain(|one| *one != number);
+        if sharing.is_empty() {
+            self.by_watch.remove(&watch);
+            best_effort(inotify::remove_watch(&self.inotify, watch), "a directory that was removed has none");
+        }
+    }
+
+    /// The number of a directory in `tree`; it and what leads to it are watched from now on.
+    fn directory(&mut self, path: &Path, tree: &Path) -> Result<usize, (PathBuf, Errno)> {
+        if let Some(known) = self.by_path.get(path) {
+            return Ok(*known);
+        }
+        let mut above = None;
+        if let (true, Some(parent), Some(name)) = (path != tree, path.parent(), path.file_name()) {
+            above = Some((self.directory(parent, tree)?, name.to_owned()));
+        }
+        let watch = inotify::add_watch(&self.inotify, path, EVENTS).map_err(|errno| (path.to_path_buf(), errno))?;
+        let number = self.directories.len();
+        if let Some((parent, name)) = &above {
+            self.directories[*parent].names.entry(name.clone()).or_default().below = Some(number);
+        }
+        let (path, tree, names) = (path.to_path_buf(), tree.to_path_buf(), BTreeMap::new());
+        self.by_path.insert(path.clone(), number);
+        self.by_watch.entry(watch).or_default().push(number);
+        self.directories.push(Directory { path, tree, above, watch: Some(watch), object: None, inside: None, names });
+        Ok(number)
+    }
+
+    /// The trees that are watched, in the order in which their descriptors come.
+    pub(crate) fn trees(covers: &[Cover]) -> Vec<&Path> {
+        let trees: BTreeSet<&Path> =
+            covers.iter().filter(|cover| cover.is_watched()).filter_map(|c| c.tree.as_deref()).collect();
+        trees.into_iter().collect()
+    }
+
+    pub(crate) fn path(&self, at: &At) -> PathBuf {
+        self.directories[at.0].path.join(&at.1)
+    }
+
+    pub(crate) fn inside(&self, at: &At) -> Option<BorrowedFd<'_>> {
+        self.directories[at.0].inside.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(crate) fn guard(&self, at: &At) -> Option<Guard> {
+        self.directories[at.0].names.get(&at.1).and_then(|name| name.guard)
+    }
+
+    pub(crate) fn signs(&self, at: &At) -> Signs {
+        self.directories[at.0].names.get(&at.1).map(|name| name.signs).unwrap_or_default()
+    }
+
+    /// The sandbox's view of a tree; what lies below is opened from it.
+    pub(crate) fn enter(&mut self, tree: &Path, inside: OwnedFd) {
+        let Some(root) = self.by_path.get(tree).copied() else { return };
+        self.directories[root].object = object_of(inside.as_fd()).ok();
+        self.directories[root].inside = Some(inside);
+        self.reopen_below(root);
+        self.look_at_all();
+    }
+
+    pub(crate) fn look_at_all(&mut self) {
+        for (number, directory) in self.directories.iter().enumerate() {
+            self.dirty.extend(directory.names.keys().map(|name| (number, name.clone())));
+        }
+    }
+
+    /// Opens the directories below one again: another may lie under a name by now, or a mount on it.
+    fn reopen_below(&mut self, number: usize) {
+        let below: Vec<(OsString, usize)> =
+            self.directories[number].names.iter().filter_map(|(name, one)| Some((name.clone(), one.below?))).collect();
+        for (name, child) in below {
+            let opened = self.directories[number].inside.as_ref().ok_or(Errno::NOENT).and_then(|inside| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                rustix::fs::openat(inside, &name, flags, Mode::empty())
+            });
+            let object = opened.as_ref().ok().and_then(|fd| object_of(fd.as_fd()).ok());
+            let is_new = object.is_some() && object != self.directories[child].object;
+            let was_known = self.directories[child].object.is_some();
+            self.directories[child].inside = opened.ok();
+            if is_new {
+                self.directories[child].object = object;
+                if was_known {
+                    self.watch_again(child);
+                }
+            }
+            self.reopen_below(child);
+        }
+    }
+
+    /// Another directory lies there: its names are as good as new.
+    fn watch_again(&mut self, number: usize) {
+        let Some(inside) = &self.directories[number].inside else { return };
+        let way = format!("/proc/self/fd/{}", inside.as_raw_fd());
+        let Ok(watch) = inotify::add_watch(&self.inotify, way, EVENTS) else { return };
+        if let Some(old) = self.directories[number].watch.replace(watch).filter(|old| *old != watch) {
+            self.unwatch(old, number);
+            self.by_watch.entry(watch).or_default().push(number);
+        }
+        for (name, one) in &mut self.directories[number].names {
+            one.signs.appeared = one.signs.appeared.max(1);
+            self.dirty.insert((number, name.clone()));
+        }
+    }
+
+    /// Takes in what happened; the names that it is about are dirty.
+    pub(crate) fn hear(&mut self) -> Result<(), Errno> {
+        let mut buffer = [MaybeUninit::uninit(); 16384];
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        let mut moves: HashMap<u32, PathBuf> = HashMap::new();
+        let mut replaced = BTreeSet::new();
+        let mut is_over = false;
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            };
+            let (flags, cookie) = (event.events(), event.cookie());
+            is_over |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
+            let Some(numbers) = self.by_watch.get(&event.wd()) else { continue };
+            for number in numbers {
+                let directory = &mut self.directories[*number];
+                let Some(name) = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes())) else {
+                    // The directory itself: gone, moved, or not watched any more.
+                    replaced.extend(directory.above.as_ref().map(|above| above.0));
+                    continue;
+                };
+                if flags.contains(ReadFlags::MOVED_TO) && cookie != 0 {
+                    moves.insert(cookie, directory.path.join(name));
+                }
+                if let Some(one) = directory.names.get_mut(name) {
+                    one.signs.heard(flags, cookie);
+                    if one.below.is_some() {
+                        replaced.insert(*number);
+                    }
+                    self.dirty.insert((*number, name.to_owned()));
+                } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+                    self.fresh.insert((*number, name.to_owned()));
+                }
+            }
+        }
+        let left = self.dirty.iter().filter_map(|at| self.directories[at.0].names.get(&at.1)?.signs.left);
+        self.strayed.extend(left.filter_map(|cookie| moves.remove(&cookie)));
+        for number in replaced {
+            self.reopen_below(number);
+        }
+        if is_over {
+            // Anything may have happened meanwhile.
+            self.look_at_all();
+            for directory in &mut self.directories {
+                directory.names.values_mut().for_each(|one| one.signs.appeared = one.signs.appeared.max(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names that are not as they should be, outer ones first. Those that are lose their signs.
+    pub(crate) fn suspects(&mut self) -> Result<Vec<At>, Errno> {
+        let mut suspects = Vec::new();
+        for at in std::mem::take(&mut self.dirty) {
+            if self.guard(&at).is_none() {
+                continue;
+            }
+            match self.look(&at)? {
+                Seen::Covered { mount } => self.settle(&at, mount),
+                Seen::Gone | Seen::Bare { .. } => suspects.push(at),
+            }
+        }
+        suspects.sort_by_key(|at| self.directories[at.0].path.components().count());
+        Ok(suspects)
+    }
+
+    /// To be looked at again, whether or not anything is heard of it.
+    pub(crate) fn doubt(&mut self, at: &At) {
+        self.dirty.insert(at.clone());
+    }
+
+    /// It is covered by this mount: what was heard before is over.
+    pub(crate) fn settle(&mut self, at: &At, mount: u64) {
+        let below = self.directories[at.0].names.get_mut(&at.1).and_then(|name| {
+            let is_new = name.mount.replace(mount) != Some(mount);
+            name.signs = Signs::default();
+            name.below.filter(|_| is_new)
+        });
+        if below.is_some() {
+            // What was opened before lies under the new mount.
+            self.reopen_below(at.0);
+        }
+    }
+
+    pub(crate) fn forget_signs(&mut self, at: &At) {
+        if let Some(name) = self.directories[at.0].names.get_mut(&at.1) {
+            name.signs = Signs::default();
+            name.mount = None;
+        }
+    }
+
+    pub(crate) fn look(&self, at: &At) -> Result<Seen, Errno> {
+        let Some(inside) = &self.directories[at.0].inside else { return Ok(Seen::Gone) };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = match rustix::fs::openat(inside, &at.1, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Seen::Gone),
+            other => other?,
+        };
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        // What covers it may be a file that the supervisor itself serves, and it would wait for its own answer.
+        let quiet = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(&found, c"", quiet, wanted)?;
+        if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+            return Ok(Seen::Covered { mount: stat.stx_mnt_id });
+        }
+        let stat = rustix::fs::statx(&found, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let seconds = Duration::new(stat.stx_ctime.tv_sec.try_into().unwrap_or(0), stat.stx_ctime.tv_nsec);
+        Ok(Seen::Bare {
+            object: (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+            links: stat.stx_nlink,
+            is_directory: FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory,
+            changed: SystemTime::UNIX_EPOCH + seconds,
+        })
+    }
+}
+
+impl AsFd for Names {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+impl Signs {
+    fn heard(&mut self, flags: ReadFlags, cookie: u32) {
+        if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+            self.appeared += 1;
+            self.moved_in = flags.contains(ReadFlags::MOVED_TO);
+        }
+        self.changed |= flags.contains(ReadFlags::CLOSE_WRITE) && self.moved_in;
+        // What leaves with its cover on stays covered.
+        if flags.contains(ReadFlags::MOVED_FROM) && self.appeared > 0 {
+            self.left = Some(cookie);
+        }
+    }
+}
+
+fn object_of(fd: BorrowedFd<'_>) -> Result<Object, Errno> {
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO)?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
+}

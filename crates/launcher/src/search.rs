@@ -1,0 +1,378 @@
+//! Finds what rules about any directory of the project are about (docs/decisions/0039). Owns the walk, its bounds and what it
+//! left unseen; which rule is about which name is `policy`'s, what follows is the plan's. Called by `survey`.
+
+mod memory;
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use cofferdam_kernel::mount::open_source;
+use cofferdam_plan::{Searched, Unseen};
+use cofferdam_policy::decide::index::{is_filled_by_tools, stands_at};
+use cofferdam_policy::{Access, FileRule, Layer, PlacedRule};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+
+use memory::{Identity, Memory, Remembered};
+
+/// Where the search ends. What lies beyond is said, never guessed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) depth: usize,
+    pub(crate) entries: usize,
+    pub(crate) time: Duration,
+    /// So many entries are looked at however long it takes: a busy machine must not make a small project unseen.
+    pub(crate) least: usize,
+    /// Most names to hide in one directory, and in all of them.
+    pub(crate) in_one: usize,
+    pub(crate) in_all: usize,
+}
+
+pub(crate) const BOUNDS: Bounds =
+    Bounds { depth: 16, entries: 50_000, time: Duration::from_millis(50), least: 4096, in_one: 256, in_all: 4096 };
+
+/// A directory that changed later than this before it was listed may change again without another time (git's racy rule);
+/// two seconds are the coarsest time of a file system.
+const RACY: Duration = Duration::from_secs(2);
+
+/// A memory is written when it saves more than writing it costs.
+const WORTH_WRITING: usize = 16;
+
+/// A rule at its place in the project.
+#[derive(Debug)]
+pub(crate) struct Sought<'a> {
+    pub(crate) index: usize,
+    pub(crate) place: PathBuf,
+    pub(crate) rule: &'a FileRule,
+}
+
+impl PlacedRule for Sought<'_> {
+    fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// It is plain: the project's path and names of a rule.
+    fn set_place(&mut self, place: PathBuf) {
+        self.place = place;
+    }
+
+    fn is_glob(&self) -> bool {
+        self.rule.path.is_glob()
+    }
+
+    fn tail(&self) -> usize {
+        self.rule.path.tail()
+    }
+
+    fn except(&self) -> &str {
+        self.rule.path.except()
+    }
+
+    fn access(&self) -> Access {
+        self.rule.access
+    }
+
+    fn is_final(&self) -> bool {
+        self.rule.is_final
+    }
+
+    fn layer(&self) -> Layer {
+        self.rule.origin.layer
+    }
+}
+
+/// What was found for each rule, and how far the search got.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) names: Vec<(usize, PathBuf)>,
+    pub(crate) searched: Searched,
+}
+
+/// Searches the project. `memories` is where it is written down which directories need not be listed again.
+pub(crate) fn search(project: &Path, rules: &[Sought<'_>], memories: &Path, bounds: Bounds) -> Found {
+    let mut walk = Walk::new(project, rules, bounds);
+    let Ok(root) = open_source(project) else {
+        walk.leave(b"", Unseen::Unreadable);
+        return walk.found;
+    };
+    let place = memory::place(memories, project);
+    let key = memory::key(project, rules);
+    let old = Memory::read(&place, key).filter(|_| memory::is_trusted(&root)).unwrap_or_default();
+    walk.run(&root, &old);
+    let is_better = !walk.is_cut || walk.remembered() > old.remembered();
+    if walk.newly > WORTH_WRITING && is_better && memory::is_trusted(&root) {
+        memory::write(&place, key, &walk.queue);
+    }
+    walk.found
+}
+
+/// A directory to look at, and once that is done what is remembered of it. They stand in the order of their depth, and
+/// those that lie in one directory stand together.
+#[derive(Debug)]
+struct Directory {
+    path: Vec<u8>,
+    depth: usize,
+    device: u64,
+    /// Its number in the old memory.
+    known: Option<usize>,
+    now: Remembered,
+}
+
+struct Walk<'a> {
+    project: &'a Path,
+    rules: &'a [Sought<'a>],
+    letters: Letters,
+    bounds: Bounds,
+    begin: Instant,
+    entries: usize,
+    queue: Vec<Directory>,
+    /// Directories that were listed and need not be the next time.
+    newly: usize,
+    is_cut: bool,
+    found: Found,
+}
+
+impl<'a> Walk<'a> {
+    fn new(project: &'a Path, rules: &'a [Sought<'a>], bounds: Bounds) -> Self {
+        Walk {
+            project,
+            rules,
+            letters: Letters::of(rules),
+            bounds,
+            begin: Instant::now(),
+            entries: 0,
+            queue: Vec::new(),
+            newly: 0,
+            is_cut: false,
+            found: Found::default(),
+        }
+    }
+
+    fn run(&mut self, root: &OwnedFd, old: &Memory) {
+        let device = rustix::fs::fstat(root).map_or(0, |stat| stat.st_dev);
+        let first = Directory { path: Vec::new(), depth: 0, device, known: old.first(), now: Remembered::default() };
+        self.queue.push(first);
+        let mut at = 0;
+        while at < self.queue.len() && self.found.searched.crowded.is_none() {
+            if let Some(why) = self.bound() {
+                self.is_cut = true;
+                for rest in at..self.queue.len() {
+                    self.leave_queued(rest, why);
+                }
+                break;
+            }
+            self.look(root, at, old);
+            at += 1;
+        }
+        self.found.searched.directories = at;
+    }
+
+    fn bound(&self) -> Option<Unseen> {
+        match self.entries {
+            entries if entries >= self.bounds.entries => Some(Unseen::Entries),
+            entries if entries >= self.bounds.least && self.begin.elapsed() >= self.bounds.time => Some(Unseen::Time),
+            _ => None,
+        }
+    }
+
+    /// Joining with nothing would leave a slash at the end.
+    fn path_of(&self, below: &[u8]) -> PathBuf {
+        if below.is_empty() { self.project.to_path_buf() } else { self.project.join(OsStr::from_bytes(below)) }
+    }
+
+    fn leave(&mut self, path: &[u8], why: Unseen) {
+        let path = self.path_of(path);
+        self.found.searched.leave(path, why);
+    }
+
+    fn leave_queued(&mut self, at: usize, why: Unseen) {
+        let path = std::mem::take(&mut self.queue[at].path);
+        self.leave(&path, why);
+        self.queue[at].path = path;
+    }
+
+    fn remembered(&self) -> usize {
+        self.queue.iter().filter(|directory| directory.now.identity.is_some()).count()
+    }
+
+    fn look(&mut self, root: &OwnedFd, at: usize, old: &Memory) {
+        if let Some(known) = self.queue[at].known
+            && let Some(identity) = old.identity(known)
+            && identity_at(root, &self.queue[at].path).is_ok_and(|now| now == identity)
+        {
+            self.entries += 1;
+            let first = self.queue.len();
+            for child in old.children(known) {
+                self.enqueue(at, old.name(child), Some(child), identity.device);
+            }
+            let count = self.queue.len() - first;
+            self.queue[at].now = Remembered { identity: Some(identity), first, count };
+            return;
+        }
+        match open(root, &self.queue[at].path, self.queue[at].device) {
+            Ok(Some(directory)) => self.list(&directory, at, old),
+            Ok(None) => self.leave_queued(at, Unseen::OtherFileSystem),
+            // Gone, or something else by now.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            // The session could open it no more than this process, unless it is the user's own to change.
+            Err(Errno::ACCESS) if !is_own(root, &self.queue[at].path) => {}
+            Err(_) => self.leave_queued(at, Unseen::Unreadable),
+        }
+    }
+
+    fn enqueue(&mut self, above: usize, name: &[u8], known: Option<usize>, device: u64) {
+        let above = &self.queue[above];
+        let mut path = Vec::with_capacity(above.path.len() + 1 + name.len());
+        path.extend_from_slice(&above.path);
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        let depth = above.depth + 1;
+        self.queue.push(Directory { path, depth, device, known, now: Remembered::default() });
+    }
+
+    fn list(&mut self, directory: &OwnedFd, at: usize, old: &Memory) {
+        // Before it is listed: what changes meanwhile has another time the next time.
+        let Ok(identity) = identity_of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
+        let is_deepest = self.queue[at].depth >= self.bounds.depth;
+        let (first, mut hides, mut is_whole) = (self.queue.len(), 0, true);
+        let mut children = old.children(self.queue[at].known.unwrap_or(usize::MAX));
+        let mut buffer = [MaybeUninit::uninit(); 16384];
+        let mut entries = RawDir::new(directory, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else {
+                is_whole = false;
+                self.leave_queued(at, Unseen::Unreadable);
+                break;
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            self.entries += 1;
+            if self.letters.may_be_meant(name) && self.note(at, name) {
+                hides += 1;
+                if hides > self.bounds.in_one || self.found.names.len() > self.bounds.in_all {
+                    self.found.searched.crowded = Some(self.path_of(&self.queue[at].path));
+                    return;
+                }
+                continue;
+            }
+            let is_directory = match entry.file_type() {
+                FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+                kind => kind == FileType::Directory,
+            };
+            if !is_directory || is_filled_by_tools(name) {
+                continue;
+            }
+            if is_deepest {
+                if is_whole {
+                    self.leave_queued(at, Unseen::Depth);
+                }
+                is_whole = false;
+                continue;
+            }
+            let known = old.find(&mut children, name);
+            self.enqueue(at, name, known, identity.device);
+        }
+        let is_settled = hides == 0 && is_whole && identity.is_older_than(RACY, SystemTime::now());
+        self.newly += usize::from(is_settled);
+        let count = self.queue.len() - first;
+        self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
+    }
+
+    /// Writes down which rules are about a name.
+    fn note(&mut self, at: usize, name: &[u8]) -> bool {
+        let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
+        let before = self.found.names.len();
+        let about = self.rules.iter().filter(|rule| stands_at(*rule, &path)).map(|rule| rule.index);
+        self.found.names.extend(about.map(|index| (index, path.clone())));
+        self.found.names.len() > before
+    }
+}
+
+fn statx(at: &OwnedFd, path: &OsStr, flags: AtFlags) -> Result<Identity, Errno> {
+    let wanted = StatxFlags::INO | StatxFlags::CTIME | StatxFlags::TYPE;
+    let found = rustix::fs::statx(at, path, flags | AtFlags::NO_AUTOMOUNT, wanted)?;
+    if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Directory {
+        return Err(Errno::NOTDIR);
+    }
+    Ok(Identity {
+        device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        seconds: found.stx_ctime.tv_sec,
+        nanoseconds: found.stx_ctime.tv_nsec,
+    })
+}
+
+/// What lies at a path now, without waiting for a file system that does not answer.
+fn identity_at(root: &OwnedFd, path: &[u8]) -> Result<Identity, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    statx(root, OsStr::from_bytes(path), if path.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags })
+}
+
+fn is_own(root: &OwnedFd, path: &[u8]) -> bool {
+    let found = rustix::fs::statat(root, OsStr::from_bytes(path), AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH);
+    found.map_or(true, |found| found.st_uid == rustix::process::getuid().as_raw())
+}
+
+fn identity_of(directory: &OwnedFd) -> Result<Identity, Errno> {
+    statx(directory, OsStr::new(""), AtFlags::EMPTY_PATH)
+}
+
+/// `None` for a file system without a disk that is mounted in the project: one that a process serves may never answer.
+fn open(root: &OwnedFd, path: &[u8], device: u64) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let name = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
+    match rustix::fs::openat2(root, name, flags, Mode::empty(), within | ResolveFlags::NO_XDEV) {
+        Err(Errno::XDEV) => {}
+        other => return other.map(Some),
+    }
+    let there = identity_at(root, path)?;
+    if there.device != device && rustix::fs::major(there.device) == 0 {
+        return Ok(None);
+    }
+    rustix::fs::openat2(root, name, flags, Mode::empty(), within).map(Some)
+}
+
+/// With which letters a name begins or ends that a rule may be about: a first look at tens of thousands of names.
+struct Letters {
+    first: [bool; 256],
+    last: [bool; 256],
+}
+
+impl Letters {
+    fn of(rules: &[Sought<'_>]) -> Self {
+        let mut letters = Letters { first: [false; 256], last: [false; 256] };
+        for rule in rules {
+            let name = rule.place.file_name().map_or(Cow::Borrowed(""), OsStr::to_string_lossy).to_ascii_lowercase();
+            let is_star = |byte: Option<&u8>| rule.is_glob() && byte == Some(&b'*');
+            match (name.as_bytes().first(), name.as_bytes().last()) {
+                // Only names in ASCII fold to letters in ASCII and to nothing else.
+                (Some(_), _) if !name.is_ascii() => letters.first = [true; 256],
+                (Some(first), _) if !is_star(Some(first)) => letters.first[usize::from(*first)] = true,
+                (_, Some(last)) if !is_star(Some(last)) => letters.last[usize::from(*last)] = true,
+                _ => letters.first = [true; 256],
+            }
+        }
+        letters
+    }
+
+    fn may_be_meant(&self, name: &[u8]) -> bool {
+        let has = |table: &[bool; 256], byte: Option<&u8>| {
+            byte.is_some_and(|byte| table[usize::from(byte.to_ascii_lowercase())])
+        };
+        has(&self.first, name.first()) || has(&self.last, name.last()) || !name.is_ascii()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Which directories of a project need not be listed again: each by its identity and the time of its last change. Owns the
+//! file in the state directory, outside of every session's reach; a file that says anything unexpected counts as none. What
+//! is to be hidden is never remembered, only that a directory had nothing of it. Used by `search`.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::Write as _;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use cofferdam_policy::dependency_directories;
+use rustix::io::Errno;
+
+use super::{Directory, Sought};
+use crate::message::best_effort;
+use crate::session::make_all;
+
+const FORMAT: u64 = 1;
+/// More is not worth reading at a start.
+const MOST: usize = 50_000;
+const LONGEST_FILE: u64 = 16 << 20;
+
+/// File systems that set the time of a directory at every change of its names, by the clock of this machine.
+const TRUSTED: &[u64] = &[
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683E, // btrfs
+    0x0102_1994, // tmpfs
+    0x794c_7630, // overlayfs
+    0xF2F5_2010, // f2fs
+    0x2FC1_2FC1, // zfs
+    0xCA45_1A4E, // bcachefs
+];
+
+pub(super) fn is_trusted(root: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(root).is_ok_and(|found| TRUSTED.contains(&found.f_type.cast_unsigned()))
+}
+
+/// One directory at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) seconds: i64,
+    pub(super) nanoseconds: u32,
+}
+
+impl Identity {
+    pub(super) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
+        let since = now.checked_sub(age).and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let changed = u64::try_from(self.seconds).ok().map(|seconds| Duration::new(seconds, self.nanoseconds));
+        since.zip(changed).is_some_and(|(since, changed)| changed < since)
+    }
+}
+
+/// What is known of a directory: nothing where it has to be listed, and where the directories in it stand.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Remembered {
+    pub(super) identity: Option<Identity>,
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    bytes: Vec<u8>,
+    directories: Vec<(Remembered, Range<usize>)>,
+}
+
+/// Where the memory of a project lies.
+pub(super) fn place(memories: &Path, project: &Path) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    project.hash(&mut hasher);
+    memories.join(format!("{:016x}", hasher.finish()))
+}
+
+/// What a memory is about: this project, these rules, and the directories that they leave out.
+pub(super) fn key(project: &Path, rules: &[Sought<'_>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (FORMAT, project, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    for rule in rules {
+        (&rule.place, rule.rule.path.as_str(), rule.rule.path.except(), rule.rule.access).hash(&mut hasher);
+    }
+    for name in dependency_directories() {
+        name.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl Memory {
+    pub(super) fn read(place: &Path, key: u64) -> Option<Memory> {
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(NOT_A_LINK).open(place).ok()?;
+        let length = file.metadata().ok().filter(|about| about.is_file() && about.len() <= LONGEST_FILE)?.len();
+        let mut bytes = Vec::with_capacity(usize::try_from(length).ok()?);
+        std::io::Read::read_to_end(&mut std::io::Read::take(file, LONGEST_FILE), &mut bytes).ok()?;
+        Memory::parse(bytes, key)
+    }
+
+    fn parse(bytes: Vec<u8>, key: u64) -> Option<Memory> {
+        let mut rest = Reader { bytes: &bytes, at: 0 };
+        if rest.number()? != key {
+            return None;
+        }
+        let count = usize::try_from(rest.number()?).ok().filter(|count| *count <= MOST)?;
+        let mut directories = Vec::with_capacity(count);
+        for number in 0..count {
+            let is_known = rest.byte()? == 1;
+            let (device, inode) = (rest.number()?, rest.number()?);
+            let (seconds, nanoseconds) = (rest.number()?.cast_signed(), u32::try_from(rest.number()?).ok()?);
+            let (first, many) = (usize::try_from(rest.number()?).ok()?, usize::try_from(rest.number()?).ok()?);
+            // What lies in a directory comes after it: nothing here leads round in a circle.
+            if many > 0 && (first <= number || first.checked_add(many)? > count) {
+                return None;
+            }
+            let identity = is_known.then_some(Identity { device, inode, seconds, nanoseconds });
+            let name = rest.name()?;
+            directories.push((Remembered { identity, first, count: many }, name));
+        }
+        (rest.at == bytes.len()).then_some(())?;
+        Some(Memory { bytes, directories })
+    }
+
+    pub(super) fn first(&self) -> Option<usize> {
+        (!self.directories.is_empty()).then_some(0)
+    }
+
+    pub(super) fn remembered(&self) -> usize {
+        self.directories.iter().filter(|(known, _)| known.identity.is_some()).count()
+    }
+
+    pub(super) fn identity(&self, number: usize) -> Option<Identity> {
+        self.directories.get(number)?.0.identity
+    }
+
+    pub(super) fn name(&self, number: usize) -> &[u8] {
+        self.directories.get(number).map_or(&[], |(_, name)| &self.bytes[name.clone()])
+    }
+
+    pub(super) fn children(&self, number: usize) -> Range<usize> {
+        self.directories.get(number).map_or(0..0, |(known, _)| known.first..known.first + known.count)
+    }
+
+    /// The number of a name among these. Directories are listed in the same order again, so the next one is most often it.
+    pub(super) fn find(&self, among: &mut Range<usize>, name: &[u8]) -> Option<usize> {
+        if among.start < among.end && self.name(among.start) == name {
+            among.start += 1;
+            return Some(among.start - 1);
+        }
+        let found = among.clone().find(|number| self.name(*number) == name)?;
+        among.start = found + 1;
+        Some(found)
+    }
+}
+
+/// Best effort: without it every directory is listed again.
+pub(super) fn write(place: &Path, key: u64, directories: &[Directory]) {
+    if directories.len() > MOST {
+        return;
+    }
+    let mut bytes = Vec::with_capacity(64 + directories.len() * 80);
+    let number = |bytes: &mut Vec<u8>, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
+    number(&mut bytes, key);
+    number(&mut bytes, directories.len() as u64);
+    for directory in directories {
+        let Remembered { identity, first, count } = directory.now;
+        bytes.push(u8::from(identity.is_some()));
+        let known = identity.unwrap_or(Identity { device: 0, inode: 0, seconds: 0, nanoseconds: 0 });
+        let numbers = [known.device, known.inode, known.seconds.cast_unsigned(), known.nanoseconds.into()];
+        for value in numbers.into_iter().chain([first as u64, count as u64]) {
+            number(&mut bytes, value);
+        }
+        let name = directory.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        // A name of a file system is at most 255 bytes long.
+        bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
+        bytes.extend_from_slice(name);
+    }
+    let result = replace(place, &bytes);
+    best_effort(
+        result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        "every directory is listed again",
+    );
+}
+
+/// Whole or not at all: another session may read it now.
+fn replace(place: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let Some(directory) = place.parent() else { return Ok(()) };
+    make_all(directory)?;
+    let mut name = place.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(name);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(NOT_A_LINK);
+    let written = options.open(&new).and_then(|mut file| file.write_all(bytes));
+    let renamed = written.and_then(|()| std::fs::rename(&new, place));
+    if renamed.is_err() {
+        best_effort(rustix::fs::unlink(&new), "it may not have been made");
+    }
+    renamed
+}
+
+const NOT_A_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.union(rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let bytes = self.bytes.get(self.at..self.at + 8)?;
+        self.at += 8;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn name(&mut self) -> Option<Range<usize>> {
+        let length = usize::from(self.byte()?);
+        let range = self.at..self.at + length;
+        self.bytes.get(range.clone())?;
+        self.at += length;
+        Some(range)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A new directory, without links on the way.
+    pub(crate) fn scene(name: &str) -> PathBuf {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("cofferdam-{name}-{}-{count}", std::process::id()));
+        std::fs::create_dir(&path).expect("the temporary directory is writable");
+        path.canonicalize().expect("it is there")
+    }
+
+    #[test]
+    fn a_file_that_says_anything_unexpected_is_none() {
+        let directory = |path: &str, first, count| Directory {
+            path: path.into(),
+            depth: 0,
+            device: 1,
+            known: None,
+            now: Remembered {
+                identity: Some(Identity { device: 1, inode: 2, seconds: 3, nanoseconds: 4 }),
+                first,
+                count,
+            },
+        };
+        let scene = scene("memory");
+        let place = scene.join("a/b");
+        write(&place, 7, &[directory("", 1, 2), directory("x", 0, 0), directory("a/yy", 0, 0)]);
+        let memory = Memory::read(&place, 7).expect("it was written");
+        assert_eq!((memory.remembered(), memory.children(0), memory.name(2)), (3, 1..3, b"yy".as_slice()));
+        assert_eq!(memory.find(&mut memory.children(0), b"yy"), Some(2));
+        assert_eq!(memory.find(&mut memory.children(0), b"z"), None);
+        assert!(Memory::read(&place, 8).is_none(), "other rules");
+        let bytes = std::fs::read(&place).expect("it was written");
+        for length in 0..bytes.len() {
+            assert!(Memory::parse(bytes[..length].to_vec(), 7).is_none(), "cut at {length}");
+        }
+        assert!(Memory::parse([bytes.as_slice(), b"x"].concat(), 7).is_none());
+        write(&place, 7, &[directory("", 0, 1)]);
+        assert!(Memory::read(&place, 7).is_none(), "a directory that lies in itself");
+        write(&place, 7, &[directory("", 1, 9)]);
+        assert!(Memory::read(&place, 7).is_none(), "directories that are not there");
+        std::fs::remove_file(&place).expect("it is there");
+        std::os::unix::fs::symlink(scene.join("elsewhere"), &place).expect("a link");
+        assert!(Memory::read(&place, 7).is_none());
+        std::fs::remove_dir_all(scene).expect("it is ours");
+    }
+}

@@ -1,0 +1,201 @@
+//! The search on real trees: what it finds, what it leaves and says so, and what it remembers.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use cofferdam_policy::Policy;
+
+use super::*;
+
+/// A project and the place for its memory; removed when dropped.
+struct Tree {
+    scene: PathBuf,
+    policy: Policy,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.scene).expect("it is ours");
+    }
+}
+
+impl Tree {
+    fn with(paths: &[&str]) -> Tree {
+        let tree = Tree { scene: memory::tests::scene("search"), policy: Policy::built_in() };
+        fs::create_dir(tree.project()).expect("a directory");
+        for path in paths {
+            tree.write(path);
+        }
+        tree
+    }
+
+    fn project(&self) -> PathBuf {
+        self.scene.join("project")
+    }
+
+    fn write(&self, path: &str) {
+        let path = self.project().join(path);
+        fs::create_dir_all(path.parent().expect("it is below the project")).expect("a directory");
+        fs::write(path, "x").expect("a file");
+    }
+
+    /// All directories look as if they had not changed for long: the kernel sets the time of a change, so it is waited for.
+    fn settle(&self) {
+        let begin = self.scene.metadata().expect("it is there").modified().expect("a time");
+        while SystemTime::now().duration_since(begin).unwrap_or_default() <= RACY + Duration::from_millis(100) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn search(&self, bounds: Bounds) -> Found {
+        let project = self.project();
+        let sought = self.policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
+        let rules: Vec<Sought<'_>> =
+            sought.map(|(index, rule)| Sought { index, place: project.join(&rule.path.rest), rule }).collect();
+        search(&project, &rules, &self.scene.join("searched"), bounds)
+    }
+
+    fn names(&self, found: &Found) -> Vec<String> {
+        let project = self.project();
+        let below = |path: &PathBuf| path.strip_prefix(&project).expect("below the project").display().to_string();
+        let mut names: Vec<String> = found.names.iter().map(|(_, path)| below(path)).collect();
+        names.sort();
+        names
+    }
+
+    fn memory(&self) -> Option<PathBuf> {
+        fs::read_dir(self.scene.join("searched")).ok()?.next().map(|entry| entry.expect("an entry").path())
+    }
+}
+
+#[test]
+fn every_shipped_name_is_found_at_every_depth() {
+    let hidden = [
+        ".env",
+        "a/b/c/d/e/f/g/h/i/.env.local",
+        "infra/prod.tfvars",
+        "infra/terraform.tfstate.backup",
+        "packages/api/.ENV.Production",
+        "packages/api/.dev.vars",
+        "packages/api/.htpasswd",
+        "packages/api/.netrc",
+        "packages/api/.pypirc",
+        "packages/api/.streamlit/secrets.toml",
+        "packages/api/.vault-token",
+        "packages/api/.vault_pass.txt",
+        "packages/api/config/master.key",
+        "packages/api/id_ecdsa",
+        "packages/api/id_ed25519",
+        "packages/api/id_rsa",
+        "packages/api/service-account.json",
+        "\u{e4}/.env",
+    ];
+    let shown = [
+        "packages/api/.env.example",
+        "packages/api/.env.test",
+        "packages/api/master.key",
+        "packages/api/secrets.toml",
+        "packages/api/id_rsa.pub",
+        "packages/api/tfvars",
+        "packages/api/node_modules/x/.env",
+        "target/debug/.env",
+        ".git/.env",
+    ];
+    let tree = Tree::with(&[&hidden[..], &shown[..]].concat());
+    fs::create_dir(tree.project().join(".env.d")).expect("a directory");
+    tree.write(".env.d/not-looked-at/.env");
+    symlink(tree.project(), tree.project().join("round")).expect("a link");
+    let found = tree.search(BOUNDS);
+    let mut expected = hidden.map(str::to_owned).to_vec();
+    expected.push(".env.d".to_owned());
+    expected.sort();
+    assert_eq!(tree.names(&found), expected);
+    assert_eq!(found.searched.tell_unseen(), None);
+}
+
+#[test]
+fn what_a_bound_leaves_unseen_is_said() {
+    let tree = Tree::with(&["1/2/3/.env", "1/.env", "1/2/.env", "z/y/x/f"]);
+    let shallow = tree.search(Bounds { depth: 2, ..BOUNDS });
+    assert_eq!(tree.names(&shallow), ["1/.env", "1/2/.env"]);
+    let said = shallow.searched.tell_unseen().expect("something was left");
+    assert!(said.starts_with("2 not searched (too deep): ") && said.contains("/project/1/2"), "{said}");
+    let few = tree.search(Bounds { entries: 3, ..BOUNDS });
+    assert!(few.searched.tell_unseen().expect("something was left").contains("too many names"));
+    let late = tree.search(Bounds { time: Duration::ZERO, least: 1, ..BOUNDS });
+    assert!(late.searched.tell_unseen().expect("something was left").contains("out of time"));
+    let whole = tree.search(Bounds { time: Duration::ZERO, ..BOUNDS });
+    assert_eq!(whole.searched.tell_unseen(), None, "a small project is seen however long it takes");
+    assert_eq!(tree.names(&whole), ["1/.env", "1/2/.env", "1/2/3/.env"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_is_said() {
+    if rustix::process::getuid().is_root() {
+        println!("skipped: root can list every directory");
+        return;
+    }
+    let tree = Tree::with(&["closed/.env", "open/.env"]);
+    let closed = tree.project().join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).expect("it is ours");
+    let found = tree.search(BOUNDS);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    assert_eq!(tree.names(&found), ["open/.env"]);
+    let said = found.searched.tell_unseen().expect("something was left");
+    assert!(said.contains("cannot be listed") && said.contains("/closed"), "{said}");
+}
+
+#[test]
+fn too_many_names_in_one_directory_end_the_search() {
+    let tree = Tree::with(&[]);
+    for number in 0..20 {
+        tree.write(&format!("many/.env.{number}"));
+    }
+    assert_eq!(tree.search(Bounds { in_one: 20, ..BOUNDS }).searched.crowded, None);
+    let found = tree.search(Bounds { in_one: 19, ..BOUNDS });
+    assert_eq!(found.searched.crowded, Some(tree.project().join("many")));
+    let found = tree.search(Bounds { in_all: 19, ..BOUNDS });
+    assert_eq!(found.searched.crowded, Some(tree.project().join("many")));
+}
+
+#[test]
+fn a_remembered_directory_that_changed_is_listed_again() {
+    let tree = Tree::with(&["2/.env"]);
+    for number in 0..40 {
+        tree.write(&format!("{number}/sub/file"));
+    }
+    tree.search(BOUNDS);
+    assert_eq!(tree.memory(), None, "what changed just now is not remembered");
+    tree.settle();
+    let first = tree.search(BOUNDS);
+    assert_eq!(tree.names(&first), ["2/.env"]);
+    let memory = fs::read(tree.memory().expect("it is worth it")).expect("a file");
+    tree.write("7/sub/.env");
+    tree.write("8/new/deep/id_rsa");
+    fs::remove_dir_all(tree.project().join("9")).expect("it is there");
+    fs::rename(tree.project().join("10"), tree.project().join("11/moved")).expect("it is there");
+    tree.write("11/moved/sub/.netrc");
+    let second = tree.search(BOUNDS);
+    assert_eq!(tree.names(&second), ["11/moved/sub/.netrc", "2/.env", "7/sub/.env", "8/new/deep/id_rsa"]);
+    let again = fs::read(tree.memory().expect("it is there")).expect("a file");
+    assert_eq!(memory, again, "a few directories are not worth writing");
+    // A directory of another time in the place of a remembered one.
+    fs::rename(tree.project().join("12"), tree.scene.join("away")).expect("it is there");
+    tree.write("12/.env");
+    assert!(tree.names(&tree.search(BOUNDS)).contains(&"12/.env".to_owned()));
+}
+
+#[test]
+fn other_rules_remember_for_themselves() {
+    let mut tree = Tree::with(&["2/secret.txt"]);
+    for number in 0..40 {
+        tree.write(&format!("{number}/file"));
+    }
+    tree.settle();
+    assert!(tree.names(&tree.search(BOUNDS)).is_empty());
+    assert!(tree.memory().is_some());
+    let mut rule = tree.policy.files.iter().find(|rule| rule.path.is_deep()).expect("shipped").clone();
+    rule.path = cofferdam_policy::PathExpr::parse("./**/secret.txt").expect("a path");
+    tree.policy.files.push(rule);
+    assert_eq!(tree.names(&tree.search(BOUNDS)), ["2/secret.txt"]);
+}
