@@ -133,7 +133,7 @@ fn each_signature_can_be_a_question() {
             "--",
         ]);
         command.args(["bash", "-c", "echo up; git commit -q --allow-empty -S -m asked"]);
-        let running = internet.place.begin(command);
+        let running = internet.place.begin_session(command);
         let question = crate::support::wait_for("a question", || {
             Some(internet.sandbox(&["questions"]).ok()).filter(|text| text.contains("sign with"))
         });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Place, Ran, binary, finish, slurp, wait_for, which};
+use crate::support::{Place, Ran, binary, finish, slurp, which};
 
 const SECRET: &str = "secret-value-473829-kqzjwx";
 
@@ -383,22 +383,20 @@ fn a_session_without_such_hosts_believes_nobody_new() {
 #[test]
 fn a_command_that_is_attached_holds_the_same_placeholder() {
     let Some(stage) = Stage::plain_one() else { return };
-    let script = "echo $EXAMPLE_TOKEN > held; read line";
     let mut command = stage.place.command(binary());
-    command.args(["run", "--", "bash", "-c", script]).stdin(Stdio::piped());
+    command.args(["run", "--", "bash", "-c", "echo $EXAMPLE_TOKEN; read line"]);
     command.env("MY_TOKEN", SECRET).env("SSL_CERT_FILE", stage.place.path("home:tls/ca.pem"));
-    let mut running = command.spawn().expect("sandbox starts");
-    let held = wait_for("the placeholder", || stage.place.read("held").filter(|text| text.ends_with('\n')));
-    is_placeholder(held.trim());
+    let running = stage.place.begin_session(command);
+    let held = &running.first_line;
+    is_placeholder(held);
     let curl = format!(
         "echo $EXAMPLE_TOKEN; curl -sS -H \"Authorization: $EXAMPLE_TOKEN\" https://api.test:{}/attached",
         stage.tls
     );
     let out = stage.place.sandbox(&["attach", "last", "--", "bash", "-c", &curl]).ok();
-    assert_eq!(out, format!("{held}answered\n"));
+    assert_eq!(out, format!("{held}\nanswered\n"));
     assert_eq!(stage.served(), [format!("tls GET /attached {SECRET}")]);
-    drop(running.stdin.take());
-    running.wait().expect("it ends");
+    running.end();
 }
 
 #[test]

@@ -369,7 +369,7 @@ fn escape_e24_what_changed_for_git_is_said_at_the_end() {
         command
             .args(["run", "--json", "--mode", mode, "--", "bash", "-c", "echo ready; read line"])
             .stderr(std::process::Stdio::piped());
-        let session = place.begin(command);
+        let session = place.begin_session(command);
         place.host("git config user.name other && echo 'exit 0' > .git/hooks/post-commit").ok();
         let (code, _) = session.end();
         assert_eq!(code, 1, "it reads to the end of its input");

@@ -105,7 +105,7 @@ impl Internet {
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
         let mut command = self.command(binary());
         command.arg("run").args(flags).args(["--", "bash", "-c", script]);
-        self.place.begin(command)
+        self.place.begin_session(command)
     }
 
     /// Whether anybody connected to this server or asked for this name.

@@ -19,7 +19,7 @@ fn begin(place: &Place, flags: &[&str], script: &str) -> Running {
     let mut command = place.command(binary());
     command.arg("run").args(flags).args(["--", "bash", "-c", script]);
     command.stderr(Stdio::from(File::create(place.path("home:err")).expect("it can be made")));
-    place.begin(command)
+    place.begin_session(command)
 }
 
 /// How many falls the log of this place has.
@@ -253,7 +253,7 @@ fn what_the_host_mounts_after_the_start_is_not_given_by_an_answer() {
     command.args(["--mount", "--propagation", "private"]).arg(binary());
     command.args(["run", "--mode", "dynamic", "--on-unknown", "ask", "--", "bash", "-c"]);
     command.arg("echo up; read line; cat ~/data/plain; cat ~/data/late/key; echo end");
-    let mut session = place.begin(command);
+    let mut session = place.begin_session(command);
     let mount = format!("--target={}", session.pid());
     let mut late = place.command("nsenter");
     late.args([&mount, "--mount", "mount", "--bind"]).args([place.path("home:private"), place.path("home:data/late")]);

@@ -143,7 +143,7 @@ fn what_the_host_writes_meanwhile_is_masked_at_the_next_open() {
     let script = "cat \"$@\" >before; echo up; read go; cat \"$@\"; stat -c %s \"$@\"";
     let mut command = place.command(crate::support::binary());
     command.args(["run", "--mode", "dynamic", "--", "bash", "-c", script, "bash"]).args(&paths);
-    let mut session = place.begin(command);
+    let mut session = place.begin_session(command);
     assert_eq!(session.first_line, "up");
     for (at, name) in names.iter().enumerate() {
         let text = format!("[a]\nnew = value-{at}\ntoken = canary-7\n");

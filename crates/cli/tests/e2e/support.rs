@@ -182,14 +182,11 @@ impl Place {
         self.run(&[], &["bash", "-c", script])
     }
 
-    /// Starts `sandbox run -- bash -c SCRIPT`, and waits for the first line it prints and until `sandbox ps` lists it:
-    /// the supervisor writes a session down beside the command's start.
+    /// Starts `sandbox run -- bash -c SCRIPT` and waits as [`Place::begin_session`] does.
     pub(crate) fn start(&self, flags: &[&str], script: &str) -> Running {
         let mut command = self.command(binary());
         command.arg("run").args(flags).args(["--", "bash", "-c", script]);
-        let mut running = self.begin(command);
-        wait_for("the session's directory", || (self.lists(running.pid()) || running.has_ended()).then_some(()));
-        running
+        self.begin_session(command)
     }
 
     /// Whether the session of this supervisor is written down.
@@ -197,6 +194,14 @@ impl Place {
         let ending = format!("-{supervisor:x}");
         let is_its = |session: &PathBuf| session.to_string_lossy().ends_with(&ending);
         self.sessions().iter().filter(|session| is_its(session)).any(|session| session.join("session.json").exists())
+    }
+
+    /// Starts a session that prints a line once it is up, and waits for that and until `sandbox ps` lists it: the
+    /// supervisor writes a session down beside the command's start.
+    pub(crate) fn begin_session(&self, command: Command) -> Running {
+        let mut running = self.begin(command);
+        wait_for("the session's directory", || (self.lists(running.pid()) || running.has_ended()).then_some(()));
+        running
     }
 
     /// Starts what prints a line once it is up.
