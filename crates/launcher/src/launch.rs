@@ -474,7 +474,7 @@ fn look_back(
         warnings.push(text);
     }
     let project = options.known.as_ref().and_then(|known| obeyed::direct_project(&known.policy, &known.facts));
-    let found = project.map(|project| obeyed::look(project, since, plan, options.state.as_deref()));
+    let found = project.map(|project| obeyed::look(project, since, &plan.decisions, options.state.as_deref()));
     let found = found.unwrap_or_default();
     log.obeyed(&found);
     found

@@ -29,6 +29,7 @@ mod keeper;
 mod keeping;
 mod launch;
 mod listings;
+mod memory;
 mod message;
 mod mounts;
 mod obeyed;

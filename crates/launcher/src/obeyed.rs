@@ -7,7 +7,8 @@
 
 mod names;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -16,13 +17,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::mount::open_source;
-use cofferdam_plan::{Decision, HostFacts, LaunchPlan};
+use cofferdam_plan::{Decision, HostFacts};
+use cofferdam_policy::decide::index::is_filled_by_tools;
 use cofferdam_policy::{Access, Isolation, ObeyedClass, Policy, RuleIndex};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Serialize, Serializer};
 
+use crate::memory::{Identity, Memory, Remembered};
 use crate::stand_ins::StandIns;
 use names::{Begun, Names};
 
@@ -39,21 +42,6 @@ const MOST_TRIES: usize = 100;
 
 /// Named one by one; the rest is counted.
 const MOST_NAMED: usize = 32;
-
-/// What dependencies, build results and repositories lie in: large, and no person opens them as a project.
-const PASSED_BY: &[&str] = &[
-    ".git",
-    ".hg",
-    ".jj",
-    ".nox",
-    ".tox",
-    ".venv",
-    "__pycache__",
-    "bower_components",
-    "node_modules",
-    "target",
-    "venv",
-];
 
 /// What was changed or made while a session ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -127,31 +115,47 @@ impl Start {
 }
 
 /// Looks through a project after a session.
-pub(crate) fn look(project: &Path, start: Start, plan: &LaunchPlan, state: Option<&Path>) -> Obeyed {
+pub(crate) fn look(project: &Path, start: Start, decisions: &[Decision], state: Option<&Path>) -> Obeyed {
     let Ok(root) = open_source(project) else { return Obeyed::default() };
+    let names = Names::shipped();
+    let memories = state.map(|state| state.join("looked-at"));
+    let (memory, place) = memories
+        .map(|memories| Memory::open(&memories, project, &root, &names))
+        .map_or((Memory::default(), None), |(memory, place)| (memory, Some(place)));
+    let first = Visit { known: memory.first(), ..Visit::default() };
     let mut walk = Walk {
         root,
         project,
         start,
-        rules: RuleIndex::new(plan.decisions.iter().collect()),
-        names: Names::shipped(),
+        decisions,
+        rules: OnceCell::new(),
+        names,
         stand_ins: state.map(StandIns::of),
         until: Instant::now() + LONGEST,
         entries: 0,
-        queue: VecDeque::from([Visit::default()]),
+        queue: vec![first],
+        memory,
+        newly: 0,
         changed: BTreeMap::new(),
         unseen: None,
     };
-    walk.all();
+    let is_cut = walk.all().map_err(|why| walk.unseen = Some(why)).is_err();
+    if let Some(place) = place {
+        let directories = walk.queue.iter().map(|visit| (visit.at.as_os_str().as_bytes(), visit.now));
+        place.keep(&walk.memory, walk.newly, is_cut, directories);
+    }
     walk.told()
 }
 
-/// A directory that is still to be listed.
+/// A directory that is still to be listed, and once that is done what is remembered of it.
 #[derive(Debug, Default)]
 struct Visit {
     at: PathBuf,
     depth: usize,
     looks: Looks,
+    /// Its number in the memory.
+    known: Option<usize>,
+    now: Remembered,
 }
 
 #[derive(Debug)]
@@ -160,6 +164,13 @@ enum Looks {
     ForNames { begun: Vec<Begun>, only_begun: bool },
     /// At everything: it lies in a directory that is obeyed as a whole.
     AtAll { rule: usize, top: PathBuf },
+}
+
+impl Looks {
+    /// Whether what is in the list decides what is met here, and not how the way led here.
+    fn is_plain(&self) -> bool {
+        matches!(self, Looks::ForNames { begun, only_begun: false } if begun.is_empty())
+    }
 }
 
 impl Default for Looks {
@@ -180,68 +191,113 @@ struct Walk<'a> {
     root: OwnedFd,
     project: &'a Path,
     start: Start,
-    rules: RuleIndex<&'a Decision>,
+    decisions: &'a [Decision],
+    /// Made for the first name of the list that is met.
+    rules: OnceCell<RuleIndex<&'a Decision>>,
     names: Names,
     stand_ins: Option<StandIns>,
     until: Instant,
     entries: usize,
-    /// First in, first out: what lies near the root is seen before a bound is reached.
-    queue: VecDeque<Visit>,
+    /// In the order of their depth: what lies near the root is seen before a bound is reached.
+    queue: Vec<Visit>,
+    memory: Memory,
+    /// Directories that were listed and need not be the next time.
+    newly: usize,
     changed: BTreeMap<PathBuf, Change>,
     unseen: Option<Unseen>,
 }
 
 impl Walk<'_> {
-    fn all(&mut self) {
-        while let Some(visit) = self.queue.pop_front() {
-            if let Err(why) = self.list(&visit) {
-                self.unseen = Some(why);
-                return;
-            }
+    fn all(&mut self) -> Result<(), Unseen> {
+        let mut number = 0;
+        while number < self.queue.len() {
+            let mut visit = std::mem::take(&mut self.queue[number]);
+            let looked = self.look_into(&mut visit);
+            self.queue[number] = visit;
+            looked?;
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn look_into(&mut self, visit: &mut Visit) -> Result<(), Unseen> {
+        self.is_in_bounds()?;
+        let first = self.queue.len();
+        let identity =
+            match visit.known.filter(|_| visit.looks.is_plain()).and_then(|known| self.unchanged(known, visit)) {
+                Some(identity) => Some(identity),
+                None => self.list(visit)?,
+            };
+        visit.now = Remembered { identity, first, count: self.queue.len() - first };
+        Ok(())
+    }
+
+    /// A remembered directory has the names that it had: none of the list, and these directories.
+    fn unchanged(&mut self, known: usize, visit: &Visit) -> Option<Identity> {
+        let identity = self.memory.unchanged(known, &self.root, visit.at.as_os_str().as_bytes())?;
+        self.entries += 1;
+        for child in self.memory.children(known) {
+            let at = visit.at.join(OsStr::from_bytes(self.memory.name(child)));
+            self.queue.push(Visit { at, depth: visit.depth + 1, known: Some(child), ..Visit::default() });
+        }
+        Some(identity)
+    }
+
+    fn is_in_bounds(&self) -> Result<(), Unseen> {
+        match self.entries {
+            entries if entries > MOST_ENTRIES => Err(Unseen::Entries),
+            entries if entries > ENTRIES_PER_LOOK && Instant::now() >= self.until => Err(Unseen::Time),
+            _ => Ok(()),
         }
     }
 
-    fn list(&mut self, visit: &Visit) -> Result<(), Unseen> {
+    /// The identity of a directory that need not be listed again unless it changes.
+    fn list(&mut self, visit: &Visit) -> Result<Option<Identity>, Unseen> {
         let directory = match self.open(visit) {
             Ok(directory) => directory,
             Err(errno) => {
                 self.unseen = self.unseen.or_else(|| self.why_unseen(visit, errno));
-                return Ok(());
+                return Ok(None);
             }
         };
-        if self.entries > ENTRIES_PER_LOOK && Instant::now() >= self.until {
-            return Err(Unseen::Time);
-        }
+        // Before it is listed: what changes meanwhile has another time the next time.
+        let identity = Identity::of(&directory).ok().filter(|_| visit.looks.is_plain());
+        let mut children = self.memory.children(visit.known.unwrap_or(usize::MAX));
+        let mut is_plain = true;
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(&directory, &mut buffer);
         while let Some(entry) = entries.next() {
             let Ok(entry) = entry else {
                 self.unseen = self.unseen.or(Some(Unseen::Unreadable));
-                return Ok(());
+                return Ok(None);
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
             self.entries += 1;
-            if self.entries > MOST_ENTRIES {
-                return Err(Unseen::Entries);
+            if self.entries.is_multiple_of(ENTRIES_PER_LOOK) || self.entries > MOST_ENTRIES {
+                self.is_in_bounds()?;
             }
-            if self.entries.is_multiple_of(ENTRIES_PER_LOOK) && Instant::now() >= self.until {
-                return Err(Unseen::Time);
+            let before = self.queue.len();
+            is_plain &= self.entry(&directory, visit, OsStr::from_bytes(name), entry.file_type());
+            if self.queue.len() > before {
+                self.queue[before].known = self.memory.find(&mut children, name);
             }
-            self.entry(&directory, visit, OsStr::from_bytes(name), entry.file_type());
         }
-        Ok(())
+        let identity = identity.filter(|identity| is_plain && identity.is_settled());
+        self.newly += usize::from(identity.is_some());
+        Ok(identity)
     }
 
-    fn entry(&mut self, directory: &OwnedFd, visit: &Visit, name: &OsStr, kind: FileType) {
+    /// Whether it is none of the names that are looked for, and is looked into if it is a directory to look into.
+    fn entry(&mut self, directory: &OwnedFd, visit: &Visit, name: &OsStr, kind: FileType) -> bool {
         let (begun, only_begun) = match &visit.looks {
             Looks::AtAll { rule, top } => {
                 if let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     self.look_at(&visit.at.join(name), visit.depth, &stat, *rule, top);
                 }
-                return;
+                return false;
             }
             Looks::ForNames { begun, only_begun } => (begun, *only_begun),
         };
@@ -249,7 +305,7 @@ impl Walk<'_> {
         let is_own_git = visit.depth == 0 && name == ".git";
         let (whole, begun) = if is_own_git { (None, Vec::new()) } else { self.names.go_on(begun, only_begun, name) };
         if whole.is_none() && begun.is_empty() && kind != FileType::Directory && kind != FileType::Unknown {
-            return;
+            return true;
         }
         let at = visit.at.join(name);
         let stat = || rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -262,8 +318,9 @@ impl Walk<'_> {
             if let Some(stat) = stat().filter(|stat| self.is_open_to_the_session(&at, stat)) {
                 self.look_at(&at, visit.depth, &stat, rule, &at);
             }
-            return;
+            return false;
         }
+        let is_plain = whole.is_none() && begun.is_empty();
         if kind == FileType::Symlink {
             for begun in begun {
                 if let Some(at) = self.names.path_of_rest(begun).map(|rest| at.join(rest)) {
@@ -271,12 +328,13 @@ impl Walk<'_> {
                 }
             }
         } else if is_directory {
-            let is_passed_by = PASSED_BY.iter().any(|passed| name == *passed);
+            let is_passed_by = is_filled_by_tools(name.as_bytes());
             if !begun.is_empty() || !(is_passed_by || only_begun) {
                 let looks = Looks::ForNames { begun, only_begun: only_begun || is_passed_by };
-                self.put(at, visit.depth, looks);
+                return self.put(at, visit.depth, looks) && is_plain;
             }
         }
+        is_plain
     }
 
     /// Something at or below an obeyed name.
@@ -322,12 +380,14 @@ impl Walk<'_> {
         change.count += count;
     }
 
-    fn put(&mut self, at: PathBuf, depth: usize, looks: Looks) {
+    /// Whether it is not too deep.
+    fn put(&mut self, at: PathBuf, depth: usize, looks: Looks) -> bool {
         if depth >= DEEPEST {
             self.unseen = self.unseen.or(Some(Unseen::Depth));
-            return;
+            return false;
         }
-        self.queue.push_back(Visit { at, depth: depth + 1, looks });
+        self.queue.push(Visit { at, depth: depth + 1, looks, ..Visit::default() });
+        true
     }
 
     fn open(&self, visit: &Visit) -> Result<OwnedFd, Errno> {
@@ -366,7 +426,8 @@ impl Walk<'_> {
     fn is_open_to_the_session(&self, at: &Path, stat: &Stat) -> bool {
         let path = self.project.join(at);
         let is_stand_in = self.stand_ins.as_ref().is_some_and(|known| known.knows(&path, stat));
-        !is_stand_in && self.rules.deciding(&path).is_none_or(|decision| decision.leaves_open())
+        let rules = self.rules.get_or_init(|| RuleIndex::new(self.decisions.iter().collect()));
+        !is_stand_in && rules.deciding(&path).is_none_or(|decision| decision.leaves_open())
     }
 
     fn told(self) -> Obeyed {

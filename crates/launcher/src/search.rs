@@ -1,24 +1,23 @@
 //! Finds what rules about any directory of the project are about (docs/decisions/0039). Owns the walk, its bounds and what it
 //! left unseen; which rule is about which name is `policy`'s, what follows is the plan's. Called by `survey`.
 
-mod memory;
-
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Searched, Unseen};
 use cofferdam_policy::decide::index::{is_filled_by_tools, stands_at};
 use cofferdam_policy::{Access, FileRule, Layer, PlacedRule};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
-use memory::{Identity, Memory, Remembered};
+use crate::memory::{Identity, Memory, Remembered};
 
 /// Where the search ends. What lies beyond is said, never guessed.
 #[derive(Debug, Clone, Copy)]
@@ -36,19 +35,19 @@ pub(crate) struct Bounds {
 pub(crate) const BOUNDS: Bounds =
     Bounds { depth: 16, entries: 50_000, time: Duration::from_millis(50), least: 4096, in_one: 256, in_all: 4096 };
 
-/// A directory that changed later than this before it was listed may change again without another time (git's racy rule);
-/// two seconds are the coarsest time of a file system.
-const RACY: Duration = Duration::from_secs(2);
-
-/// A memory is written when it saves more than writing it costs.
-const WORTH_WRITING: usize = 16;
-
 /// A rule at its place in the project.
 #[derive(Debug)]
 pub(crate) struct Sought<'a> {
     pub(crate) index: usize,
     pub(crate) place: PathBuf,
     pub(crate) rule: &'a FileRule,
+}
+
+/// What a memory of a search is about.
+impl Hash for Sought<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.place, self.rule.path.as_str(), self.rule.path.except(), self.rule.access).hash(state);
+    }
 }
 
 impl PlacedRule for Sought<'_> {
@@ -100,14 +99,10 @@ pub(crate) fn search(project: &Path, rules: &[Sought<'_>], memories: &Path, boun
         walk.leave(b"", Unseen::Unreadable);
         return walk.found;
     };
-    let place = memory::place(memories, project);
-    let key = memory::key(project, rules);
-    let old = Memory::read(&place, key).filter(|_| memory::is_trusted(&root)).unwrap_or_default();
+    let (old, place) = Memory::open(memories, project, &root, rules);
     walk.run(&root, &old);
-    let is_better = !walk.is_cut || walk.remembered() > old.remembered();
-    if walk.newly > WORTH_WRITING && is_better && memory::is_trusted(&root) {
-        memory::write(&place, key, &walk.queue);
-    }
+    let directories = walk.queue.iter().map(|directory| (directory.path.as_slice(), directory.now));
+    place.keep(&old, walk.newly, walk.is_cut, directories);
     walk.found
 }
 
@@ -196,14 +191,9 @@ impl<'a> Walk<'a> {
         self.queue[at].path = path;
     }
 
-    fn remembered(&self) -> usize {
-        self.queue.iter().filter(|directory| directory.now.identity.is_some()).count()
-    }
-
     fn look(&mut self, root: &OwnedFd, at: usize, old: &Memory) {
         if let Some(known) = self.queue[at].known
-            && let Some(identity) = old.identity(known)
-            && identity_at(root, &self.queue[at].path).is_ok_and(|now| now == identity)
+            && let Some(identity) = old.unchanged(known, root, &self.queue[at].path)
         {
             self.entries += 1;
             let first = self.queue.len();
@@ -239,7 +229,7 @@ impl<'a> Walk<'a> {
 
     fn list(&mut self, directory: &OwnedFd, at: usize, old: &Memory) {
         // Before it is listed: what changes meanwhile has another time the next time.
-        let Ok(identity) = identity_of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
+        let Ok(identity) = Identity::of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
         let is_deepest = self.queue[at].depth >= self.bounds.depth;
         let (first, mut hides, mut is_whole) = (self.queue.len(), 0, true);
         let mut children = old.children(self.queue[at].known.unwrap_or(usize::MAX));
@@ -282,7 +272,7 @@ impl<'a> Walk<'a> {
             let known = old.find(&mut children, name);
             self.enqueue(at, name, known, identity.device);
         }
-        let is_settled = hides == 0 && is_whole && identity.is_older_than(RACY, SystemTime::now());
+        let is_settled = hides == 0 && is_whole && identity.is_settled();
         self.newly += usize::from(is_settled);
         let count = self.queue.len() - first;
         self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
@@ -298,33 +288,9 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn statx(at: &OwnedFd, path: &OsStr, flags: AtFlags) -> Result<Identity, Errno> {
-    let wanted = StatxFlags::INO | StatxFlags::CTIME | StatxFlags::TYPE;
-    let found = rustix::fs::statx(at, path, flags | AtFlags::NO_AUTOMOUNT, wanted)?;
-    if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Directory {
-        return Err(Errno::NOTDIR);
-    }
-    Ok(Identity {
-        device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
-        inode: found.stx_ino,
-        seconds: found.stx_ctime.tv_sec,
-        nanoseconds: found.stx_ctime.tv_nsec,
-    })
-}
-
-/// What lies at a path now, without waiting for a file system that does not answer.
-fn identity_at(root: &OwnedFd, path: &[u8]) -> Result<Identity, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-    statx(root, OsStr::from_bytes(path), if path.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags })
-}
-
 fn is_own(root: &OwnedFd, path: &[u8]) -> bool {
     let found = rustix::fs::statat(root, OsStr::from_bytes(path), AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH);
     found.map_or(true, |found| found.st_uid == rustix::process::getuid().as_raw())
-}
-
-fn identity_of(directory: &OwnedFd) -> Result<Identity, Errno> {
-    statx(directory, OsStr::new(""), AtFlags::EMPTY_PATH)
 }
 
 /// `None` for a file system without a disk that is mounted in the project: one that a process serves may never answer.
@@ -336,7 +302,7 @@ fn open(root: &OwnedFd, path: &[u8], device: u64) -> Result<Option<OwnedFd>, Err
         Err(Errno::XDEV) => {}
         other => return other.map(Some),
     }
-    let there = identity_at(root, path)?;
+    let there = Identity::at(root, path)?;
     if there.device != device && rustix::fs::major(there.device) == 0 {
         return Ok(None);
     }

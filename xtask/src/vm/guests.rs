@@ -10,7 +10,7 @@ use crate::vm::kernel::Version;
 const KERNEL_FACING: &str = "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-launcher) \
      + package(cofferdam-testkit) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
      - test(/^debugging::gdb|guest_(without|systemd)_/) \
-     - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^removal::tests::a_hundred_thousand/) \
+     - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^removal::tests::a_(hundred_thousand|tree_deeper)/) \
      + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e1|e2)/) + test(/^(bus|scope|sweep|desk|prompt)::tests/) + binary(output) + binary(world))";
 // Left to real processors, since they show little about a kernel and are slow or wrong at a tenth of the speed: terminals
 // (bash itself, without a sandbox, then loses a trap in `read -t 0.1`), toolchains and gdb (long starts), what a neighbour

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
@@ -21,6 +22,15 @@ pub(super) struct Names {
     /// By the hash of their first part; patterns have none.
     first: HashMap<u64, Vec<usize>>,
     patterns: Vec<usize>,
+}
+
+/// What a memory of a walk is about.
+impl Hash for Names {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (entry, parts) in &self.list {
+            (entry.is_glob, entry.only_files, parts).hash(state);
+        }
+    }
 }
 
 impl Names {

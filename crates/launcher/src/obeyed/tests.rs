@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory::tests::{scene, settle};
 use cofferdam_policy::obeyed_names;
 
 #[test]
@@ -27,4 +28,44 @@ fn what_opens_comes_first_and_a_reason_is_short() {
     for name in names {
         assert!(name.why.len() < 120, "{}: {}", name.name, name.why);
     }
+}
+
+#[test]
+fn a_directory_without_a_name_of_the_list_is_not_listed_again_until_it_changes() {
+    let scene = scene("obeyed");
+    let (project, state) = (scene.join("project"), scene.join("state"));
+    for number in 0..40 {
+        let directory = project.join(format!("{number}/sub"));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        std::fs::write(directory.join("file"), "x").expect("a file");
+    }
+    std::fs::write(project.join("3/package.json"), "{}").expect("a file");
+    std::fs::create_dir(project.join("4/node_modules")).expect("a directory");
+    settle(&project.join("4"));
+    let since = |start| {
+        let found = look(&project, start, &[], Some(&state));
+        assert_eq!((found.more, found.unseen), (0, None));
+        found.files.into_iter().map(|file| file.path.display().to_string()).collect::<Vec<_>>()
+    };
+    assert!(since(Start::now()).is_empty());
+    let memory = || std::fs::read_dir(state.join("looked-at")).expect("it was written").count();
+    assert_eq!(memory(), 1);
+    let start = Start::now();
+    assert!(since(start).is_empty());
+    std::fs::write(project.join("3/package.json"), "{ }").expect("the same file, in a directory that does not change");
+    for made in ["7/.vscode", "8/new/deep", "4/node_modules/.vscode"] {
+        std::fs::create_dir_all(project.join(made)).expect("a directory");
+    }
+    std::fs::write(project.join("7/.vscode/tasks.json"), "{}").expect("a file");
+    std::fs::write(project.join("8/new/deep/.envrc"), "x").expect("a file");
+    std::fs::rename(project.join("9"), project.join("10/moved")).expect("it is there");
+    std::fs::write(project.join("10/moved/sub/.envrc"), "x").expect("a file");
+    let expected = ["10/moved/sub/.envrc", "7/.vscode/tasks.json", "8/new/deep/.envrc", "3/package.json"];
+    assert_eq!(since(start), expected);
+    // A directory of another time in the place of a remembered one.
+    std::fs::rename(project.join("12"), scene.join("away")).expect("it is there");
+    std::fs::create_dir(project.join("12")).expect("a directory");
+    std::fs::write(project.join("12/.envrc"), "x").expect("a file");
+    assert!(since(start).contains(&"12/.envrc".to_owned()));
+    std::fs::remove_dir_all(scene).expect("it is ours");
 }

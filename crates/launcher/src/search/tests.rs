@@ -21,7 +21,7 @@ impl Drop for Tree {
 
 impl Tree {
     fn with(paths: &[&str]) -> Tree {
-        let tree = Tree { scene: memory::tests::scene("search"), policy: Policy::built_in() };
+        let tree = Tree { scene: crate::memory::tests::scene("search"), policy: Policy::built_in() };
         fs::create_dir(tree.project()).expect("a directory");
         for path in paths {
             tree.write(path);
@@ -39,12 +39,8 @@ impl Tree {
         fs::write(path, "x").expect("a file");
     }
 
-    /// All directories look as if they had not changed for long: the kernel sets the time of a change, so it is waited for.
     fn settle(&self) {
-        let begin = self.scene.metadata().expect("it is there").modified().expect("a time");
-        while SystemTime::now().duration_since(begin).unwrap_or_default() <= RACY + Duration::from_millis(100) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        crate::memory::tests::settle(&self.scene);
     }
 
     fn search(&self, bounds: Bounds) -> Found {

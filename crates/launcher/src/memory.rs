@@ -1,19 +1,22 @@
 //! Which directories of a project need not be listed again: each by its identity and the time of its last change. Owns the
 //! file in the state directory, outside of every session's reach; a file that says anything unexpected counts as none. What
-//! is to be hidden is never remembered, only that a directory had nothing of it. Used by `search`.
+//! a walk looks for is never remembered, only that a directory had nothing of it. Used by `search` and `obeyed`, which have a
+//! memory each.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io::Write as _;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cofferdam_policy::dependency_directories;
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Directory, Sought};
 use crate::message::best_effort;
 use crate::session::make_all;
 
@@ -21,6 +24,13 @@ const FORMAT: u64 = 1;
 /// More is not worth reading at a start.
 const MOST: usize = 50_000;
 const LONGEST_FILE: u64 = 16 << 20;
+
+/// A directory that changed later than this before it was listed may change again without another time (git's racy rule);
+/// two seconds are the coarsest time of a file system.
+const RACY: Duration = Duration::from_secs(2);
+
+/// A memory is written when it saves more than writing it costs.
+const WORTH_WRITING: usize = 16;
 
 /// File systems that set the time of a directory at every change of its names, by the clock of this machine.
 const TRUSTED: &[u64] = &[
@@ -34,22 +44,50 @@ const TRUSTED: &[u64] = &[
     0xCA45_1A4E, // bcachefs
 ];
 
-pub(super) fn is_trusted(root: &OwnedFd) -> bool {
+fn is_trusted(root: &OwnedFd) -> bool {
     rustix::fs::fstatfs(root).is_ok_and(|found| TRUSTED.contains(&found.f_type.cast_unsigned()))
 }
 
 /// One directory at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) device: u64,
-    pub(super) inode: u64,
-    pub(super) seconds: i64,
-    pub(super) nanoseconds: u32,
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
 }
 
 impl Identity {
-    pub(super) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
-        let since = now.checked_sub(age).and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
+    /// Of an open directory.
+    pub(crate) fn of(directory: &OwnedFd) -> Result<Identity, Errno> {
+        Identity::look(directory, OsStr::new(""), AtFlags::EMPTY_PATH)
+    }
+
+    /// Of what lies at a path below a directory now, without waiting for a file system that does not answer.
+    pub(crate) fn at(root: &OwnedFd, path: &[u8]) -> Result<Identity, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        let flags = if path.is_empty() { flags | AtFlags::EMPTY_PATH } else { flags };
+        Identity::look(root, OsStr::from_bytes(path), flags)
+    }
+
+    fn look(at: &OwnedFd, path: &OsStr, flags: AtFlags) -> Result<Identity, Errno> {
+        let wanted = StatxFlags::INO | StatxFlags::CTIME | StatxFlags::TYPE;
+        let found = rustix::fs::statx(at, path, flags | AtFlags::NO_AUTOMOUNT, wanted)?;
+        if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        Ok(Identity {
+            device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            seconds: found.stx_ctime.tv_sec,
+            nanoseconds: found.stx_ctime.tv_nsec,
+        })
+    }
+
+    /// Whether a change from now on would give it another time.
+    pub(crate) fn is_settled(&self) -> bool {
+        let since = SystemTime::now().checked_sub(RACY);
+        let since = since.and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
         let changed = u64::try_from(self.seconds).ok().map(|seconds| Duration::new(seconds, self.nanoseconds));
         since.zip(changed).is_some_and(|(since, changed)| changed < since)
     }
@@ -57,40 +95,35 @@ impl Identity {
 
 /// What is known of a directory: nothing where it has to be listed, and where the directories in it stand.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Remembered {
-    pub(super) identity: Option<Identity>,
-    pub(super) first: usize,
-    pub(super) count: usize,
+pub(crate) struct Remembered {
+    pub(crate) identity: Option<Identity>,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     bytes: Vec<u8>,
     directories: Vec<(Remembered, Range<usize>)>,
 }
 
-/// Where the memory of a project lies.
-pub(super) fn place(memories: &Path, project: &Path) -> PathBuf {
-    let mut hasher = DefaultHasher::new();
-    project.hash(&mut hasher);
-    memories.join(format!("{:016x}", hasher.finish()))
-}
-
-/// What a memory is about: this project, these rules, and the directories that they leave out.
-pub(super) fn key(project: &Path, rules: &[Sought<'_>]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (FORMAT, project, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-    for rule in rules {
-        (&rule.place, rule.rule.path.as_str(), rule.rule.path.except(), rule.rule.access).hash(&mut hasher);
-    }
-    for name in dependency_directories() {
-        name.hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
 impl Memory {
-    pub(super) fn read(place: &Path, key: u64) -> Option<Memory> {
+    /// What was remembered of a project by a walk that looks for these things, and where to write it down again.
+    pub(crate) fn open(memories: &Path, project: &Path, root: &OwnedFd, sought: impl Hash) -> (Memory, Place) {
+        let mut name = DefaultHasher::new();
+        project.hash(&mut name);
+        let mut key = DefaultHasher::new();
+        (FORMAT, project, env!("CARGO_PKG_VERSION"), sought).hash(&mut key);
+        for directory in dependency_directories() {
+            directory.hash(&mut key);
+        }
+        let path = memories.join(format!("{:016x}", name.finish()));
+        let place = Place { path, key: key.finish(), is_trusted: is_trusted(root) };
+        let memory = if place.is_trusted { Memory::read(&place.path, place.key) } else { None };
+        (memory.unwrap_or_default(), place)
+    }
+
+    fn read(place: &Path, key: u64) -> Option<Memory> {
         let file = std::fs::OpenOptions::new().read(true).custom_flags(NOT_A_LINK).open(place).ok()?;
         let length = file.metadata().ok().filter(|about| about.is_file() && about.len() <= LONGEST_FILE)?.len();
         let mut bytes = Vec::with_capacity(usize::try_from(length).ok()?);
@@ -122,28 +155,30 @@ impl Memory {
         Some(Memory { bytes, directories })
     }
 
-    pub(super) fn first(&self) -> Option<usize> {
+    pub(crate) fn first(&self) -> Option<usize> {
         (!self.directories.is_empty()).then_some(0)
     }
 
-    pub(super) fn remembered(&self) -> usize {
+    fn remembered(&self) -> usize {
         self.directories.iter().filter(|(known, _)| known.identity.is_some()).count()
     }
 
-    pub(super) fn identity(&self, number: usize) -> Option<Identity> {
-        self.directories.get(number)?.0.identity
+    /// The identity of a remembered directory, if it is still what lies at this path.
+    pub(crate) fn unchanged(&self, number: usize, root: &OwnedFd, path: &[u8]) -> Option<Identity> {
+        let identity = self.directories.get(number)?.0.identity?;
+        Identity::at(root, path).is_ok_and(|now| now == identity).then_some(identity)
     }
 
-    pub(super) fn name(&self, number: usize) -> &[u8] {
+    pub(crate) fn name(&self, number: usize) -> &[u8] {
         self.directories.get(number).map_or(&[], |(_, name)| &self.bytes[name.clone()])
     }
 
-    pub(super) fn children(&self, number: usize) -> Range<usize> {
+    pub(crate) fn children(&self, number: usize) -> Range<usize> {
         self.directories.get(number).map_or(0..0, |(known, _)| known.first..known.first + known.count)
     }
 
     /// The number of a name among these. Directories are listed in the same order again, so the next one is most often it.
-    pub(super) fn find(&self, among: &mut Range<usize>, name: &[u8]) -> Option<usize> {
+    pub(crate) fn find(&self, among: &mut Range<usize>, name: &[u8]) -> Option<usize> {
         if among.start < among.end && self.name(among.start) == name {
             among.start += 1;
             return Some(among.start - 1);
@@ -154,8 +189,30 @@ impl Memory {
     }
 }
 
+/// Where the memory of a project lies, and what it is about.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    key: u64,
+    is_trusted: bool,
+}
+
+impl Place {
+    /// Remembers directories, in the order of their depth; those that lie in one directory stand together. `newly` of them
+    /// were listed and need not be the next time; a walk that was cut must know more than the last one.
+    pub(crate) fn keep<'a, D>(&self, old: &Memory, newly: usize, is_cut: bool, directories: D)
+    where
+        D: ExactSizeIterator<Item = (&'a [u8], Remembered)> + Clone,
+    {
+        let remembered = || directories.clone().filter(|(_, now)| now.identity.is_some()).count();
+        if self.is_trusted && newly > WORTH_WRITING && (!is_cut || remembered() > old.remembered()) {
+            write(&self.path, self.key, directories);
+        }
+    }
+}
+
 /// Best effort: without it every directory is listed again.
-pub(super) fn write(place: &Path, key: u64, directories: &[Directory]) {
+fn write<'a>(place: &Path, key: u64, directories: impl ExactSizeIterator<Item = (&'a [u8], Remembered)>) {
     if directories.len() > MOST {
         return;
     }
@@ -163,15 +220,14 @@ pub(super) fn write(place: &Path, key: u64, directories: &[Directory]) {
     let number = |bytes: &mut Vec<u8>, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
     number(&mut bytes, key);
     number(&mut bytes, directories.len() as u64);
-    for directory in directories {
-        let Remembered { identity, first, count } = directory.now;
+    for (path, Remembered { identity, first, count }) in directories {
         bytes.push(u8::from(identity.is_some()));
         let known = identity.unwrap_or(Identity { device: 0, inode: 0, seconds: 0, nanoseconds: 0 });
         let numbers = [known.device, known.inode, known.seconds.cast_unsigned(), known.nanoseconds.into()];
         for value in numbers.into_iter().chain([first as u64, count as u64]) {
             number(&mut bytes, value);
         }
-        let name = directory.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         // A name of a file system is at most 255 bytes long.
         bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
         bytes.extend_from_slice(name);
@@ -230,7 +286,7 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A new directory, without links on the way.
@@ -242,22 +298,23 @@ pub(super) mod tests {
         path.canonicalize().expect("it is there")
     }
 
+    /// Waits until no directory below counts as changed just now: the kernel sets the time of a change.
+    pub(crate) fn settle(newest: &Path) {
+        let begin = newest.metadata().expect("it is there").modified().expect("a time");
+        while SystemTime::now().duration_since(begin).unwrap_or_default() <= RACY + Duration::from_millis(100) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     #[test]
     fn a_file_that_says_anything_unexpected_is_none() {
-        let directory = |path: &str, first, count| Directory {
-            path: path.into(),
-            depth: 0,
-            device: 1,
-            known: None,
-            now: Remembered {
-                identity: Some(Identity { device: 1, inode: 2, seconds: 3, nanoseconds: 4 }),
-                first,
-                count,
-            },
+        let directory = |path: &'static str, first, count| {
+            let identity = Some(Identity { device: 1, inode: 2, seconds: 3, nanoseconds: 4 });
+            (path.as_bytes(), Remembered { identity, first, count })
         };
         let scene = scene("memory");
         let place = scene.join("a/b");
-        write(&place, 7, &[directory("", 1, 2), directory("x", 0, 0), directory("a/yy", 0, 0)]);
+        write(&place, 7, [directory("", 1, 2), directory("x", 0, 0), directory("a/yy", 0, 0)].into_iter());
         let memory = Memory::read(&place, 7).expect("it was written");
         assert_eq!((memory.remembered(), memory.children(0), memory.name(2)), (3, 1..3, b"yy".as_slice()));
         assert_eq!(memory.find(&mut memory.children(0), b"yy"), Some(2));
@@ -268,9 +325,9 @@ pub(super) mod tests {
             assert!(Memory::parse(bytes[..length].to_vec(), 7).is_none(), "cut at {length}");
         }
         assert!(Memory::parse([bytes.as_slice(), b"x"].concat(), 7).is_none());
-        write(&place, 7, &[directory("", 0, 1)]);
+        write(&place, 7, [directory("", 0, 1)].into_iter());
         assert!(Memory::read(&place, 7).is_none(), "a directory that lies in itself");
-        write(&place, 7, &[directory("", 1, 9)]);
+        write(&place, 7, [directory("", 1, 9)].into_iter());
         assert!(Memory::read(&place, 7).is_none(), "directories that are not there");
         std::fs::remove_file(&place).expect("it is there");
         std::os::unix::fs::symlink(scene.join("elsewhere"), &place).expect("a link");
