@@ -17,11 +17,13 @@ const HARMLESS: &[&str] = &[
     "auth-type",
     "author",
     "authors",
+    "bindkey",
     "cookiefile",
     "credential-provider",
     "global-credential-providers",
     "helper",
     "keyring-provider",
+    "npmalwaysauth",
 ];
 
 /// How well-known secrets begin.
@@ -62,27 +64,28 @@ pub fn redacted(word: &str) -> String {
         let between = &word[name.len()..word.len() - value.len()];
         return format!("{name}{between}{REDACTED}");
     }
-    if let Some(shown) = without_user(word) {
-        return shown;
-    }
-    without_keys(word)
+    without_users(word)
 }
 
-/// An address without the name and password in it.
-fn without_user(word: &str) -> Option<String> {
-    let (scheme, rest) = word.split_once("://")?;
-    let end = rest.find(['/', '?', '#', '"', '\'', '>', '<', ' ', ']']).unwrap_or(rest.len());
-    let (user, host) = rest[..end].rsplit_once('@')?;
-    // Over ssh the name alone opens nothing, and without it nothing is reached.
-    if scheme.ends_with("ssh") && !user.contains(':') {
-        return Some(format!("{}{}", &word[..word.len() - rest.len() + end], redacted_tail(&rest[end..])));
+/// Without the names and passwords of the addresses in a text, and without keys.
+fn without_users(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        shown.push_str(&without_keys(before));
+        shown.push_str("://");
+        rest = after;
+        let end = after.find(['/', '?', '#', '"', '\'', '>', '<', ' ', ']']).unwrap_or(after.len());
+        let Some((user, host)) = after[..end].rsplit_once('@') else { continue };
+        // Over ssh the name alone opens nothing, and without it nothing is reached.
+        let is_shown = before.ends_with("ssh") && !user.contains(':');
+        shown.push_str(if is_shown { user } else { REDACTED });
+        shown.push('@');
+        shown.push_str(host);
+        rest = &after[end..];
     }
-    Some(format!("{scheme}://{REDACTED}@{host}{}", redacted_tail(&rest[end..])))
-}
-
-/// What follows an address may hold the next one.
-fn redacted_tail(rest: &str) -> String {
-    without_user(rest).unwrap_or_else(|| without_keys(rest))
+    shown.push_str(&without_keys(rest));
+    shown
 }
 
 fn without_keys(word: &str) -> String {
@@ -150,8 +153,11 @@ impl Inside {
     fn goes_on(&mut self, line: &str) -> bool {
         let (belongs, next) = match std::mem::replace(self, Inside::Nothing) {
             Inside::Nothing => (false, Inside::Nothing),
-            Inside::Quoted(close) if line.contains(close) => (true, Inside::Nothing),
-            Inside::Quoted(close) => (true, Inside::Quoted(close)),
+            Inside::Quoted(close) => match reach(line, Some(close), None, &SEPARATORS).1 {
+                Some(still) => (true, Inside::Quoted(still)),
+                None if line.ends_with('\\') => (true, Inside::Continued),
+                None => (true, Inside::Nothing),
+            },
             Inside::Brackets(open) => match brackets(line, open) {
                 0 => (true, Inside::Nothing),
                 still => (true, Inside::Brackets(still)),
@@ -180,46 +186,217 @@ fn brackets(text: &str, open: usize) -> usize {
 
 /// A line as it may be shown, and what of it goes on.
 fn masked_line(line: &str) -> (String, Inside) {
-    if let Some((name, between, value)) = assignment(line)
+    if let Some((name, between, value)) = assignment(line).or_else(|| pair(line))
         && is_secret_name(name)
     {
-        let (shown, goes_on) = in_place_of(value, indent(line));
-        return (format!("{name}{between}{shown}"), goes_on);
+        let is_pair = !between.contains(['=', ':']);
+        let hidden = Hidden::at(value, if is_pair { Form::Command } else { Form::Word }, None);
+        let goes_on = match hidden.goes_on {
+            Inside::Nothing if value.ends_with('\\') => Inside::Continued,
+            Inside::Nothing if !is_pair && !value.starts_with(['[', '{', '(']) => Inside::Indented(indent(line)),
+            other => other,
+        };
+        return (format!("{name}{between}{}", hidden.shown), goes_on);
     }
-    let mut hides_next = false;
     let mut shown = String::with_capacity(line.len());
-    for part in line.split_inclusive([' ', '\t', ',', ';']) {
-        let word = part.trim_end_matches([' ', '\t', ',', ';']);
-        let rest = &part[word.len()..];
-        if hides_next && !word.is_empty() {
-            shown.push_str(REDACTED);
-        } else {
+    let mut last = Last::default();
+    let mut rest = line;
+    while !rest.is_empty() {
+        let start = rest.find(|c| !SEPARATORS.contains(&c)).unwrap_or(rest.len());
+        let (gap, words) = rest.split_at(start);
+        let word = &words[..words.find(SEPARATORS).unwrap_or(words.len())];
+        shown.push_str(gap);
+        let Some((at, form)) = last.value_in(word, words) else {
             shown.push_str(&redacted_in_file(word));
+            last.was(word, false);
+            rest = &words[word.len()..];
+            continue;
+        };
+        let value = Hidden::at(&words[at..], form, last.quote);
+        shown.push_str(&without_users(&words[..at]));
+        shown.push_str(value.shown);
+        if value.goes_on != Inside::Nothing {
+            return (shown, value.goes_on);
         }
-        hides_next = if word.is_empty() { hides_next } else { announces_next(word) };
-        shown.push_str(rest);
+        let end = at + value.length;
+        last.was(&words[..end], true);
+        rest = &words[end..];
     }
     (shown, Inside::Nothing)
+}
+
+/// What ends a word.
+const SEPARATORS: [char; 4] = [' ', '\t', ',', ';'];
+/// What ends a command of a shell.
+const COMMAND_ENDS: [char; 3] = [';', '&', '|'];
+const QUOTES: [&str; 5] = ["\"\"\"", "'''", "\"", "'", "`"];
+
+/// What the last word of a line says about the next.
+#[derive(Debug, Default)]
+struct Last {
+    /// The next is a value: after `--token`, `Authorization:`, `Bearer`, `token =`.
+    announces: bool,
+    /// The next is one if an `=` stands before it.
+    names: bool,
+    /// The quote that the next stands in.
+    quote: Option<&'static str>,
+}
+
+impl Last {
+    /// Where in `words`, which begin with this word, a value begins, and its form.
+    fn value_in(&self, word: &str, words: &str) -> Option<(usize, Form)> {
+        let at = match word {
+            "" | "=" | ":" => None,
+            _ if self.announces => Some(0),
+            _ if self.names && word.starts_with('=') => Some(1),
+            _ if is_path(word.trim_start_matches(['"', '\''])) => None,
+            _ => assigned(word).filter(|at| *at < word.len()),
+        };
+        at.map(|at| (at, Form::Word)).or_else(|| set_value(words).map(|at| (at, Form::Command)))
+    }
+
+    fn was(&mut self, text: &str, has_value: bool) {
+        let is_sign = matches!(text, "=" | ":");
+        self.announces = match text {
+            "" => self.announces,
+            "=" | ":" => self.announces || self.names,
+            _ => announces_next(text) || !has_value && assigned(text) == Some(text.len()),
+        };
+        self.names = !is_sign && !has_value && !text.contains('$') && is_secret_name(text);
+        self.quote = reach(text, self.quote, None, &[]).1;
+    }
+}
+
+/// How far a value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Word,
+    /// To the end of a shell's command.
+    Command,
+}
+
+impl Form {
+    fn ends(self) -> &'static [char] {
+        match self {
+            Form::Word => &SEPARATORS,
+            Form::Command => &COMMAND_ENDS,
+        }
+    }
+
+    /// A shell takes bare stars among the words of a command for a pattern.
+    fn stand_in(self) -> &'static str {
+        match self {
+            Form::Word => REDACTED,
+            Form::Command => "\"***\"",
+        }
+    }
+}
+
+/// A value that is not shown, and what stands for it.
+struct Hidden {
+    length: usize,
+    shown: &'static str,
+    goes_on: Inside,
+}
+
+impl Hidden {
+    /// At the beginning of a text, which may stand in quotes: a text in other quotes, something in brackets, or bare words.
+    fn at(text: &str, form: Form, around: Option<&'static str>) -> Hidden {
+        let plain = text.strip_prefix('$').unwrap_or(text);
+        let is_around = around.is_some_and(|around| plain.starts_with(around));
+        if let Some(quote) = QUOTES.into_iter().find(|quote| plain.starts_with(*quote) && !is_around) {
+            let (length, still) = reach(text, None, around, form.ends());
+            let shown = if quote.starts_with('\'') { "'***'" } else { "\"***\"" };
+            return Hidden { length, shown, goes_on: still.map_or(Inside::Nothing, Inside::Quoted) };
+        }
+        if plain.starts_with(['[', '{', '(']) {
+            let (length, open) = balanced(text);
+            let goes_on = if open > 0 { Inside::Brackets(open) } else { Inside::Nothing };
+            return Hidden { length, shown: "\"***\"", goes_on };
+        }
+        let word = text.find(SEPARATORS).unwrap_or(text.len());
+        let (length, still) = match form {
+            Form::Word => (word - around.filter(|quote| text[..word].ends_with(*quote)).map_or(0, str::len), None),
+            Form::Command => reach(text, None, around, form.ends()),
+        };
+        let goes_on = match still {
+            Some(quote) => Inside::Quoted(quote),
+            None if length == text.len() && text.ends_with('\\') => Inside::Continued,
+            None => Inside::Nothing,
+        };
+        Hidden { length: if length == 0 { word } else { length }, shown: form.stand_in(), goes_on }
+    }
+}
+
+/// How far a text goes until the quote around it or one of these characters outside of quotes, and the quote that is open
+/// at its end. A backslash takes the next character along, also where a shell would not have it so.
+fn reach(
+    text: &str,
+    mut open: Option<&'static str>,
+    around: Option<&str>,
+    ends: &[char],
+) -> (usize, Option<&'static str>) {
+    let mut at = 0;
+    while let Some(next) = text[at..].chars().next() {
+        let here = &text[at..];
+        let quote = match open {
+            Some(open) => Some(open).filter(|open| here.starts_with(*open)),
+            None if ends.contains(&next) || around.is_some_and(|around| here.starts_with(around)) => return (at, None),
+            None => QUOTES.into_iter().find(|quote| here.starts_with(*quote)),
+        };
+        at += match quote {
+            Some(quote) => {
+                open = if open.is_some() { None } else { Some(quote) };
+                quote.len()
+            }
+            None if next == '\\' => 1 + here[1..].chars().next().map_or(0, char::len_utf8),
+            None => next.len_utf8(),
+        };
+    }
+    (text.len(), open)
+}
+
+/// How far the brackets at the beginning of a text go, and how many are still open at its end.
+fn balanced(text: &str) -> (usize, usize) {
+    let mut open = 0;
+    for (at, c) in text.char_indices() {
+        let now = brackets(c.encode_utf8(&mut [0; 4]), open);
+        if now == 0 && open > 0 {
+            return (at + 1, 0);
+        }
+        open = now;
+    }
+    (text.len(), open)
 }
 
 /// Of a word of a file: a name before `=` counts by the rules of files.
 fn redacted_in_file(word: &str) -> String {
     let plain = word.trim_start_matches(['"', '\'']);
-    let is_path = ["/", "./", "../", "~/"].iter().any(|start| plain.starts_with(start)) && !plain.starts_with("//");
-    if is_path || PUBLIC_KEYS.iter().any(|start| plain.starts_with(start)) {
+    if is_path(plain) || PUBLIC_KEYS.iter().any(|start| plain.starts_with(start)) {
         return word.to_owned();
     }
     match word.split_once(['=', ':']) {
-        Some((name, _)) if names_secret(name) && !is_secret_name(name) => redacted_tail(word),
+        Some((name, _)) if names_secret(name) && !is_secret_name(name) => without_users(word),
         _ => redacted(word),
     }
+}
+
+fn is_path(word: &str) -> bool {
+    ["/", "./", "../", "~/"].iter().any(|start| word.starts_with(start)) && !word.starts_with("//")
 }
 
 /// `--token`, `Authorization:`, `Bearer`: the value is the next word.
 fn announces_next(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'']);
     let is_option = word.starts_with('-') && !word.contains('=');
-    is_scheme(word) || (is_option || word.ends_with(':')) && names_secret(word)
+    is_scheme(word) || (is_option || word.ends_with(':')) && is_secret_name(word.trim_end_matches(['"', '\'', ':']))
+}
+
+/// Where in a word the value of a secret name begins: `token=abc`, `https://host/?a=b&token=abc`.
+fn assigned(word: &str) -> Option<usize> {
+    let mut start = 0;
+    let mut signs = word.match_indices('=').map(|(at, _)| at);
+    signs.find(|at| is_secret_name(&word[std::mem::replace(&mut start, at + 1)..*at])).map(|at| at + 1)
 }
 
 /// `name = value`, `name: value`, `export name=value`: the three parts of the line, which together are all of it.
@@ -230,115 +407,56 @@ fn assignment(line: &str) -> Option<(&str, &str, &str)> {
     })?;
     let name = line[..at].trim_end();
     let value = line[at + 1..].trim_start();
-    let plain = name.trim_start().trim_start_matches("export ").trim_start_matches("set -gx ");
+    let plain = name.trim_start().trim_start_matches("export ").trim_start_matches("- ");
     // A command is no name.
     let is_name = !plain.is_empty() && !plain.trim().contains(char::is_whitespace) && !plain.starts_with('#');
     is_name.then(|| (name, &line[name.len()..line.len() - value.len()], value))
 }
 
+/// `name value`, as in yarn's `"//host/:_authToken" "abc"`: the three parts of a line of two words. A shell's command with
+/// an option, a file or a variable is none.
+fn pair(line: &str) -> Option<(&str, &str, &str)> {
+    let start = indent(line);
+    let end = start + line[start..].find([' ', '\t'])?;
+    let (name, value) = (&line[..end], line[end..].trim_start());
+    let plain = name[start..].trim_matches(['"', '\'']);
+    let is_name = plain.chars().all(|c| is_key_character(c) || matches!(c, '.' | ':' | '/' | '@'));
+    let is_key = name[start..].starts_with(['"', '\'', '_']) || plain.contains(':');
+    let inner = value.trim_start_matches(['"', '\'']);
+    let is_value = !inner.starts_with(['$', '(', ')', '{', '}', '|', '&', '<', '>', ';', '#', '=', '\\'])
+        && (is_key || !inner.starts_with('-') && !is_path(inner));
+    let after = value[reach(value, None, None, &SEPARATORS).0..].trim_start();
+    let is_all = !value.is_empty() && (after.is_empty() || after.starts_with('#'));
+    (is_name && is_value && is_all).then(|| (name, &line[end..line.len() - value.len()], value))
+}
+
+/// Where the value begins in fish's `set -gx token abc`, csh's `setenv token abc`, `npm config set token abc`.
+fn set_value(words: &str) -> Option<usize> {
+    let first = words.trim_start_matches(['"', '\'', '`', '(', '{']);
+    let mut rest = first.strip_prefix("setenv").or_else(|| first.strip_prefix("set"))?;
+    loop {
+        let after = rest.trim_start_matches([' ', '\t']);
+        if after.len() == rest.len() {
+            return None;
+        }
+        let (word, next) = after.split_at(after.find([' ', '\t', ';']).unwrap_or(after.len()));
+        rest = next;
+        if word.starts_with('-') {
+            continue;
+        }
+        let value = rest.trim_start_matches([' ', '\t']);
+        let has_value = value.len() < rest.len() && !value.is_empty() && !value.starts_with([';', '&', '|', '#', '=']);
+        let is_name = !word.contains(['$', '=']) && is_secret_name(word);
+        return (has_value && is_name).then(|| words.len() - value.len());
+    }
+}
+
 /// By the last part of `//host/:_authToken`, `registries.mine.token`, `"token"`.
 fn is_secret_name(name: &str) -> bool {
     let last = name.rsplit(['.', ':', '/', ' ', '\t']).next().unwrap_or(name);
-    let last = last.trim_matches(['"', '\'', '-', ' ']).to_ascii_lowercase();
+    let last = last.trim_matches(['"', '\'', '-', ' ', '{', '[', '(']).to_ascii_lowercase();
     !HARMLESS.contains(&last.as_str()) && (names_secret(&last) || FILE_NAMES.contains(&last.as_str()))
 }
 
-/// Stands in for a value, in the same kind of quotes.
-fn in_place_of(value: &str, indent: usize) -> (String, Inside) {
-    for (quotes, close) in [("\"\"\"", "\"\"\""), ("'''", "'''"), ("\"", "\""), ("'", "'")] {
-        let Some(rest) = value.strip_prefix(quotes) else { continue };
-        let goes_on = if rest.contains(close) { continues(rest, indent) } else { Inside::Quoted(close) };
-        let quote = &close[..1];
-        return (format!("{quote}{REDACTED}{quote}"), goes_on);
-    }
-    match (value.chars().next(), brackets(value, 0)) {
-        (Some('[' | '{' | '('), open) if open > 0 => (format!("\"{REDACTED}\""), Inside::Brackets(open)),
-        (Some('[' | '{' | '('), _) => (format!("\"{REDACTED}\""), Inside::Nothing),
-        _ => (REDACTED.to_owned(), continues(value, indent)),
-    }
-}
-
-fn continues(value: &str, indent: usize) -> Inside {
-    if value.ends_with('\\') { Inside::Continued } else { Inside::Indented(indent) }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(text: &str) -> String {
-        masked(text).unwrap_or_else(|| text.to_owned())
-    }
-
-    #[test]
-    fn public_keys_paths_and_names_of_ssh_are_kept() {
-        for text in [
-            "\tsigningkey = ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0jK7Yx5QeT2vD8mUuZPqWc1f3hG6sN4bXoLrEa9kVt t@t.test\n",
-            "\turl = ssh://git@host.example:2222/srv/team/project.git\n",
-            "\thooksPath = /nix/store/0q5y9l3v1m8k2x7c4b6n0a9s8d7f6g5h-hooks/share\n",
-        ] {
-            assert_eq!(shown(text), text);
-        }
-        let with_password = "url = ssh://git:abc@host.example/x\n";
-        assert_eq!(shown(with_password), "url = ssh://***@host.example/x\n");
-    }
-
-    #[test]
-    fn values_of_secret_names_are_masked_and_the_rest_is_kept() {
-        for (text, expected) in [
-            (
-                "//registry.example/:_authToken=abc\nregistry=https://r.example\n",
-                "//registry.example/:_authToken=***\nregistry=https://r.example\n",
-            ),
-            (
-                "[http]\n\textraheader = Authorization: Basic abc\n[user]\n\tname = n\n",
-                "[http]\n\textraheader = ***\n[user]\n\tname = n\n",
-            ),
-            (
-                "[url \"https://u:tok@h.example/\"]\n\tinsteadOf = https://h.example/\n",
-                "[url \"https://***@h.example/\"]\n\tinsteadOf = https://h.example/\n",
-            ),
-            (
-                "[registries.mine]\nindex = \"sparse+https://h/\"\ntoken = \"Bearer abc\"\n",
-                "[registries.mine]\nindex = \"sparse+https://h/\"\ntoken = \"***\"\n",
-            ),
-            (
-                "[global]\nindex-url = https://u:p@h.example/simple\n",
-                "[global]\nindex-url = https://***@h.example/simple\n",
-            ),
-            ("export GITHUB_TOKEN=abc\nexport EDITOR=vi\n", "export GITHUB_TOKEN=***\nexport EDITOR=vi\n"),
-            ("password: abc\nuser: me\n", "password: ***\nuser: me\n"),
-            ("[user]\n\tsigningkey = ABCDEF\n", "[user]\n\tsigningkey = ABCDEF\n"),
-            ("alias x='curl -H \"Authorization: Bearer abc\" h'\n", "alias x='curl -H \"Authorization: *** *** h'\n"),
-        ] {
-            assert_eq!(shown(text), expected, "{text}");
-        }
-        assert_eq!(masked("[user]\n\tname = n\n"), None);
-        assert_eq!(masked(""), None);
-    }
-
-    #[test]
-    fn values_of_several_lines_are_masked_whole() {
-        for text in [
-            "token = \"\"\"\nCANARY\n\"\"\"\nname = 1\n",
-            "token = [\n \"CANARY\",\n]\nname = 1\n",
-            "token=a\\\nCANARY\nname = 1\n",
-            "password: |\n  CANARY\n  CANARY\nname = 1\n",
-            "password =\n  x\nname = 1\n",
-            "export TOKEN='a\nCANARY'\nname = 1\n",
-        ] {
-            let shown = shown(text);
-            assert!(!shown.contains("CANARY"), "{text} -> {shown}");
-            assert!(shown.contains("name = 1"), "{text} -> {shown}");
-        }
-    }
-
-    #[test]
-    fn known_forms_of_secrets_are_masked_under_any_name() {
-        for secret in ["ghp_0123456789abcdef", "npm_0123456789abcdef", "0123456789abcdef0123456789abcdef"] {
-            for text in [format!("x = {secret}\n"), format!("x = \"{secret}\"\n"), format!("run {secret} y\n")] {
-                assert!(!shown(&text).contains(secret), "{text}");
-            }
-        }
-    }
-}
+mod tests;
