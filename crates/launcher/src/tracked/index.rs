@@ -14,7 +14,8 @@ pub(crate) struct Entry {
     pub(crate) is_unseen: bool,
 }
 
-/// Names begin with a dot where they are hidden, so they come early: an index of any size is hardly read.
+/// A hidden name may stand at any depth (decision 0039), so the last one decides how much is read; an index that is longer
+/// than this has no entries.
 const MOST_READ: u64 = 16 << 20;
 const LONGEST_NAME: usize = 4096;
 const MOST_FOUND: usize = 256;
