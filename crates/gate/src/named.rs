@@ -32,8 +32,11 @@ impl Names {
                 let meant = Written { access: rule.access, name: written.as_bytes(), is_glob, except: &rule.except };
                 let is_meant = |name: &[u8]| meant.means(name);
                 match self.list(&directory) {
-                    Ok(names) if is_glob => next.extend(named(&directory, names, is_meant)),
-                    Ok(names) => next.extend(spelled(&directory, written, named(&directory, names, is_meant))),
+                    Ok(names) => {
+                        next.extend((!is_glob).then(|| directory.join(written)));
+                        let is_other = |name: &[u8]| is_glob || name != written.as_bytes();
+                        next.extend(named(&directory, names, |name| is_other(name) && is_meant(name)));
+                    }
                     Err(Errno::NOENT | Errno::NOTDIR) if is_glob => {}
                     Err(errno) if is_glob => return Err(errno),
                     Err(_) => next.push(directory.join(written)),
@@ -59,14 +62,4 @@ impl Names {
 fn named(directory: &Path, names: &[Vec<u8>], is_meant: impl Fn(&[u8]) -> bool) -> Vec<PathBuf> {
     let real = names.iter().filter(|name| !matches!(name.as_slice(), b"." | b".."));
     real.filter(|name| is_meant(name)).map(|name| directory.join(OsStr::from_bytes(name))).collect()
-}
-
-/// A name as it is written, and its other spellings where they are something else: a file system that folds case finds one
-/// and the same under all of them.
-fn spelled(directory: &Path, written: &OsStr, others: Vec<PathBuf>) -> Vec<PathBuf> {
-    let path = directory.join(written);
-    let identity = |path: &Path| host::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
-    let mut found = vec![path.clone()];
-    found.extend(others.into_iter().filter(|other| *other != path && identity(other) != identity(&path)));
-    found
 }

@@ -3,7 +3,8 @@
 //! Decides nothing about which names; called by `launcher::apply` and by the gate's broker.
 //!
 //! Nothing is mounted *on* a hidden name: the kernel takes a mount off when its mount point is removed or replaced in any
-//! mount namespace. A whiteout counts by name, whatever a host program makes of the name below.
+//! mount namespace. A whiteout counts by name, whatever a host program makes of the name below, in the directory that was on
+//! the way to it at the start.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatVfsMountFlags, Timestamps};
 use rustix::io::Errno;
 
 use crate::mount::{self, Attributes};
@@ -50,6 +51,9 @@ pub fn show(
     place: Place<'_>,
 ) -> Result<(), Errno> {
     let attributes = Attributes { exec: attributes.exec && may_execute(source)?, write: false, ..attributes };
+    if folds_case(source)? {
+        return compose(source, hidden, attributes, scratch, place);
+    }
     make_directory(scratch, OsStr::new("layer"))?;
     let layer = open_own(scratch, OsStr::new("layer"))?;
     fill(source, layer.as_fd(), hidden)?;
@@ -67,6 +71,32 @@ pub fn show(
 /// An overlay does not pass on what its lower mount forbids.
 fn may_execute(source: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(!rustix::fs::fstatvfs(source)?.f_flag.contains(StatVfsMountFlags::NOEXEC))
+}
+
+/// Overlayfs compares bytes. It refuses file systems that fold case where the kernel knows that they do; others fold by
+/// themselves (FUSE, shares of other machines, ZFS), and a whiteout would hide one spelling. One name tells.
+fn folds_case(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let listed = match open_own(directory, OsStr::new(".")) {
+        // Nothing in it can be listed by the session either.
+        Err(Errno::ACCESS) => return Ok(false),
+        listed => listed?,
+    };
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+    let mut entries = RawDir::new(listed, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let other: Vec<u8> = name.iter().map(|byte| swap_case(*byte)).collect();
+        if other != name {
+            let [this, other] = [name, &other].map(|name| look(directory, OsStr::from_bytes(name)));
+            return Ok(this?.zip(other?).is_some_and(|(this, other)| id(&this) == id(&other)));
+        }
+    }
+    Ok(false)
+}
+
+fn swap_case(byte: u8) -> u8 {
+    if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
 }
 
 /// The names of the top layer, in directories that look like those that they are merged with.
@@ -114,8 +144,10 @@ fn fill(source: BorrowedFd<'_>, layer: BorrowedFd<'_>, hidden: &[Hidden]) -> Res
 fn descend(host: BorrowedFd<'_>, ours: BorrowedFd<'_>, name: &OsStr) -> Result<Option<(OwnedFd, OwnedFd)>, Errno> {
     let below = match open_directory(host, name) {
         Ok(below) => below,
-        // What a link leads to is another path, and has names of its own to hide.
-        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            keep_link(host, ours, name)?;
+            return Ok(None);
+        }
         // It may be there one day, and can be reached.
         Err(Errno::NOENT | Errno::ACCESS) => {
             hide(ours, name, None)?;
@@ -130,6 +162,16 @@ fn descend(host: BorrowedFd<'_>, ours: BorrowedFd<'_>, name: &OsStr) -> Result<O
         Err(errno) => return Err(errno),
     }
     Ok(Some((below, open_own(ours, name)?)))
+}
+
+/// What a link leads to is another path, and has names of its own to hide. The link stays as it is now, because a host
+/// program may put a directory in its place; so it may where a file is, which is hidden.
+fn keep_link(host: BorrowedFd<'_>, ours: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    let kept = match rustix::fs::readlinkat(host, name, Vec::new()) {
+        Ok(target) => rustix::fs::symlinkat(target, ours, name),
+        Err(_) => return hide(ours, name, None),
+    };
+    if kept == Err(Errno::EXIST) { Ok(()) } else { kept }
 }
 
 /// A whiteout, which takes no capability, or a text.
@@ -178,16 +220,19 @@ fn compose(
 ) -> Result<(), Errno> {
     make_directory(scratch, OsStr::new("points"))?;
     let points = open_own(scratch, OsStr::new("points"))?;
-    let mut shown: Vec<(OsString, FileType)> = Vec::new();
+    let hidden = found_below(source, hidden)?;
+    let mut shown: Vec<(OsString, FileType, Vec<Hidden>)> = Vec::new();
     for name in names(source)? {
-        let here = hidden.iter().find(|one| one.path.as_os_str() == name);
-        if let Some(text) = here.and_then(|one| one.text.as_deref()) {
-            write_text(points.as_fd(), &name, text)?;
-        }
-        if here.is_none()
-            && let Some(kind) = stand_for(source, points.as_fd(), &name)?
-        {
-            shown.push((name, kind));
+        let Some(stat) = look(source, &name)? else { continue };
+        let about = hidden.iter().filter(|one| one.name == name || one.id == Some(id(&stat)));
+        let (here, inside): (Vec<Hidden>, Vec<Hidden>) =
+            about.map(|one| one.inside.clone()).partition(|one| one.path.as_os_str().is_empty());
+        if let Some(here) = here.first() {
+            if let Some(text) = &here.text {
+                write_text(points.as_fd(), &name, text)?;
+            }
+        } else if let Some(kind) = stand_for(source, points.as_fd(), &name, &stat)? {
+            shown.push((name, kind, inside));
         }
         if shown.len() > MOST_BOUND {
             return Err(Errno::TOOBIG);
@@ -199,14 +244,13 @@ fn compose(
     mount::attach(tree.as_fd(), place.open()?.as_fd())?;
     make_directory(scratch, OsStr::new("below"))?;
     let below = open_directory(scratch, OsStr::new("below"))?;
-    for (name, kind) in shown {
+    for (name, kind, inside) in shown {
         let child = match open_child(source, &name) {
             Ok(child) => child,
             // Gone meanwhile; what stands for it is empty.
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno),
         };
-        let inside: Vec<Hidden> = hidden.iter().filter_map(|one| one.within(&name)).collect();
         let path = place.path.join(&name);
         let at = Place { root: place.root, path: &path };
         if kind == FileType::Directory && !inside.is_empty() {
@@ -221,20 +265,49 @@ fn compose(
     Ok(())
 }
 
-impl Hidden {
-    fn within(&self, name: &OsStr) -> Option<Hidden> {
-        let path = self.path.strip_prefix(name).ok().filter(|rest| !rest.as_os_str().is_empty())?;
-        Some(Hidden { path: path.to_path_buf(), text: self.text.clone() })
+/// A hidden path by its first name, and what lies there: a file system that folds case lists it in another spelling.
+struct Found<'a> {
+    name: &'a OsStr,
+    id: Option<(u64, u64)>,
+    /// The rest, which is empty where the name itself is hidden.
+    inside: Hidden,
+}
+
+fn found_below<'a>(source: BorrowedFd<'_>, hidden: &'a [Hidden]) -> Result<Vec<Found<'a>>, Errno> {
+    let mut ids: HashMap<&OsStr, Option<(u64, u64)>> = HashMap::new();
+    let mut found = Vec::new();
+    for one in hidden {
+        let mut rest = one.path.components();
+        let Some(Component::Normal(name)) = rest.next() else { return Err(Errno::INVAL) };
+        if !ids.contains_key(name) {
+            ids.insert(name, look(source, name)?.as_ref().map(id));
+        }
+        let inside = Hidden { path: rest.as_path().to_path_buf(), text: one.text.clone() };
+        found.push(Found { name, id: ids.get(name).copied().flatten(), inside });
+    }
+    Ok(found)
+}
+
+fn id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// None where nothing can be reached under this name.
+fn look(directory: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Stat>, Errno> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT | Errno::ACCESS) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
 /// Makes the mount point for a child, or copies it where it is a link.
-fn stand_for(source: BorrowedFd<'_>, points: BorrowedFd<'_>, name: &OsStr) -> Result<Option<FileType>, Errno> {
-    let stat = match rustix::fs::statat(source, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT | Errno::ACCESS) => return Ok(None),
-        Err(errno) => return Err(errno),
-    };
+fn stand_for(
+    source: BorrowedFd<'_>,
+    points: BorrowedFd<'_>,
+    name: &OsStr,
+    stat: &Stat,
+) -> Result<Option<FileType>, Errno> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(source, name, Vec::new())?;
@@ -288,4 +361,27 @@ fn open_own(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 fn open_child(at: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     rustix::fs::openat2(at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_found_in_another_spelling_tells_that_case_is_folded() {
+        let directory = std::env::temp_dir().join(format!("cofferdam-folds-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("it can be made");
+        let opened = rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
+        let folds = || folds_case(opened.as_fd());
+        assert_eq!(folds(), Ok(false), "it is empty");
+        std::fs::write(directory.join("2 names"), "").expect("it can be made");
+        assert_eq!(folds(), Ok(false));
+        std::fs::write(directory.join("2 NAMES"), "").expect("it can be made");
+        assert_eq!(folds(), Ok(false), "they are two");
+        std::fs::remove_file(directory.join("2 NAMES")).expect("it is there");
+        // As a file system that folds case has it.
+        std::fs::hard_link(directory.join("2 names"), directory.join("2 NAMES")).expect("it can be linked");
+        assert_eq!(folds(), Ok(true));
+        std::fs::remove_dir_all(&directory).expect("it is there");
+    }
 }

@@ -291,7 +291,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 facts.answers.extend(
                     spelled
                         .iter()
-                        .flat_map(|path| other_spelling(rule, path, fact.as_ref(), stand_ins))
+                        .flat_map(|path| other_spelling(rule.access, path, stand_ins))
                         .map(|fact| (index, fact)),
                 );
             }
@@ -465,15 +465,11 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
     }
 }
 
-/// What another spelling of a refused name leads to, unless it leads to the same: on a file system that folds case it does.
-fn other_spelling(rule: &FileRule, path: &Path, written: Option<&PathFact>, stand_ins: &StandIns) -> Vec<PathFact> {
-    let id_of = |fact: &PathFact| match fact {
-        PathFact::Present { id, .. } => Some(*id),
-        PathFact::Missing { .. } => None,
-    };
+/// What another spelling of a refused name leads to. It may be the same, by a hard link or on a file system that folds case:
+/// a directory that is only read is shown without names, so each counts.
+fn other_spelling(access: Access, path: &Path, stand_ins: &StandIns) -> impl Iterator<Item = PathFact> {
     let (fact, link) = find_with_link(path, stand_ins);
-    let other = fact.filter(|fact| written.and_then(id_of) != id_of(fact));
-    kept(rule.access, link).into_iter().chain(other).collect()
+    kept(access, link).into_iter().chain(fact)
 }
 
 /// Names in the pattern's directory that match its last component.
