@@ -122,6 +122,8 @@ pub(crate) struct Output {
 struct Channel {
     streams: Streams,
     source: Option<OwnedFd>,
+    /// How much of it is still to be fetched: after the end, what lay in the pipe then.
+    left: u64,
     sink: Option<Sink>,
     buffer: Vec<u8>,
     /// How much of the buffer is written.
@@ -208,10 +210,14 @@ impl Output {
         event.filter(|_| is_new).map(|event| (event, self.allowance.limit))
     }
 
-    /// After the end, when nobody inside can write any more: copies what still lies in pipes and buffers.
+    /// After the command's end: copies what still lies in pipes and buffers. What it left behind in a session that goes on
+    /// may go on writing, and that is not waited for.
     pub(crate) fn drain(&mut self, signals: &SignalFd, patience: Patience) -> Result<Drained, Errno> {
         let mut left = usize::MAX;
         let mut waiting = Waiting::new(patience);
+        for channel in &mut self.channels {
+            channel.left = channel.source.as_ref().map_or(Ok(0), rustix::io::ioctl_fionread)?;
+        }
         loop {
             for channel in &mut self.channels {
                 channel.pump(&self.allowance)?;
@@ -252,7 +258,8 @@ impl Output {
 impl Channel {
     fn new(streams: Streams, source: OwnedFd, sink: Sink, spliced: Option<BorrowedFd<'static>>) -> Self {
         let (source, sink) = (Some(source), Some(sink));
-        Channel { streams, source, sink, buffer: Vec::new(), written: 0, last: None, failed: None, spliced }
+        let (left, buffer) = (u64::MAX, Vec::new());
+        Channel { streams, source, left, sink, buffer, written: 0, last: None, failed: None, spliced }
     }
 
     fn pending(&self) -> usize {
@@ -269,11 +276,15 @@ impl Channel {
 
     /// Whether there may be more.
     fn fetch(&mut self, allowance: &Allowance) -> Result<bool, Errno> {
-        let Some(source) = self.source.as_ref().filter(|_| self.buffer.is_empty()) else { return Ok(false) };
+        let is_wanted = self.left > 0 && self.buffer.is_empty();
+        let Some(source) = self.source.as_ref().filter(|_| is_wanted) else { return Ok(false) };
         if let Some(file) = self.spliced {
             match splice(source, None, file, None, SPLICED, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
                 Ok(0) => self.source = None,
-                Ok(_) => return Ok(true),
+                Ok(count) => {
+                    self.fetched(count);
+                    return Ok(true);
+                }
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 // This file system cannot.
                 Err(Errno::INVAL) => {
@@ -288,6 +299,7 @@ impl Channel {
         match rustix::io::read(source, spare_capacity(&mut self.buffer)) {
             Ok(0) => self.source = None,
             Ok(count) => {
+                self.fetched(count);
                 let passed = allowance.pass(count);
                 self.buffer.truncate(passed);
                 self.last = self.buffer.last().copied().or(self.last);
@@ -300,6 +312,10 @@ impl Channel {
             Err(errno) => return Err(errno),
         }
         Ok(false)
+    }
+
+    fn fetched(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
     /// A full disk cannot be told to the command through a pipe; that its reader is gone can.

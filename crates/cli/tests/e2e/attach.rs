@@ -191,3 +191,18 @@ fn a22_held_names_stay_held_until_the_last_attached_command_is_gone() {
         }
     }
 }
+
+/// A reader that is slower than what is written, so that the pipe is never empty.
+const READ_SLOWLY: &str = r#"mkfifo out && exec 3<> out || exit 1
+    (while head -c 4096 <&3 > part; do :; done) & reader=$!
+    timeout 10 "$0" attach last -- bash -c 'yes & until [ -s part ]; do :; done; exit 7' > out
+    code=$?; kill $reader; exit $code"#;
+
+#[test]
+fn an_attached_command_ends_although_what_it_left_behind_goes_on_writing() {
+    let place = Place::new();
+    let mut running = place.start(&[], "echo ready; read line");
+    finish(place.command("bash").args(["-c", READ_SLOWLY]).arg(binary()), b"").code(7);
+    running.tell("x\n");
+    assert_eq!(running.end().0, 0);
+}
