@@ -17,6 +17,9 @@ use crate::run::Prepared;
 /// The sandbox has its own there; the host's names mean nothing inside.
 pub(crate) const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
 
+pub(crate) const COVER_FELL: &str =
+    "ended: a host program took a cover off, and what lay under it may be in the hands of the session";
+
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     let plan = &prepared.plan;
@@ -28,10 +31,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             "ended: more than {} refused system calls ({})",
             plan.max_violations, prepared.known.policy.syscalls.max_violations.origin
         )),
-        End::CoverFell => lines.push(
-            "ended: a host program took a cover off, and what lay under it may be in the hands of the session"
-                .to_owned(),
-        ),
+        End::CoverFell => lines.push(COVER_FELL.to_owned()),
         _ => lines.extend(limits::line(prepared, outcome)),
     }
     lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));

@@ -8,6 +8,7 @@ use cofferdam_launcher::{End, LaunchError, Outcome, Refusal, launch_refused};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::denials::COVER_FELL;
 use crate::limits;
 use crate::output::{escaped, json_text, say};
 use crate::render::{Failure, REFUSED};
@@ -21,7 +22,7 @@ enum Kind {
     /// Policy refuses what was asked for.
     UnauthorizedAccess,
     ExecutionTimeout,
-    /// Ended for what it tried.
+    /// Ended for what it tried, or for what it may have got hold of.
     SecurityViolation,
     /// The command did not run.
     InitializationFailed,
@@ -42,8 +43,12 @@ pub(crate) fn ended(prepared: &Prepared, outcome: &Outcome, code: u8) -> Value {
 }
 
 fn error_of(prepared: &Prepared, outcome: &Outcome) -> Option<Value> {
-    if outcome.end == End::TooManyViolations {
-        let message = "ended: more system calls were refused than the policy tolerates";
+    let violation = match outcome.end {
+        End::TooManyViolations => Some("ended: more system calls were refused than the policy tolerates"),
+        End::CoverFell => Some(COVER_FELL),
+        _ => None,
+    };
+    if let Some(message) = violation {
         return Some(json!({ "kind": Kind::SecurityViolation, "message": message }));
     }
     let exceeded = limits::exceeded(prepared, outcome)?;

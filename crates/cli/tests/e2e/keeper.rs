@@ -4,6 +4,8 @@ use std::fs::File;
 use std::process::Stdio;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::screen::Screen;
 use crate::support::{PATIENCE, Place, Running, binary, finish, is_root, slurp, wait_for};
 
@@ -174,12 +176,14 @@ fn a_strict_policy_ends_the_session_at_the_first_fall() {
     for mode in MODES {
         let Some(place) = repository() else { return };
         place.write("home:.config/cofferdam/config.toml", "keeper = \"strict\"\n");
-        let session = start(&place, &["--mode", mode], "sleep 100");
+        let session = start(&place, &["--json", "--mode", mode], "sleep 100");
         place.host("sed -i s/old/new/ .env").ok();
         let (code, _) = session.end();
         let told = slurp(&place.path("home:err"));
         assert_eq!(code, 126, "{mode}: {told}");
         assert!(told.contains("ended, as the policy says (keeper = \"strict\")"), "{mode}: {told}");
+        let report: Value = told.lines().last().and_then(|line| serde_json::from_str(line).ok()).expect("an object");
+        assert_eq!((&report["end"], &report["error"]["kind"]), (&"cover-fell".into(), &"SecurityViolation".into()));
     }
 }
 
