@@ -8,6 +8,8 @@
 mod halt;
 mod names;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

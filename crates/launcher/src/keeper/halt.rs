@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::io::Read as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -68,35 +69,48 @@ impl Session<'_> {
     fn stop_all(&self, halted: &mut Halted) -> Result<(), Errno> {
         send(self.first, Signal::STOP)?;
         let began = Instant::now();
-        let mut before = Vec::new();
+        let mut before = None;
         loop {
-            let mut is_quiet = true;
-            for pid in numbers(self.processes, c".")?.into_iter().filter(|pid| *pid != 1) {
-                if before.contains(&pid) || halted.stopped.contains_key(&pid) {
-                    continue;
-                }
-                let Ok(process) = directory(self.processes, &pid.to_string()) else { continue };
-                match state(process.as_fd(), "stat") {
-                    Some(b'T') => before.push(pid),
-                    Some(b'Z' | b'X') | None => {}
-                    Some(_) => {
-                        send(process.as_fd(), Signal::STOP)?;
-                        halted.stopped.insert(pid, process);
-                        is_quiet = false;
-                    }
-                }
-            }
             let patience = began.elapsed();
-            if is_quiet && halted.stopped.values().all(|process| is_still(process.as_fd(), patience)) {
+            let still = self.stop_each(halted, patience)?;
+            // A process that was seen stopped may have been continued by one that was seen later, or have a new child. Where
+            // no task has run between two looks, all of them were still at one moment, and none of them runs after it.
+            if still.is_some() && still == before {
                 return Ok(());
             }
             if patience > STOPS {
                 return Err(Errno::TIMEDOUT);
             }
-            if !is_quiet || patience > Duration::from_micros(200) {
+            if still.is_none() {
                 std::thread::sleep(LOOK);
             }
+            before = still;
         }
+    }
+
+    /// Stops every process that is not stopped, and tells the tasks of all if none of them runs.
+    fn stop_each(&self, halted: &mut Halted, patience: Duration) -> Result<Option<Vec<Task>>, Errno> {
+        let mut still = Some(Vec::new());
+        for pid in numbers(self.processes, c".")?.into_iter().filter(|pid| *pid != 1) {
+            let Some(process) = unless_gone(directory(self.processes, &pid.to_string()))? else { continue };
+            let is_stopped = is_stopped(process.as_fd())?;
+            if !is_stopped {
+                // Each time, and before the look that counts: a peer may have taken the last one back with SIGCONT.
+                send(process.as_fd(), Signal::STOP)?;
+            }
+            for number in tasks(process.as_fd())? {
+                let Some(task) = task(process.as_fd(), number)? else { continue };
+                if !is_still(process.as_fd(), &task, patience) {
+                    still = None;
+                } else if let Some(still) = &mut still {
+                    still.push(task);
+                }
+            }
+            if !is_stopped {
+                halted.stopped.insert(pid, process);
+            }
+        }
+        Ok(still)
     }
 
     /// A process that was stopped before stays so.
@@ -135,34 +149,67 @@ fn freeze(cgroup: &SessionCgroup) -> bool {
     false
 }
 
-/// Whether no thread of a process runs.
-fn is_still(process: BorrowedFd<'_>, patience: Duration) -> bool {
-    let Ok(tasks) = numbers(process, c"task") else { return true };
-    tasks.into_iter().all(|task| match state(process, &format!("task/{task}/stat")) {
-        Some(b'T' | b't' | b'Z' | b'X') | None => true,
-        Some(b'D') if patience > SLEEPS => true,
-        Some(b'D' | b'S') => {
-            let place = read(process, &format!("task/{task}/wchan")).unwrap_or_default();
+/// A task that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Task {
+    number: u32,
+    state: u8,
+    /// How often it has gone to sleep, which every stop is.
+    sleeps: u64,
+}
+
+/// The tasks of a process; the first of them may have ended long before the others.
+pub(crate) fn tasks(process: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+    Ok(unless_gone(numbers(process, c"task"))?.unwrap_or_default())
+}
+
+/// None where it has ended.
+pub(crate) fn task(process: BorrowedFd<'_>, number: u32) -> Result<Option<Task>, Errno> {
+    let Some(text) = unless_gone(read(process, &format!("task/{number}/status")))? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&text);
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let state = field("State:").and_then(|state| state.bytes().next()).ok_or(Errno::BADMSG)?;
+    let sleeps = field("voluntary_ctxt_switches:").and_then(|count| count.parse().ok()).ok_or(Errno::BADMSG)?;
+    Ok((!matches!(state, b'Z' | b'X')).then_some(Task { number, state, sleeps }))
+}
+
+fn is_stopped(process: BorrowedFd<'_>) -> Result<bool, Errno> {
+    for number in tasks(process)? {
+        if task(process, number)?.is_some_and(|task| task.state != b'T') {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a task of a process that was sent SIGSTOP does nothing any more.
+fn is_still(process: BorrowedFd<'_>, task: &Task, patience: Duration) -> bool {
+    match task.state {
+        b'T' | b't' => true,
+        b'D' if patience > SLEEPS => true,
+        b'D' | b'S' => {
+            let place = read(process, &format!("task/{}/wchan", task.number)).unwrap_or_default();
             let place = String::from_utf8_lossy(&place);
             QUESTIONS.iter().any(|question| place.contains(question))
         }
-        Some(_) => false,
-    })
+        _ => false,
+    }
 }
 
-/// The state letter of a `stat` file; the name before it may hold anything.
-fn state(process: BorrowedFd<'_>, file: &str) -> Option<u8> {
-    let text = read(process, file).ok()?;
-    let after = text.iter().rposition(|byte| *byte == b')')?;
-    text.get(after + 2).copied()
+/// What has ended is not there, or has no process any more; anything else that cannot be looked at is an error.
+pub(crate) fn unless_gone<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match found {
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 pub(crate) fn read(directory: BorrowedFd<'_>, file: &str) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(directory, file, flags, Mode::empty())?;
-    let mut bytes = vec![0; 1024];
-    let length = rustix::io::read(&fd, &mut bytes)?;
-    bytes.truncate(length);
+    let file = rustix::fs::openat(directory, file, flags, Mode::empty())?;
+    let mut bytes = Vec::new();
+    let read = std::fs::File::from(file).read_to_end(&mut bytes);
+    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok(bytes)
 }
 

@@ -2,21 +2,21 @@
 //! its program. Owns the look, which is made by a process of its own: a list of mappings can wait for a task that waits for
 //! the supervisor. Called by `keeper` while the session is stopped.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::process::{self, Side};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use crate::keeper::halt::{directory, numbers};
+use crate::keeper::halt::{directory, numbers, read, task, tasks, unless_gone};
 use crate::message::best_effort;
 use crate::patience::time_until;
 
 /// What is not answered by then counts as held.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(2);
 const HELD: i32 = 1;
 
 /// Device and inode, as the kernel tells them of a descriptor.
@@ -46,43 +46,70 @@ pub(crate) fn is_held(processes: BorrowedFd<'_>, objects: &[Object]) -> Result<b
 
 /// A process that ends meanwhile holds nothing; what cannot be looked at counts as held.
 fn look(processes: BorrowedFd<'_>, objects: &[Object]) -> i32 {
-    let Ok(pids) = numbers(processes, c".") else { return HELD };
-    for pid in pids {
-        let Ok(process) = directory(processes, &pid.to_string()) else { continue };
-        // Pid 1 is ours, has no descriptor of the host's files, and cannot be looked into.
-        if pid != 1 && holds(process.as_fd(), objects).unwrap_or(false) {
-            return HELD;
-        }
+    let mut objects = objects.to_vec();
+    objects.sort_unstable();
+    match is_any_held(processes, &objects) {
+        Ok(false) => 0,
+        Ok(true) | Err(_) => HELD,
     }
-    0
 }
 
+fn is_any_held(processes: BorrowedFd<'_>, objects: &[Object]) -> Result<bool, Errno> {
+    // Pid 1 is ours, has no descriptor of the host's files, and cannot be looked into.
+    for pid in numbers(processes, c".")?.into_iter().filter(|pid| *pid != 1) {
+        if let Some(process) = unless_gone(directory(processes, &pid.to_string()))?
+            && holds(process.as_fd(), objects)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Tasks share their memory, and may each have descriptors and directories of their own. One that has ended has nothing, and
+/// what is left of it belongs to root.
 fn holds(process: BorrowedFd<'_>, objects: &[Object]) -> Result<bool, Errno> {
-    let is_one = |name: &str| identity(process, name).is_ok_and(|found| objects.contains(&found));
-    if ["cwd", "root", "exe"].into_iter().any(is_one) {
-        return Ok(true);
+    let mut has_memory = false;
+    for number in tasks(process)? {
+        if task(process, number)?.is_none() {
+            continue;
+        }
+        let Some(task) = unless_gone(directory(process, &format!("task/{number}")))? else { continue };
+        if ["cwd", "root", "exe"].into_iter().try_fold(false, |held, name| Ok(held || is_one(&task, name, objects)?))? {
+            return Ok(true);
+        }
+        if let Some(table) = unless_gone(directory(task.as_fd(), "fd"))? {
+            for fd in unless_gone(numbers(table.as_fd(), c"."))?.unwrap_or_default() {
+                if is_one(&table, &fd.to_string(), objects)? {
+                    return Ok(true);
+                }
+            }
+        }
+        if !has_memory {
+            let maps = unless_gone(read(task.as_fd(), "maps"))?.unwrap_or_default();
+            if is_mapped(&maps, objects) {
+                return Ok(true);
+            }
+            has_memory = !maps.is_empty();
+        }
     }
-    if numbers(process, c"fd")?.into_iter().any(|fd| is_one(&format!("fd/{fd}"))) {
-        return Ok(true);
-    }
-    Ok(is_mapped(process, objects))
+    Ok(false)
+}
+
+fn is_one(directory: &OwnedFd, name: &str, objects: &[Object]) -> Result<bool, Errno> {
+    let found = unless_gone(identity(directory.as_fd(), name))?;
+    Ok(found.is_some_and(|found| objects.binary_search(&found).is_ok()))
 }
 
 /// Where the link leads to. Nothing is asked of the file system that it lies on: that may be the supervisor.
-fn identity(process: BorrowedFd<'_>, name: &str) -> Result<Object, Errno> {
-    let stat = rustix::fs::statx(process, name, AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
+fn identity(directory: BorrowedFd<'_>, name: &str) -> Result<Object, Errno> {
+    let stat = rustix::fs::statx(directory, name, AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
     Ok((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
 }
 
 /// Lines are `start-end mode offset major:minor inode path`.
-fn is_mapped(process: BorrowedFd<'_>, objects: &[Object]) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::openat(process, "maps", flags, Mode::empty()) else { return false };
-    let mut text = Vec::new();
-    if std::io::Read::read_to_end(&mut std::fs::File::from(file), &mut text).is_err() {
-        return false;
-    }
-    text.split(|byte| *byte == b'\n').any(|line| {
+fn is_mapped(maps: &[u8], objects: &[Object]) -> bool {
+    maps.split(|byte| *byte == b'\n').any(|line| {
         let line = String::from_utf8_lossy(line);
         let mut fields = line.split_ascii_whitespace().skip(3);
         let (Some(device), Some(inode)) = (fields.next(), fields.next()) else { return false };

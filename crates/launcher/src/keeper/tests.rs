@@ -1,0 +1,215 @@
+//! Stopping and looking into processes that make it hard, in a pid namespace of their own.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::halt::{Session, numbers};
+use super::search::{self, Object};
+
+/// A Python script as a child of pid 1; it has said that it is up.
+struct Inside {
+    child: Child,
+    processes: OwnedFd,
+    first: OwnedFd,
+}
+
+impl Inside {
+    fn start(script: &str) -> Option<Inside> {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["sh", "-c", "python3 -c \"$0\" & wait", script]).stdout(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            println!("skipped: there is no unshare");
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is a pipe")).read_line(&mut line).expect("it can be read");
+        if line.trim() != "up" {
+            println!("skipped: no Python in a pid namespace of its own");
+            child.wait().expect("it ends");
+            return None;
+        }
+        let own = format!("/proc/{}", child.id());
+        let children = std::fs::read_to_string(format!("{own}/task/{}/children", child.id())).expect("it has one");
+        let first = Pid::from_raw(children.trim().parse().expect("a number")).expect("not 0");
+        let first = pidfd_open(first, PidfdFlags::empty()).expect("it runs");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let processes = rustix::fs::open(format!("{own}/root/proc"), flags, Mode::empty()).expect("it is mounted");
+        Some(Inside { child, processes, first })
+    }
+
+    fn session(&self) -> Session<'_> {
+        Session { processes: self.processes.as_fd(), first: self.first.as_fd(), cgroup: None, has_question: false }
+    }
+
+    /// The tasks that are neither stopped nor dead, as `process/task: state`.
+    fn running(&self) -> Vec<String> {
+        let proc = format!("/proc/{}/root/proc", self.child.id());
+        let mut running = Vec::new();
+        for pid in numbers(self.processes.as_fd(), c".").expect("it is there") {
+            for task in std::fs::read_dir(format!("{proc}/{pid}/task")).into_iter().flatten().flatten() {
+                let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+                let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default().to_owned();
+                if pid != 1 && !["T", "Z", "X"].iter().any(|still| state.contains(&format!("\t{still} "))) {
+                    running.push(format!("{pid}/{}: {state}", task.file_name().display()));
+                }
+            }
+        }
+        running
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it ends");
+    }
+}
+
+/// Stops and continues it so many times; nothing runs when it is said to be stopped.
+#[track_caller]
+fn assert_stops(inside: &Inside, times: usize) {
+    for turn in 0..times {
+        let halted = inside.session().stop().expect("it can be stopped");
+        let running = inside.running();
+        assert!(running.is_empty(), "turn {turn}: {running:?}");
+        inside.session().resume(&halted);
+    }
+}
+
+const LEADER_GONE: &str = "
+import ctypes, os, sys, threading
+libc = ctypes.CDLL(None)
+def rest():
+    while open(f'/proc/self/task/{os.getpid()}/stat').read().rsplit(')')[1].split()[0] != 'Z': pass
+    held = os.open(sys.executable, os.O_RDONLY)
+    print('up', flush=True)
+    while True: pass
+threading.Thread(target=rest).start()
+libc.syscall(93 if os.uname().machine == 'aarch64' else 60, 0)
+";
+
+#[test]
+fn threads_of_a_process_whose_first_thread_has_ended_are_stopped() {
+    let Some(inside) = Inside::start(LEADER_GONE) else { return };
+    assert_stops(&inside, 3);
+}
+
+#[test]
+fn a_process_that_a_peer_continues_is_stopped() {
+    // The one that is listed first.
+    let script = "
+import os, signal
+first = os.getpid()
+if os.fork():
+    while True: pass
+print('up', flush=True)
+while True:
+    os.kill(first, signal.SIGSTOP)
+    os.kill(first, signal.SIGCONT)
+";
+    let Some(inside) = Inside::start(script) else { return };
+    assert_stops(&inside, 50);
+}
+
+#[test]
+fn children_that_are_made_meanwhile_are_stopped() {
+    let script = "
+import os, signal
+print('up', flush=True)
+children = []
+while True:
+    child = os.fork()
+    while not child: pass
+    children.append(child)
+    if len(children) > 2:
+        last = children.pop(0)
+        os.kill(last, signal.SIGKILL)
+        os.waitpid(last, 0)
+";
+    let Some(inside) = Inside::start(script) else { return };
+    assert_stops(&inside, 50);
+}
+
+#[test]
+fn a_process_that_was_stopped_before_stays_stopped() {
+    let script = "
+import os, signal
+one = os.fork()
+if not one: os.kill(os.getpid(), signal.SIGSTOP)
+os.waitpid(one, os.WUNTRACED)
+print('up', flush=True)
+while True: pass
+";
+    let Some(inside) = Inside::start(script) else { return };
+    assert_stops(&inside, 3);
+    let began = Instant::now();
+    while inside.running().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(10), "nothing goes on");
+    }
+    let running = inside.running();
+    assert_eq!(running.len(), 1, "{running:?}");
+}
+
+fn object(path: &Path) -> Object {
+    let device = path.metadata().expect("it is there").dev();
+    let inode = path.metadata().expect("it is there").ino();
+    (rustix::fs::major(device), rustix::fs::minor(device), inode)
+}
+
+/// Whether the script holds a file whose path it is given, and not another one.
+#[track_caller]
+fn assert_held(script: &str) {
+    let directory = std::env::temp_dir().join(format!("held-{}-{}", std::process::id(), script.len()));
+    let [held, other] = [directory.join("held"), directory.join("other")];
+    for path in [&held, &other] {
+        std::fs::create_dir_all(path).expect("it can be made");
+    }
+    let Some(inside) = Inside::start(&script.replace("PATH", &held.display().to_string())) else { return };
+    let is_held = |path| search::is_held(inside.processes.as_fd(), &[object(path)]).expect("it can be looked for");
+    assert_eq!((is_held(&held), is_held(&other)), (true, false));
+    std::fs::remove_dir_all(directory).expect("it can be removed");
+}
+
+#[test]
+fn what_a_process_holds_whose_first_thread_has_ended_is_found() {
+    assert_held(&LEADER_GONE.replace("sys.executable", "'PATH'"));
+}
+
+#[test]
+fn what_a_thread_holds_that_shares_nothing_is_found() {
+    // CLONE_FILES, then CLONE_FS.
+    for (flag, how) in [("0x400", "held = os.open('PATH', os.O_RDONLY)"), ("0x200", "os.chdir('PATH')")] {
+        let script = format!(
+            "
+import ctypes, os, threading
+def own():
+    if ctypes.CDLL(None).unshare({flag}): raise OSError
+    {how}
+    print('up', flush=True)
+    while True: pass
+threading.Thread(target=own).start()
+"
+        );
+        assert_held(&script);
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_counts_as_held() {
+    let directory = std::env::temp_dir().join(format!("unreadable-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("it can be made");
+    let processes = rustix::fs::open(&directory, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
+    let is_held = || search::is_held(processes.as_fd(), &[(0, 0, 1)]).expect("it can be looked for");
+    assert!(!is_held());
+    std::fs::write(directory.join("7"), "").expect("it can be made");
+    assert!(is_held());
+    std::fs::remove_dir_all(directory).expect("it can be removed");
+}
