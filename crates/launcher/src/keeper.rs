@@ -173,8 +173,7 @@ impl Keeper {
                 Err((_, errno)) => return Err(errno),
             }
         }
-        self.names.enter(&given.tree, given.view);
-        Ok(())
+        self.names.enter(&given.tree, given.view)
     }
 
     fn hear(&mut self) -> Result<(), Errno> {
@@ -208,9 +207,10 @@ impl Keeper {
     }
 
     /// The sandbox's view of the next tree.
-    pub(crate) fn enter(&mut self, tree: OwnedFd) {
-        if let Some(path) = self.awaited.pop() {
-            self.names.enter(&path, tree);
+    pub(crate) fn enter(&mut self, tree: OwnedFd) -> Result<(), Errno> {
+        match self.awaited.pop() {
+            Some(path) => self.names.enter(&path, tree),
+            None => Ok(()),
         }
     }
 
@@ -352,7 +352,7 @@ impl Keeper {
         for _ in 0..MOST_ROUNDS {
             for at in std::mem::take(&mut suspects) {
                 match self.names.look(&at)? {
-                    Seen::Covered { mount } => self.names.settle(&at, mount),
+                    Seen::Covered { mount } => self.names.settle(&at, mount)?,
                     Seen::Bare { .. } => self.cover(&at, ends)?,
                     Seen::Gone => {
                         self.names.forget_signs(&at);
@@ -386,7 +386,7 @@ impl Keeper {
         match coverer.cover(inside, &at.1, how, guard.exec) {
             Ok(()) => {
                 if let Seen::Covered { mount } = self.names.look(at)? {
-                    self.names.settle(at, mount);
+                    self.names.settle(at, mount)?;
                 }
                 Ok(())
             }

@@ -598,7 +598,7 @@ impl<'a> Running<'a> {
             }
             (Some(Message::Tree), Some(fd)) => {
                 if let Some(keeper) = &mut self.keeper {
-                    keeper.enter(fd);
+                    keeper.enter(fd)?;
                 }
             }
             (Some(Message::Segments), Some(fd)) => self.watch.count_segments(fd),

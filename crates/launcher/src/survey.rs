@@ -98,6 +98,8 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         variables: variables(policy, request),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
+        inotify_instances: least_of(["/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"]),
+        inotify_watches: least_of(["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"]),
         own_largest_pid: rustix::system::uname().release().to_str().is_ok_and(has_own_largest_pid),
         terminal: Terminal {
             stdin: rustix::termios::isatty(rustix::stdio::stdin()),
@@ -149,6 +151,11 @@ fn resolvers() -> Vec<std::net::IpAddr> {
         found.push(std::net::Ipv4Addr::LOCALHOST.into());
     }
     found
+}
+
+/// The machine's limit, and that of the user namespace that this process is in.
+fn least_of(files: [&str; 2]) -> Option<u64> {
+    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
 /// Before Linux 6.14 root inside would change the number for the whole machine.

@@ -263,6 +263,9 @@ pub struct HostFacts {
     pub has_fuse: bool,
     /// 0 where the kernel has no Landlock.
     pub landlock_abi: u32,
+    /// How many inotify instances and watches this user may have; none where that cannot be read.
+    pub inotify_instances: Option<u64>,
+    pub inotify_watches: Option<u64>,
     /// Whether a pid namespace has a largest pid of its own (Linux 6.14); before, it is the machine's.
     pub own_largest_pid: bool,
     pub terminal: Terminal,

@@ -23,10 +23,12 @@ use crate::{PlanError, environment, mounts, rules};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
 const LANDLOCK_SCOPES: u32 = 6;
-/// Of the 128 that the kernel gives a user by default: a session must leave some to the keepers of others.
+/// Of the 128 that the kernel gives a user by default.
 const INOTIFY_INSTANCES: u64 = 8;
 /// They cost a kilobyte each.
 const INOTIFY_WATCHES: u64 = 1 << 17;
+/// The part of this user's that a session may have: the rest is left to its keeper, to other sessions and to host programs.
+const INOTIFY_PART: u64 = 4;
 const HOSTNAME: &str = "sandbox";
 
 /// What the user asks to run.
@@ -104,7 +106,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let landlock = landlock(facts, exec.as_ref());
 
     let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
-    steps.extend(counted_limits());
+    steps.extend(counted_limits(facts));
     steps.extend(limits.largest_pid.map(|value| Step::LargestPid { value }));
     let own_cgroup = limits.plan.cgroup.is_some();
     if full && own_cgroup {
@@ -182,9 +184,15 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
 }
 
 /// The host's counts for this user stay the upper bound; a session cannot use all of them up.
-fn counted_limits() -> impl Iterator<Item = Step> {
-    let limits = [("max_inotify_instances", INOTIFY_INSTANCES), ("max_inotify_watches", INOTIFY_WATCHES)];
-    limits.into_iter().map(|(name, value)| Step::CountedLimit { name, value })
+fn counted_limits(facts: &HostFacts) -> impl Iterator<Item = Step> {
+    let limits = [
+        ("max_inotify_instances", INOTIFY_INSTANCES, facts.inotify_instances),
+        ("max_inotify_watches", INOTIFY_WATCHES, facts.inotify_watches),
+    ];
+    limits.into_iter().map(|(name, most, of_user)| {
+        let value = of_user.map_or(most, |all| most.min(all / INOTIFY_PART));
+        Step::CountedLimit { name, value }
+    })
 }
 
 /// Where only some programs may run: those, and the mounts that make everything else not executable.

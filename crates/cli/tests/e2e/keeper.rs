@@ -242,6 +242,26 @@ fn without_an_inotify_instance_nothing_runs() {
 }
 
 #[test]
+fn a_session_whose_replaced_directory_cannot_be_watched_is_ended() {
+    let Some(place) = Place::with(&["unshare", "nsenter"]) else { return };
+    place.write("sub/secret", "old\n");
+    let policy = format!("[files]\ndeny = [\"{}\"]\n", place.path("sub/secret").display());
+    place.write("home:.config/cofferdam/config.toml", &policy);
+    // A user namespace of its own, so that no watch is left here and every other program keeps its own.
+    let mut command = place.command("unshare");
+    command.args(["--user", "--map-root-user"]).arg(binary());
+    command.args(["run", "--mode", "static", "--", "bash", "-c", "echo up; read line; cat sub/secret; echo end"]);
+    let mut session = place.begin_session(command);
+    let mut limit = place.command("nsenter");
+    limit.arg(format!("--target={}", session.pid())).args(["--user", "--preserve-credentials", "sh", "-c"]);
+    finish(limit.arg("echo 0 > /proc/sys/user/max_inotify_watches"), b"").code(0);
+    place.host("mv sub gone && mkdir sub && echo new > sub/secret").ok();
+    // It ends, or goes on as if the directory had been covered again.
+    wait_for("an end or a fall", || (session.has_ended() || falls(&place) > 0).then_some(()));
+    assert_eq!(session.end(), (126, String::new()));
+}
+
+#[test]
 fn what_the_host_mounts_after_the_start_is_not_given_by_an_answer() {
     if !is_root() {
         println!("skipped: mounting needs root");

@@ -213,12 +213,13 @@ impl Names {
     }
 
     /// The sandbox's view of a tree; what lies below is opened from it.
-    pub(crate) fn enter(&mut self, tree: &Path, inside: OwnedFd) {
-        let Some(root) = self.by_path.get(tree).copied() else { return };
-        self.directories[root].object = object_of(inside.as_fd()).ok();
+    pub(crate) fn enter(&mut self, tree: &Path, inside: OwnedFd) -> Result<(), Errno> {
+        let Some(root) = self.by_path.get(tree).copied() else { return Ok(()) };
+        self.directories[root].object = Some(object_of(inside.as_fd())?);
         self.directories[root].inside = Some(inside);
-        self.reopen_below(root);
+        self.reopen_below(root)?;
         self.look_at_all();
+        Ok(())
     }
 
     pub(crate) fn look_at_all(&mut self) {
@@ -228,7 +229,7 @@ impl Names {
     }
 
     /// Opens the directories below one again: another may lie under a name by now, or a mount on it.
-    fn reopen_below(&mut self, number: usize) {
+    fn reopen_below(&mut self, number: usize) -> Result<(), Errno> {
         let below: Vec<(OsString, usize)> =
             self.directories[number].names.iter().filter_map(|(name, one)| Some((name.clone(), one.below?))).collect();
         for (name, child) in below {
@@ -236,25 +237,30 @@ impl Names {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 rustix::fs::openat(inside, &name, flags, Mode::empty())
             });
-            let object = opened.as_ref().ok().and_then(|fd| object_of(fd.as_fd()).ok());
+            let opened = match opened {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+                other => Some(other?),
+            };
+            let object = opened.as_ref().map(|fd| object_of(fd.as_fd())).transpose()?;
             let is_new = object.is_some() && object != self.directories[child].object;
             let was_known = self.directories[child].object.is_some();
-            self.directories[child].inside = opened.ok();
+            self.directories[child].inside = opened;
             if is_new {
                 self.directories[child].object = object;
                 if was_known {
-                    self.watch_again(child);
+                    self.watch_again(child)?;
                 }
             }
-            self.reopen_below(child);
+            self.reopen_below(child)?;
         }
+        Ok(())
     }
 
     /// Another directory lies there: its names are as good as new.
-    fn watch_again(&mut self, number: usize) {
-        let Some(inside) = &self.directories[number].inside else { return };
+    fn watch_again(&mut self, number: usize) -> Result<(), Errno> {
+        let Some(inside) = &self.directories[number].inside else { return Ok(()) };
         let way = format!("/proc/self/fd/{}", inside.as_raw_fd());
-        let Ok(watch) = inotify::add_watch(&self.inotify, way, EVENTS) else { return };
+        let watch = inotify::add_watch(&self.inotify, way, EVENTS)?;
         if let Some(old) = self.directories[number].watch.replace(watch).filter(|old| *old != watch) {
             self.unwatch(old, number);
             self.by_watch.entry(watch).or_default().push(number);
@@ -263,6 +269,7 @@ impl Names {
             one.signs.appeared = one.signs.appeared.max(1);
             self.dirty.insert((number, name.clone()));
         }
+        Ok(())
     }
 
     /// Takes in what happened; the names that it is about are dirty.
@@ -306,7 +313,7 @@ impl Names {
         let left = self.dirty.iter().filter_map(|at| self.directories[at.0].names.get(&at.1)?.signs.left);
         self.strayed.extend(left.filter_map(|cookie| moves.remove(&cookie)));
         for number in replaced {
-            self.reopen_below(number);
+            self.reopen_below(number)?;
         }
         if is_over {
             // Anything may have happened meanwhile.
@@ -326,7 +333,7 @@ impl Names {
                 continue;
             }
             match self.look(&at)? {
-                Seen::Covered { mount } => self.settle(&at, mount),
+                Seen::Covered { mount } => self.settle(&at, mount)?,
                 Seen::Gone | Seen::Bare { .. } => suspects.push(at),
             }
         }
@@ -340,7 +347,7 @@ impl Names {
     }
 
     /// It is covered by this mount: what was heard before is over.
-    pub(crate) fn settle(&mut self, at: &At, mount: u64) {
+    pub(crate) fn settle(&mut self, at: &At, mount: u64) -> Result<(), Errno> {
         let below = self.directories[at.0].names.get_mut(&at.1).and_then(|name| {
             let is_new = name.mount.replace(mount) != Some(mount);
             name.signs = Signs::default();
@@ -348,8 +355,9 @@ impl Names {
         });
         if below.is_some() {
             // What was opened before lies under the new mount.
-            self.reopen_below(at.0);
+            self.reopen_below(at.0)?;
         }
+        Ok(())
     }
 
     pub(crate) fn forget_signs(&mut self, at: &At) {

@@ -127,6 +127,18 @@ fn the_largest_pid_of_an_old_kernel_is_left_alone() {
     assert!(!plan.steps.iter().any(|step| matches!(step, Step::LargestPid { .. })));
 }
 
+#[test]
+fn a_session_has_at_most_a_part_of_the_users_inotify_watches() {
+    let policy = decided_at_start();
+    let mut facts = Laptop::with(&[]).facts(&policy);
+    for (of_user, expected) in [(None, 1 << 17), (Some(1 << 20), 1 << 17), (Some(8192), 2048)] {
+        facts.inotify_watches = of_user;
+        let plan = plan(&policy, &facts, &request()).expect("it can be planned");
+        let limit = Step::CountedLimit { name: "max_inotify_watches", value: expected };
+        assert!(plan.steps.contains(&limit), "{of_user:?}: {:?}", plan.steps);
+    }
+}
+
 /// What somebody asks for and nothing can keep is refused, and says why.
 #[test]
 fn a_named_limit_that_nothing_keeps_is_refused() {
