@@ -192,8 +192,7 @@ impl Worker {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve)?;
-        let attributes =
-            Attributes { write: how == How::Pin, exec: exec && matches!(how, How::Seal | How::Pin), devices: false };
+        let attributes = attributes_of(how, exec);
         let put = |tree: OwnedFd| {
             mount::restrict_tree(tree.as_fd(), attributes)?;
             mount::attach(tree.as_fd(), place.as_fd())
@@ -260,7 +259,8 @@ impl Worker {
         }
         let covers = if is_filtered { &[] } else { covers };
         let root = open()?;
-        let made = self.lay_on(root.as_fd(), target, covers, children).and_then(|()| mount::clone_tree(root.as_fd()));
+        let laid = self.lay_on(root.as_fd(), target, covers, attributes.exec, children);
+        let made = laid.and_then(|()| mount::clone_tree(root.as_fd()));
         // The copy has everything; what it was put together from can go.
         let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&root));
         let taken_off = rustix::mount::unmount(here, UnmountFlags::DETACH);
@@ -302,6 +302,7 @@ impl Worker {
         root: BorrowedFd<'_>,
         target: &Path,
         covers: &[Cover],
+        exec: bool,
         children: Vec<(PathBuf, OwnedFd)>,
     ) -> Result<(), Errno> {
         for cover in covers {
@@ -318,8 +319,7 @@ impl Worker {
                     self.masked(masked_below(root, relative), place.as_fd())?
                 }
             };
-            let exec = cover.how == How::Seal;
-            mount::restrict_tree(tree.as_fd(), Attributes { write: false, exec, devices: false })?;
+            mount::restrict_tree(tree.as_fd(), attributes_of(cover.how, exec))?;
             mount::attach(tree.as_fd(), place.as_fd())?;
         }
         for (path, tree) in children {
@@ -371,6 +371,10 @@ impl Worker {
         }
         result
     }
+}
+
+fn attributes_of(how: How, exec: bool) -> Attributes {
+    Attributes { write: how == How::Pin, exec: exec && matches!(how, How::Seal | How::Pin), devices: false }
 }
 
 fn open_target(path: &Path) -> Result<OwnedFd, Errno> {

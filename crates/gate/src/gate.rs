@@ -67,6 +67,8 @@ pub struct Given {
     /// The sandbox's view of it.
     pub view: OwnedFd,
     pub covers: Vec<Cover>,
+    /// The covered names at which nothing was when the tree was put together.
+    pub absent: HashSet<PathBuf>,
     pub exec: bool,
 }
 
@@ -93,6 +95,7 @@ enum Expected {
         id: QuestionId,
         grant: Grant,
         covers: Vec<Cover>,
+        absent: HashSet<PathBuf>,
     },
     /// A mount is off.
     Removed,
@@ -623,9 +626,9 @@ impl Gate {
                 Outcome::Failed(errno) if !matches!(errno, Errno::INVAL | Errno::NOENT) => Err(errno),
                 _ => Ok(()),
             },
-            Expected::Mounted { id, grant, covers } => {
+            Expected::Mounted { id, grant, covers, absent } => {
                 if let Some(view) = view {
-                    let given = Given { tree: grant.path.clone(), view, covers, exec: self.plan.exec };
+                    let given = Given { tree: grant.path.clone(), view, covers, absent, exec: self.plan.exec };
                     self.trees.push(Trees::Given(given));
                 }
                 self.done(id, outcome, Some(grant))

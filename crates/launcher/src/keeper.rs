@@ -161,17 +161,15 @@ impl Keeper {
     fn adopt(&mut self, given: Given) -> Result<(), Errno> {
         self.names.leave(&given.tree);
         for cover in &given.covers {
-            let what = match cover.how {
-                How::Hide => Covered::Hidden,
-                How::Mask => Covered::Masked,
-                How::Seal | How::Pin => Covered::Protected,
+            let (what, kind) = match cover.how {
+                How::Hide => (Covered::Hidden, Kind::File),
+                How::Mask => (Covered::Masked, Kind::File),
+                How::Seal => (Covered::Protected, Kind::File),
+                How::Pin => (Covered::Parent, Kind::Directory),
             };
-            let guard = Guard { what, kind: Kind::File, exec: given.exec };
-            match self.names.add(&cover.path, &given.tree, guard) {
-                // Nothing was there to cover.
-                Ok(()) | Err((_, Errno::NOENT | Errno::NOTDIR)) => {}
-                Err((_, errno)) => return Err(errno),
-            }
+            let is_absent = given.absent.contains(&cover.path);
+            let guard = Guard { what, kind, exec: given.exec, is_absent };
+            self.names.add(&cover.path, &given.tree, guard, true).map_err(|(_, errno)| errno)?;
         }
         self.names.enter(&given.tree, given.view)
     }
@@ -198,7 +196,8 @@ impl Keeper {
             let listening = fresh.iter().zip(&paths).filter(|(_, path)| is_bound(path) && !self.given.contains(path));
             let listening: Vec<&At> = listening.map(|(at, _)| at).collect();
             for at in &listening {
-                self.names.guard_new(at, Guard { what: Covered::Socket, kind: Kind::Socket, exec: false });
+                self.names
+                    .guard_new(at, Guard { what: Covered::Socket, kind: Kind::Socket, exec: false, is_absent: false });
             }
             if !listening.is_empty() {
                 return;
@@ -288,13 +287,13 @@ impl Keeper {
         Ok(found)
     }
 
-    /// A hidden name that is gone shows nothing, unless something was there in between.
+    /// A hidden name that is gone shows nothing, unless something was there in between. Neither does one that was never there.
     fn suspects(&mut self) -> Result<Vec<At>, Errno> {
         let mut suspects = self.names.suspects()?;
         let names = &mut self.names;
         let mut harmless = Vec::new();
         suspects.retain(|at| {
-            let is_shown = names.guard(at).is_some_and(|guard| is_shown(guard.what));
+            let is_shown = names.guard(at).is_some_and(|guard| is_shown(guard.what) && !guard.is_absent);
             let is_gone = matches!(names.look(at), Ok(Seen::Gone));
             let matters = !is_gone || is_shown || names.signs(at).appeared > 0;
             if !matters {
@@ -402,7 +401,7 @@ impl Keeper {
     /// A protected name that is gone could be made inside: it is held, once its host program had time to make it itself.
     fn await_return(&mut self, at: &At, ends: &mut Around<'_>) -> Result<(), Errno> {
         let Some(guard) = self.names.guard(at) else { return Ok(()) };
-        if !is_shown(guard.what) || self.names.inside(at).is_none() {
+        if !is_shown(guard.what) || guard.is_absent || self.names.inside(at).is_none() {
             return Ok(());
         }
         let until = Instant::now() + RETURNS;

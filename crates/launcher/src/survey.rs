@@ -98,7 +98,10 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         variables: variables(policy, request),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
-        inotify_instances: least_of(["/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"]),
+        inotify_instances: least_of([
+            "/proc/sys/fs/inotify/max_user_instances",
+            "/proc/sys/user/max_inotify_instances",
+        ]),
         inotify_watches: least_of(["/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"]),
         own_largest_pid: rustix::system::uname().release().to_str().is_ok_and(has_own_largest_pid),
         terminal: Terminal {

@@ -1,6 +1,7 @@
 //! Carrying an answer out: what is mounted for it, what must not show in a tree that is given, and when all of it is there.
 //! Owns the orders of one approval; whether it is asked and what is answered is the parent's. Called by `gate`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -119,8 +120,11 @@ impl Gate {
             return self.fail(id);
         }
         let exec = self.plan.exec;
+        // Before the order: what goes from now on was there.
+        let is_absent = |path: &&PathBuf| matches!(host::stat(path), Err(Errno::NOENT | Errno::NOTDIR));
+        let absent = covers.iter().map(|cover| &cover.path).filter(is_absent).cloned().collect();
         let order = Order::Mount { id: held, target: target.clone(), write, exec, covers: covers.clone(), children };
-        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives }, covers });
+        self.order(&order, Expected::Mounted { id, grant: Grant { path: target, gives }, covers, absent });
         self.more(id);
     }
 
@@ -155,12 +159,17 @@ impl Gate {
         // What was mounted since the start may show what is hidden under another name.
         let late = self.late.points()?.iter().filter(|point| point.starts_with(tree) && *point != tree && !own(point));
         covers.extend(late.map(|point| Cover { path: point.clone(), how: How::Hide }));
+        if write {
+            let pinned = pins(tree, covers.iter().map(|cover| &cover.path).chain(&mounted));
+            covers.extend(pinned);
+        }
         // Outer ones first, and nothing inside of what is hidden already.
-        covers.sort_by(|a, b| a.path.cmp(&b.path));
+        covers.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| (a.how == How::Pin).cmp(&(b.how == How::Pin))));
         let mut kept: Vec<Cover> = Vec::new();
         for cover in covers {
             let is_hidden = kept.iter().any(|outer| outer.how == How::Hide && cover.path.starts_with(&outer.path));
-            if !is_hidden && !kept.contains(&cover) {
+            let is_held = cover.how == How::Pin && kept.iter().any(|other| other.path == cover.path);
+            if !is_hidden && !is_held && !kept.contains(&cover) {
                 kept.push(cover);
             }
         }
@@ -222,6 +231,14 @@ pub(super) fn tree_of(question: &Question) -> PathBuf {
         return question.path.clone();
     }
     question.path.parent().unwrap_or(&question.path).to_path_buf()
+}
+
+/// A directory on the way to what is covered or mounted can be renamed away and replaced, unless it is a mount point itself.
+fn pins<'a>(tree: &Path, below: impl Iterator<Item = &'a PathBuf>) -> Vec<Cover> {
+    let inside = |parent: &&Path| *parent != tree && parent.starts_with(tree);
+    let parents: BTreeSet<&Path> = below.flat_map(|path| path.ancestors().skip(1).take_while(inside)).collect();
+    let there = parents.into_iter().filter(|parent| host::stat(parent).is_ok());
+    there.map(|parent| Cover { path: parent.to_path_buf(), how: How::Pin }).collect()
 }
 
 /// Whether the kernel would start an interpreter, which then reads the file itself.

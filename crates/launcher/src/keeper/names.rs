@@ -39,6 +39,8 @@ pub(crate) struct Guard {
     pub(crate) what: Covered,
     pub(crate) kind: Kind,
     pub(crate) exec: bool,
+    /// Nothing was there when its tree was given, and nothing holds the name: it is covered once something comes.
+    pub(crate) is_absent: bool,
 }
 
 /// What was heard of a name since it was last known to be covered.
@@ -105,8 +107,8 @@ impl Names {
         let (dirty, fresh) = (BTreeSet::new(), BTreeSet::new());
         let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh, strayed: Vec::new() };
         for (cover, tree, exec) in covers {
-            let guard = Guard { what: cover.what, kind: cover.kind, exec };
-            match names.add(&cover.path, tree, guard) {
+            let guard = Guard { what: cover.what, kind: cover.kind, exec, is_absent: false };
+            match names.add(&cover.path, tree, guard, false) {
                 // Its socket went before this look.
                 Err((_, Errno::NOENT)) if cover.what == Covered::Socket => {}
                 other => other?,
@@ -115,10 +117,16 @@ impl Names {
         Ok(names)
     }
 
-    /// Watches one more name of a tree.
-    pub(crate) fn add(&mut self, path: &Path, tree: &Path, guard: Guard) -> Result<(), (PathBuf, Errno)> {
+    /// Watches one more name of a tree. Where its directory may come later, that may be missing.
+    pub(crate) fn add(
+        &mut self,
+        path: &Path,
+        tree: &Path,
+        guard: Guard,
+        may_come: bool,
+    ) -> Result<(), (PathBuf, Errno)> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-        let parent = self.directory(parent, tree)?;
+        let parent = self.directory(parent, tree, may_come)?;
         self.directories[parent].names.entry(name.to_owned()).or_default().guard = Some(guard);
         Ok(())
     }
@@ -168,24 +176,29 @@ impl Names {
         }
     }
 
-    /// The number of a directory in `tree`; it and what leads to it are watched from now on.
-    fn directory(&mut self, path: &Path, tree: &Path) -> Result<usize, (PathBuf, Errno)> {
+    /// The number of a directory in `tree`; it and what leads to it are watched from now on, or from when they come.
+    fn directory(&mut self, path: &Path, tree: &Path, may_come: bool) -> Result<usize, (PathBuf, Errno)> {
         if let Some(known) = self.by_path.get(path) {
             return Ok(*known);
         }
         let mut above = None;
         if let (true, Some(parent), Some(name)) = (path != tree, path.parent(), path.file_name()) {
-            above = Some((self.directory(parent, tree)?, name.to_owned()));
+            above = Some((self.directory(parent, tree, may_come)?, name.to_owned()));
         }
-        let watch = inotify::add_watch(&self.inotify, path, EVENTS).map_err(|errno| (path.to_path_buf(), errno))?;
+        let watch = match inotify::add_watch(&self.inotify, path, EVENTS) {
+            Err(Errno::NOENT | Errno::NOTDIR) if may_come => None,
+            other => Some(other.map_err(|errno| (path.to_path_buf(), errno))?),
+        };
         let number = self.directories.len();
         if let Some((parent, name)) = &above {
             self.directories[*parent].names.entry(name.clone()).or_default().below = Some(number);
         }
         let (path, tree, names) = (path.to_path_buf(), tree.to_path_buf(), BTreeMap::new());
         self.by_path.insert(path.clone(), number);
-        self.by_watch.entry(watch).or_default().push(number);
-        self.directories.push(Directory { path, tree, above, watch: Some(watch), object: None, inside: None, names });
+        if let Some(watch) = watch {
+            self.by_watch.entry(watch).or_default().push(number);
+        }
+        self.directories.push(Directory { path, tree, above, watch, object: None, inside: None, names });
         Ok(number)
     }
 
@@ -217,6 +230,9 @@ impl Names {
         let Some(root) = self.by_path.get(tree).copied() else { return Ok(()) };
         self.directories[root].object = Some(object_of(inside.as_fd())?);
         self.directories[root].inside = Some(inside);
+        if self.directories[root].watch.is_none() {
+            self.watch_again(root)?;
+        }
         self.reopen_below(root)?;
         self.look_at_all();
         Ok(())
@@ -243,11 +259,11 @@ impl Names {
             };
             let object = opened.as_ref().map(|fd| object_of(fd.as_fd())).transpose()?;
             let is_new = object.is_some() && object != self.directories[child].object;
-            let was_known = self.directories[child].object.is_some();
+            let is_watched = self.directories[child].object.is_none() && self.directories[child].watch.is_some();
             self.directories[child].inside = opened;
             if is_new {
                 self.directories[child].object = object;
-                if was_known {
+                if !is_watched {
                     self.watch_again(child)?;
                 }
             }
@@ -261,12 +277,18 @@ impl Names {
         let Some(inside) = &self.directories[number].inside else { return Ok(()) };
         let way = format!("/proc/self/fd/{}", inside.as_raw_fd());
         let watch = inotify::add_watch(&self.inotify, way, EVENTS)?;
-        if let Some(old) = self.directories[number].watch.replace(watch).filter(|old| *old != watch) {
-            self.unwatch(old, number);
+        let old = self.directories[number].watch.replace(watch);
+        if old != Some(watch) {
+            if let Some(old) = old {
+                self.unwatch(old, number);
+            }
             self.by_watch.entry(watch).or_default().push(number);
         }
         for (name, one) in &mut self.directories[number].names {
-            one.signs.appeared = one.signs.appeared.max(1);
+            // A name that was never there need not be in the new directory either: the look tells.
+            if !one.guard.is_some_and(|guard| guard.is_absent) {
+                one.signs.appeared = one.signs.appeared.max(1);
+            }
             self.dirty.insert((number, name.clone()));
         }
         Ok(())
@@ -351,6 +373,7 @@ impl Names {
         let below = self.directories[at.0].names.get_mut(&at.1).and_then(|name| {
             let is_new = name.mount.replace(mount) != Some(mount);
             name.signs = Signs::default();
+            name.guard.iter_mut().for_each(|guard| guard.is_absent = false);
             name.below.filter(|_| is_new)
         });
         if below.is_some() {
