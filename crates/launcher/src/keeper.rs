@@ -37,8 +37,10 @@ const LISTENER_LOOKS: usize = 2;
 const MOST_ROUNDS: usize = 1000;
 /// Falls of one stop that are told one by one.
 const MOST_FALLS: usize = 4096;
-/// Objects below a directory that lost its cover which are looked for.
-const MOST_BELOW: usize = 2000;
+/// Objects of one stop that are looked for; where there are more, the others may be held.
+const MOST_OBJECTS: usize = 1 << 16;
+/// Events that are taken in while the session runs.
+const MOST_HEARD: usize = 4096;
 /// An object that was changed longer ago lost its cover later.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Windows that are remembered of one name, for their median.
@@ -174,8 +176,8 @@ impl Keeper {
         self.names.enter(&given.tree, given.view)
     }
 
-    fn hear(&mut self) -> Result<(), Errno> {
-        self.names.hear()?;
+    fn hear(&mut self, most: usize) -> Result<(), Errno> {
+        self.names.hear(most)?;
         let fresh = self.names.new_sockets();
         if self.tells_listeners && !fresh.is_empty() {
             self.guard_listeners(&fresh);
@@ -185,23 +187,25 @@ impl Keeper {
 
     /// A process of the host listens there, or may do so: it is covered as those are that listened at the start (decision 0025).
     fn guard_listeners(&mut self, fresh: &[At]) {
-        let paths: Vec<PathBuf> = fresh.iter().map(|at| self.names.path(at)).collect();
+        let mut waiting: Vec<(&At, PathBuf)> = fresh.iter().map(|at| (at, self.names.path(at))).collect();
+        waiting.retain(|(_, path)| !self.given.contains(path));
         for look in 0..LISTENER_LOOKS {
+            if waiting.is_empty() {
+                return;
+            }
             if look > 0 {
                 // The node comes a moment before its socket is listed.
                 std::thread::sleep(LOOK);
             }
-            let bound = bound::named_in_full(|path| paths.iter().any(|one| one == path));
-            let is_bound = |path: &PathBuf| bound.as_ref().map_or(true, |all| all.iter().any(|one| one.path == *path));
-            let listening = fresh.iter().zip(&paths).filter(|(_, path)| is_bound(path) && !self.given.contains(path));
-            let listening: Vec<&At> = listening.map(|(at, _)| at).collect();
-            for at in &listening {
-                self.names
-                    .guard_new(at, Guard { what: Covered::Socket, kind: Kind::Socket, exec: false, is_absent: false });
-            }
-            if !listening.is_empty() {
-                return;
-            }
+            let bound = bound::named_in_full(|path| waiting.iter().any(|(_, one)| one == path));
+            waiting.retain(|(at, path)| {
+                let is_bound = bound.as_ref().map_or(true, |all| all.iter().any(|one| one.path == *path));
+                if is_bound {
+                    let guard = Guard { what: Covered::Socket, kind: Kind::Socket, exec: false, is_absent: false };
+                    self.names.guard_new(at, guard);
+                }
+                !is_bound
+            });
         }
     }
 
@@ -251,7 +255,8 @@ impl Keeper {
         if !self.is_ready() {
             return Ok(Found::default());
         }
-        self.hear()?;
+        // The session may make events faster than they are read; what is left is for the next turn of the loop.
+        self.hear(MOST_HEARD)?;
         let suspects = self.suspects()?;
         if suspects.is_empty() {
             return Ok(Found::default());
@@ -270,7 +275,7 @@ impl Keeper {
             return Ok(found);
         };
         // What fell until nothing ran any more counts as well: the look at the new cover would forget it.
-        self.hear()?;
+        self.hear(usize::MAX)?;
         let mut all = suspects;
         for at in self.suspects()? {
             if !all.contains(&at) {
@@ -324,8 +329,8 @@ impl Keeper {
         let mut began = noticed.unwrap_or(now);
         if let Seen::Bare { object, links, is_directory, changed } = seen {
             found.objects.push(*object);
-            if *is_directory && guard.what != Covered::Parent {
-                below(&path, &mut found.objects);
+            if *is_directory && guard.what != Covered::Parent && !below(&path, MOST_OBJECTS, &mut found.objects) {
+                found.grounds.get_or_insert(Grounds::Held);
             }
             if !is_directory && *links > 1 {
                 found.grounds.get_or_insert(Grounds::Linked);
@@ -359,7 +364,7 @@ impl Keeper {
                     }
                 }
             }
-            self.hear()?;
+            self.hear(usize::MAX)?;
             suspects = self.suspects()?;
             if suspects.is_empty() {
                 return Ok(());
@@ -548,15 +553,25 @@ fn may_execute(plan: &LaunchPlan, path: &Path) -> bool {
     })
 }
 
-/// What lies in a directory, as far as it is looked for.
-fn below(directory: &Path, objects: &mut Vec<Object>) {
+/// What lies in a directory; whether that is all of it. A host program may remove something meanwhile.
+fn below(directory: &Path, most: usize, objects: &mut Vec<Object>) -> bool {
+    let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     let mut waiting = vec![directory.to_path_buf()];
     while let Some(next) = waiting.pop() {
-        for entry in std::fs::read_dir(&next).into_iter().flatten().flatten() {
-            if objects.len() >= MOST_BELOW {
-                return;
+        let entries = match std::fs::read_dir(&next) {
+            Ok(entries) => entries,
+            Err(error) if is_gone(&error) => continue,
+            Err(_) => return false,
+        };
+        for entry in entries {
+            let (entry, meta) = match entry.and_then(|entry| entry.metadata().map(|meta| (entry, meta))) {
+                Ok(found) => found,
+                Err(error) if is_gone(&error) => continue,
+                Err(_) => return false,
+            };
+            if objects.len() >= most {
+                return false;
             }
-            let Ok(meta) = entry.metadata() else { continue };
             let device = std::os::unix::fs::MetadataExt::dev(&meta);
             let inode = std::os::unix::fs::MetadataExt::ino(&meta);
             objects.push((rustix::fs::major(device), rustix::fs::minor(device), inode));
@@ -565,4 +580,5 @@ fn below(directory: &Path, objects: &mut Vec<Object>) {
             }
         }
     }
+    true
 }

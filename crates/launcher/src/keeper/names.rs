@@ -294,14 +294,16 @@ impl Names {
         Ok(())
     }
 
-    /// Takes in what happened; the names that it is about are dirty.
-    pub(crate) fn hear(&mut self) -> Result<(), Errno> {
+    /// Takes in what happened, up to about so many events; the names that it is about are dirty.
+    pub(crate) fn hear(&mut self, most: usize) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut moves: HashMap<u32, PathBuf> = HashMap::new();
         let mut replaced = BTreeSet::new();
         let mut is_over = false;
-        loop {
+        let (mut heard, mut is_half) = (0, false);
+        // Both halves of a move, or the object would be lost.
+        while heard < most || is_half || !reader.is_buffer_empty() {
             let event = match reader.next() {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => break,
@@ -309,6 +311,8 @@ impl Names {
                 Err(errno) => return Err(errno),
             };
             let (flags, cookie) = (event.events(), event.cookie());
+            heard += 1;
+            is_half = flags.contains(ReadFlags::MOVED_FROM);
             is_over |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
             let Some(numbers) = self.by_watch.get(&event.wd()) else { continue };
             for number in numbers {

@@ -47,7 +47,7 @@ pub(crate) fn is_held(processes: BorrowedFd<'_>, objects: &[Object]) -> Result<b
 /// A process that ends meanwhile holds nothing; what cannot be looked at counts as held.
 fn look(processes: BorrowedFd<'_>, objects: &[Object]) -> i32 {
     let mut objects = objects.to_vec();
-    objects.sort_unstable();
+    objects.sort_unstable_by_key(|object| object.2);
     match is_any_held(processes, &objects) {
         Ok(false) => 0,
         Ok(true) | Err(_) => HELD,
@@ -98,7 +98,14 @@ fn holds(process: BorrowedFd<'_>, objects: &[Object]) -> Result<bool, Errno> {
 
 fn is_one(directory: &OwnedFd, name: &str, objects: &[Object]) -> Result<bool, Errno> {
     let found = unless_gone(identity(directory.as_fd(), name))?;
-    Ok(found.is_some_and(|found| objects.binary_search(&found).is_ok()))
+    Ok(found.is_some_and(|found| with_inode(objects, found.2).contains(&found)))
+}
+
+/// `objects` are in the order of their inodes.
+fn with_inode(objects: &[Object], inode: u64) -> &[Object] {
+    let from = objects.partition_point(|object| object.2 < inode);
+    let to = objects.partition_point(|object| object.2 <= inode);
+    &objects[from..to]
 }
 
 /// Where the link leads to. Nothing is asked of the file system that it lies on: that may be the supervisor.
@@ -118,6 +125,6 @@ fn is_mapped(maps: &[u8], objects: &[Object]) -> bool {
         let (major, minor) = (number(major), number(minor));
         // A file system without a device of its own may report another for a descriptor than for a mapping.
         let is_device = |object: &Object| (object.0, object.1) == (major, minor) || major == 0 && object.0 == 0;
-        inode != 0 && objects.iter().any(|object| object.2 == inode && is_device(object))
+        inode != 0 && with_inode(objects, inode).iter().any(is_device)
     })
 }

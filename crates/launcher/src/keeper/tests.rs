@@ -7,10 +7,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cofferdam_plan::{Cover, Covered, KeptBy, Kind, StandsOn};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::halt::{Session, numbers};
+use super::names::Names;
 use super::search::{self, Object};
 
 /// A Python script as a child of pid 1; it has said that it is up.
@@ -49,7 +52,7 @@ impl Inside {
         Session { processes: self.processes.as_fd(), first: self.first.as_fd(), cgroup: None, has_question: false }
     }
 
-    /// The tasks that are neither stopped nor dead, as `process/task: state`.
+    /// The tasks that are neither stopped nor dead nor in a sleep that ends with the stop, as `process/task: state`.
     fn running(&self) -> Vec<String> {
         let proc = format!("/proc/{}/root/proc", self.child.id());
         let mut running = Vec::new();
@@ -57,7 +60,7 @@ impl Inside {
             for task in std::fs::read_dir(format!("{proc}/{pid}/task")).into_iter().flatten().flatten() {
                 let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
                 let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default().to_owned();
-                if pid != 1 && !["T", "Z", "X"].iter().any(|still| state.contains(&format!("\t{still} "))) {
+                if pid != 1 && !["T", "D", "Z", "X"].iter().any(|still| state.contains(&format!("\t{still} "))) {
                     running.push(format!("{pid}/{}: {state}", task.file_name().display()));
                 }
             }
@@ -200,6 +203,43 @@ threading.Thread(target=own).start()
         );
         assert_held(&script);
     }
+}
+
+#[test]
+fn a_directory_is_known_only_if_all_of_it_is() {
+    let directory = std::env::temp_dir().join(format!("below-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("a/b")).expect("it can be made");
+    let below = |most| {
+        let mut objects = Vec::new();
+        (super::below(&directory, most, &mut objects), objects.len())
+    };
+    assert_eq!((below(2), below(1)), ((true, 2), (false, 1)));
+    std::fs::remove_dir_all(&directory).expect("it can be removed");
+    assert_eq!(below(2), (true, 0));
+}
+
+#[test]
+fn a_turn_takes_in_some_events_and_leaves_the_rest() {
+    let directory = std::env::temp_dir().join(format!("heard-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("it can be made");
+    let cover = Cover {
+        path: directory.join("secret"),
+        what: Covered::Hidden,
+        kind: Kind::File,
+        stands_on: StandsOn::Host,
+        kept_by: KeptBy::Keeper,
+        tree: Some(directory.clone()),
+    };
+    let mut names = Names::watch([(&cover, directory.as_path(), false)].into_iter()).expect("it can be watched");
+    for number in 0..2000 {
+        std::fs::write(directory.join(number.to_string()), "").expect("it can be made");
+    }
+    for (most, is_left) in [(1, true), (usize::MAX, false)] {
+        names.hear(most).expect("it can be read");
+        let mut fds = [PollFd::new(&names, PollFlags::IN)];
+        assert_eq!(poll(&mut fds, Some(&Timespec::default())), Ok(usize::from(is_left)), "{most}");
+    }
+    std::fs::remove_dir_all(directory).expect("it can be removed");
 }
 
 #[test]
