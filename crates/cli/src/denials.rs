@@ -8,14 +8,11 @@ use cofferdam_egress::{Rules, Verdict as HostVerdict};
 use cofferdam_gate::shown;
 use cofferdam_kernel::file::read_text;
 use cofferdam_launcher::{Blocked, Denied, End, NetworkOutcome, Outcome, Unmet, Unrouted, Unserved};
-use cofferdam_plan::{Decision, LaunchPlan, decide};
+use cofferdam_plan::{Decision, LaunchPlan, decide, is_in_own_area};
 use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Prediction};
 
 use crate::limits;
 use crate::run::Prepared;
-
-/// The sandbox has its own there; the host's names mean nothing inside.
-pub(crate) const PRIVATE: &[&str] = &["/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run"];
 
 pub(crate) const COVER_FELL: &str =
     "ended: a host program took a cover off, and what lay under it may be in the hands of the session";
@@ -371,7 +368,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 
 fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
     let decision = decide(&plan.decisions, path);
-    if decision.is_none() && PRIVATE.iter().any(|area| path.starts_with(area)) {
+    if decision.is_none() && is_in_own_area(path) {
         return None;
     }
     let access = decision.map_or(Access::Read, |d| d.access);

@@ -16,10 +16,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
+use cofferdam_plan::is_in_own_area;
 use cofferdam_policy::{Access, Draft, Layer, Limit, PathExpr, Setting, parse, parse_size, parse_time};
 use serde_json::{Map, Value};
 
-use crate::denials::PRIVATE;
 use crate::render::Failure;
 
 /// Takes every key that it knows.
@@ -136,7 +136,7 @@ impl Import {
         let value = Value::from(text);
         let plain = text.trim_end_matches("/**/*").trim_end_matches("/**");
         let plain = if plain.is_empty() { "/" } else { plain };
-        if PRIVATE.iter().any(|area| Path::new(plain).starts_with(area)) {
+        if is_in_own_area(Path::new(plain)) {
             return self.remark(key, &value, "the sandbox has its own there");
         }
         match PathExpr::parse(plain) {

@@ -8,13 +8,14 @@ use std::process::ExitCode;
 
 use cofferdam_launcher::{Surroundings, survey};
 use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
-use cofferdam_plan::{Decision, GateRule, HostFacts, LaunchPlan, Request, all_gate_rules, decide, plan};
+use cofferdam_plan::{
+    Decision, GateRule, HostFacts, LaunchPlan, Request, all_gate_rules, decide, is_in_own_area, plan,
+};
 use cofferdam_policy::{
     Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, is_always_denied,
 };
 
 use crate::args::WhyArgs;
-use crate::denials::PRIVATE;
 use crate::output::{escaped, print};
 use crate::policy_files::{self, real_rules};
 use crate::recorded;
@@ -114,8 +115,7 @@ fn about_path(
         return held(policy, &places, &hold.path);
     }
     let decided = decided(plan.as_ref().ok(), policy, &facts, path);
-    let is_private = PRIVATE.iter().any(|area| path.starts_with(area));
-    if is_private && decided.as_ref().is_none_or(|decided| decided.at == Path::new("/")) {
+    if is_in_own_area(path) && decided.as_ref().is_none_or(|decided| decided.at == Path::new("/")) {
         return vec![format!("{shown}: the sandbox has its own there; the host's cannot be seen")];
     }
     let mut lines = vec![verdict(policy, path, decided.as_ref(), args.write)];

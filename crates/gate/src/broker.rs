@@ -145,7 +145,7 @@ impl Worker {
         mount::cut_off(root.as_fd())?;
         mount::attach(scratch.as_fd(), root.as_fd())?;
         rustix::fs::mkdirat(&scratch, EMPTY, Mode::from_raw_mode(0o555))?;
-        // As the launcher's stand-ins: nobody takes it for an empty file, and nobody can listen at it (decision 0027).
+        // As the launcher's stand-ins: no program takes it for an empty file, and none can listen at it (decision 0027).
         rustix::fs::mknodat(&scratch, REFUSED, FileType::Socket, Mode::empty(), 0)?;
         Ok(Worker { sandbox, home, root, scratch, held: HashMap::new(), count: 0, view: None, texts: Vec::new() })
     }

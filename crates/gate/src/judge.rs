@@ -157,6 +157,10 @@ impl Judge {
         })
     }
 
+    pub(crate) fn holds_a_home(&self, path: &Path) -> bool {
+        self.places.holds_a_home(path)
+    }
+
     pub(crate) fn toolchain_of(&self, path: &Path) -> Option<&str> {
         self.groups().iter().find(|(_, place)| path.starts_with(place)).map(|(name, _)| *name)
     }

@@ -52,7 +52,7 @@ impl LateMounts {
     }
 
     /// Whether a path lies on one of them.
-    pub(crate) fn hold(&mut self, path: &Path) -> Result<bool, Errno> {
+    pub(crate) fn show(&mut self, path: &Path) -> Result<bool, Errno> {
         Ok(self.points()?.iter().any(|point| path.starts_with(point)))
     }
 }

@@ -1,6 +1,6 @@
 //! Sockets that processes of this network namespace have bound to names in the file system. Owns the reading of
 //! `/proc/net/unix`, with a bound on it, and the look at what each name leads to now; what becomes of a socket is the caller's.
-//! Used by `launcher::survey` at the start, and by `gate` when a directory is granted.
+//! Used by `launcher::survey` at the start, by `gate` when a directory is granted, and by `launcher::keeper` while it is written.
 //!
 //! A name is listed as its process gave it: one that does not begin with a slash counts from the directory in which that
 //! process stood, and is looked for where any process stands now.

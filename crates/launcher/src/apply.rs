@@ -592,7 +592,7 @@ impl Scratch {
         self.clone_made(key)
     }
 
-    /// A socket that nobody listens at and nobody can: the node has a name of this session's own, without permissions and
+    /// A socket at which no process listens and none can: the node has a name of this session's own, without permissions and
     /// on a read-only mount. Programs that look for files pass it by, and none reads it for an empty one (decision 0027).
     fn unopenable(&mut self) -> Result<OwnedFd, Errno> {
         const KEY: &str = "unopenable";

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::seccomp::{Answer, name_of};
-use cofferdam_plan::{LaunchPlan, Step, own_areas};
+use cofferdam_plan::{LaunchPlan, Step, is_in_own_area};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ impl Running<'_> {
             Ok(Some(notification)) => notification,
             Ok(None) => return Ok(()),
             Err(_) => {
-                // Everybody who could ask is gone.
+                // Every process under the filter is gone.
                 self.listener = None;
                 return Ok(());
             }
@@ -91,7 +91,7 @@ pub(crate) fn give(answer: Answer, listener: &Listener, notification: &Notificat
 fn unlisted_program(plan: &LaunchPlan, notification: &Notification) -> Option<PathBuf> {
     let path = named_program(notification)?;
     // What lies in the sandbox's own areas is not what the host has there, and nothing there may be executed.
-    let is_own = own_areas().any(|area| path.starts_with(Path::new("/").join(area)));
+    let is_own = is_in_own_area(&path);
     let real = if is_own { path } else { real_path(&path)? };
     let listed = plan.steps.iter().find_map(|step| match step {
         Step::Landlock(step) => Some(step.executables.as_slice()),

@@ -1,6 +1,6 @@
 //! Stand-ins for names that must not come into being while a session runs (docs/decisions/0003). Owns making, sharing and
 //! removing them on the host; `stand_ins` keeps the records of whose they are, and what covers them inside is a mount of
-//! the plan. Called by `launch`.
+//! the plan. Called by `launch`, and by `keeper` when a host program removed one.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;

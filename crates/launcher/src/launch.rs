@@ -485,7 +485,7 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) 
     if plan.holds.is_empty() {
         return Ok(Holds::default());
     }
-    // What nobody knows of could not be told from the user's own.
+    // A stand-in without a record could not be told from a file of the user's.
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("holds"), errno: Errno::NOENT });
     };

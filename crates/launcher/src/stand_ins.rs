@@ -225,7 +225,7 @@ fn records_in(file: &OwnedFd) -> Vec<Record> {
     parts.chunks_exact(3).filter_map(|one| Record::read(one[0], one[1], one[2])).collect()
 }
 
-/// The records of one state directory, with the lock: nobody else makes or removes a stand-in meanwhile.
+/// The records of one state directory, with the lock: no other session makes or removes a stand-in meanwhile.
 #[derive(Debug)]
 pub(crate) struct Registry {
     directory: OwnedFd,

@@ -10,7 +10,7 @@ use cofferdam_gate::masked_at;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_kernel::{bound, fuse, landlock};
 use cofferdam_plan::{
-    FileId, HostFacts, Kind, MaskFact, PathFact, Request, Terminal, TrackedFile, is_of_the_system, own_areas,
+    FileId, HostFacts, Kind, MaskFact, PathFact, Request, Terminal, TrackedFile, is_in_own_area, is_of_the_system,
     system_candidates,
 };
 use cofferdam_policy::decide::index::{Written, refuses};
@@ -57,8 +57,9 @@ impl Surroundings {
         let homes = Homes::look(environment)?;
         let cwd = std::env::current_dir().map_err(SurveyError::WorkingDirectory)?;
         let state = session::state_dir(&homes.first, value("XDG_STATE_HOME"));
-        let project = find_project(&cwd, &homes, &StandIns::of(&state));
-        Ok(Surroundings { home: homes.first, other_home: homes.other, cwd, project, state })
+        let places = Places { home: homes.first, other_home: homes.other, ..Places::default() };
+        let project = find_project(&cwd, &places, &StandIns::of(&state));
+        Ok(Surroundings { home: places.home, other_home: places.other_home, cwd, project, state })
     }
 
     /// What path expressions stand for, without git directories and variables.
@@ -71,10 +72,9 @@ impl Surroundings {
 /// The nearest directory with a repository or a policy of its own, else the working directory itself; never a home, what
 /// lies above one, or a directory of the system: root's shell may stand in `/usr/bin`, and no command gets to write there
 /// because of that.
-fn find_project(cwd: &Path, homes: &Homes, stand_ins: &StandIns) -> Option<PathBuf> {
-    let is_home = |dir: &Path| homes.first.starts_with(dir) || homes.other.iter().any(|home| home.starts_with(dir));
+fn find_project(cwd: &Path, places: &Places, stand_ins: &StandIns) -> Option<PathBuf> {
     let is_system = |dir: &Path| NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || is_of_the_system(dir);
-    let is_project = |dir: &Path| !is_home(dir) && !is_system(dir);
+    let is_project = |dir: &Path| !places.holds_a_home(dir) && !is_system(dir);
     let marked = |dir: &&Path| {
         let is_there = |path: PathBuf| rustix::fs::lstat(&path).is_ok_and(|stat| !stand_ins.knows(&path, &stat));
         [".git", ".cofferdam"].iter().any(|name| is_there(dir.join(name)))
@@ -452,10 +452,6 @@ fn look_at_grant(path: &Path, project: Option<&Path>, stand_ins: &StandIns) -> P
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     let is_asked_within = is_within(path) || parent.as_deref().is_some_and(is_within);
     if is_asked_within && !is_within(fact.canonical()) { missing(path, stand_ins) } else { fact }
-}
-
-fn is_in_own_area(path: &Path) -> bool {
-    own_areas().any(|area| path.starts_with(area))
 }
 
 /// The part of an expression below the home directory, if that is where it leads here.

@@ -7,12 +7,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::decide::index::refuses;
-use cofferdam_policy::path::is_at_or_below;
 use cofferdam_policy::{Access, Layer, Origin};
 use serde::Serialize;
 
 use crate::facts::{FileId, HostFacts, Kind, PathFact, is_of_the_system};
-use crate::mounts::own_areas;
+use crate::mounts::is_in_own_area;
 use crate::rules::{Decision, found_out};
 
 /// One line of the kernel's table of mounts.
@@ -198,7 +197,11 @@ impl<'a> Table<'a> {
         let device = self.mounts[place.mount].device;
         let mut found = Vec::new();
         for (index, mount) in self.mounts.iter().enumerate() {
-            if index == place.mount || mount.device != device || !mount.root.is_absolute() || is_private(&mount.point) {
+            if index == place.mount
+                || mount.device != device
+                || !mount.root.is_absolute()
+                || is_in_own_area(&mount.point)
+            {
                 continue;
             }
             if let Some(path) = self.shown(index, &place.within) {
@@ -249,16 +252,11 @@ fn joined(base: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { base.to_path_buf() } else { base.join(rest) }
 }
 
-/// Where the sandbox has a file system of its own.
-fn is_private(path: &Path) -> bool {
-    own_areas().any(|area| is_at_or_below(path, Path::new(area)))
-}
-
 /// Which mounts can show another name of something: those with a file system that is mounted more than once, and those
 /// that cannot be compared by it. On most hosts there is none.
 pub fn may_matter(mounts: &[MountFact]) -> Vec<bool> {
     let mut times: HashMap<(u32, u32), u32> = HashMap::with_capacity(mounts.len());
-    let seen = |mount: &&MountFact| !is_private(&mount.point);
+    let seen = |mount: &&MountFact| !is_in_own_area(&mount.point);
     for mount in mounts.iter().filter(seen) {
         *times.entry(mount.device).or_default() += 1;
     }
@@ -313,9 +311,10 @@ fn under(decision: &Decision, other: &Other, table: &Table<'_>) -> Option<Decisi
 fn doubtful(decided: &[Decision], facts: &HostFacts, table: &Table<'_>, closed: &[Place]) -> Vec<Decision> {
     let origin = Origin { layer: Layer::BuiltIn, source: "mounts of the host".into(), line: None };
     let is_given = |path: &Path| decided.iter().any(|d| d.path == path && d.access >= Access::Read);
+    let places = facts.places();
     let mut found = Vec::new();
     let mut hide = |path: &Path, (kind, id): (Kind, FileId), reason: &str| {
-        if !is_private(path) && !facts.holds_a_home(path) && !is_of_the_system(path) && !is_given(path) {
+        if !is_in_own_area(path) && !places.holds_a_home(path) && !is_of_the_system(path) && !is_given(path) {
             let fact = PathFact::Present { canonical: path.to_path_buf(), kind, id };
             let decision = found_out(path.to_path_buf(), Access::Deny, reason, &origin, fact);
             found.push(Decision { is_other_name: true, ..decision });

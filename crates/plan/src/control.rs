@@ -1,5 +1,5 @@
-//! Sockets through which a host is controlled: whoever speaks to a container engine, a machine manager or the service manager
-//! runs code outside. Owns the list, and the rule that only the organisation gives one of them, each by name (R1.34).
+//! Sockets through which a host is controlled: a workload that speaks to a container engine, a machine manager or the service
+//! manager runs code outside. Owns the list, and the rule that only the organisation gives one of them, each by name (R1.34).
 //! Called by `rules`; `launcher` looks at the places that are listed.
 
 use std::path::{Path, PathBuf};

@@ -295,11 +295,6 @@ pub fn is_of_the_system(path: &Path) -> bool {
 }
 
 impl HostFacts {
-    /// Whether a path is a home or lies above one.
-    pub fn holds_a_home(&self, path: &Path) -> bool {
-        [Some(&self.home), self.other_home.as_ref()].into_iter().flatten().any(|home| home.starts_with(path))
-    }
-
     pub fn places(&self) -> Places {
         Places {
             home: self.home.clone(),

@@ -28,8 +28,6 @@ pub struct GatePlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Vec<String>>,
     pub home: PathBuf,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub other_home: Option<PathBuf>,
     /// Whether programs that were granted may be executed; not where the policy lists those that may.
     pub exec: bool,
     /// Everything unknown is let through and told, and nothing is mounted for it.
@@ -51,15 +49,9 @@ impl GatePlan {
             per_minute: unknown.per_minute.value,
             hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
             home: facts.home.clone(),
-            other_home: facts.other_home.clone(),
             exec,
             learns,
         })
-    }
-
-    /// Whether a path is a home or lies above one.
-    pub fn holds_a_home(&self, path: &Path) -> bool {
-        [Some(&self.home), self.other_home.as_ref()].into_iter().flatten().any(|home| home.starts_with(path))
     }
 
     pub(crate) fn tell(&self) -> String {

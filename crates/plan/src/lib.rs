@@ -34,7 +34,7 @@ pub use facts::{
 pub use gate::{GatePlan, GateRule, all_gate_rules, gate_rules, gate_rules_in_home};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};
 pub use limits::{Bound, Bytes, CgroupPlan, CgroupSetting, Keeper, Limited, LimitsPlan, QuotaPlan};
-pub use mounts::{own_areas, system_candidates};
+pub use mounts::{is_in_own_area, own_areas, system_candidates};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use rules::{Decision, decide};
 pub use step::{

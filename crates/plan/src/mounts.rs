@@ -70,9 +70,15 @@ pub fn own_areas() -> impl Iterator<Item = &'static str> {
     PRIVATE.iter().chain(OWN).copied()
 }
 
+/// Whether the host's names mean nothing there, because the sandbox has its own. By parts: a workload or a user may have
+/// written the path.
+pub fn is_in_own_area(path: &Path) -> bool {
+    own_areas().any(|area| path.starts_with(area))
+}
+
 /// Paths whose existence the survey reports in `HostFacts::system`.
 pub fn system_candidates() -> impl Iterator<Item = &'static str> {
-    PRIVATE.iter().chain(OWN).copied().chain(SYS_SHOWN.iter().copied())
+    own_areas().chain(SYS_SHOWN.iter().copied())
 }
 
 fn mount(target: impl Into<PathBuf>, kind: MountKind, why: &str) -> Step {
@@ -433,7 +439,7 @@ fn refuse_own_area(decision: &Decision) -> Result<(), PlanError> {
 }
 
 fn outermost(path: &Path, gated: bool) -> Around {
-    if PRIVATE.iter().chain(OWN).any(|area| is_at_or_below(path, Path::new(area))) {
+    if own_areas().any(|area| is_at_or_below(path, Path::new(area))) {
         Around::Private
     } else if gated {
         Around::Unknown

@@ -8,7 +8,8 @@ use cofferdam_policy::decide::index::{Contest, refuses};
 use cofferdam_policy::decide::{closes_project, gives_the_home};
 use cofferdam_policy::path::{Base, is_at_or_below, tree_order};
 use cofferdam_policy::{
-    Access, FileRule, Hold, Layer, Mode, Origin, PlacedRule, Policy, RuleIndex, Stand, folds_alike, folds_at_or_below,
+    Access, FileRule, Hold, Layer, Mode, Origin, PlacedRule, Places, Policy, RuleIndex, Stand, folds_alike,
+    folds_at_or_below,
 };
 use serde::Serialize;
 
@@ -137,7 +138,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
         kept = one_for_each_path(kept);
     }
     drop_below_finals(&mut kept);
-    refuse_too_wide(&kept, facts)?;
+    refuse_too_wide(&kept, &facts.places())?;
     refuse_outside(policy, facts, &kept)?;
     Ok(kept)
 }
@@ -439,9 +440,10 @@ fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
     }
 }
 
-fn refuse_too_wide(decisions: &[Decision], facts: &HostFacts) -> Result<(), PlanError> {
+fn refuse_too_wide(decisions: &[Decision], places: &Places) -> Result<(), PlanError> {
     let wide = |d: &&Decision| {
-        matches!(d.access, Access::Write | Access::Overlay) && (d.path == Path::new("/") || facts.holds_a_home(&d.path))
+        matches!(d.access, Access::Write | Access::Overlay)
+            && (d.path == Path::new("/") || places.holds_a_home(&d.path))
     };
     match decisions.iter().find(wide) {
         Some(d) => Err(PlanError::TooWide { path: d.path.clone(), origin: d.origin.clone() }),

@@ -1,5 +1,6 @@
 //! Secrets in text: which names announce one, which words look like one, and a configuration file without them. Owns the
-//! lists and the reading of lines; rather takes too much out than too little. Called by the audit log and by `plan`.
+//! lists and the reading of lines; rather takes too much out than too little. Called by `gate::masked`
+//! and `launcher::redact`.
 
 /// What is left of a value.
 pub const REDACTED: &str = "***";

@@ -116,7 +116,7 @@ impl Gate {
         };
         // Where it cannot be known what to hide, nothing is given.
         let Ok(covers) = covers else { return self.fail(id) };
-        if self.late.hold(&target) != Ok(false) {
+        if self.late.show(&target) != Ok(false) {
             return self.fail(id);
         }
         let exec = self.plan.exec;
@@ -178,7 +178,7 @@ impl Gate {
 
     /// The root, the home directory and what lies above it are never given as a whole by an answer.
     fn is_too_wide(&self, tree: &Path) -> bool {
-        self.plan.holds_a_home(tree) || tree == Path::new("/") || self.judge.is_own(tree)
+        self.judge.holds_a_home(tree) || tree == Path::new("/") || self.judge.is_own(tree)
     }
 
     pub(super) fn done(&mut self, id: QuestionId, outcome: Outcome, grant: Option<Grant>) -> Result<(), Errno> {

@@ -38,7 +38,7 @@ fn a_hidden_file_is_shown_only_where_the_session_could_read_its_object() {
 }
 
 #[test]
-fn a_rule_that_somebody_wrote_hides_what_git_has() {
+fn a_rule_that_the_user_wrote_hides_what_git_has() {
     let written = [("./.env", Access::Deny, Origin::flag("--blacklist"))];
     assert_eq!(cover(Some(OBJECT), &written), Some(MountKind::Refused));
 }

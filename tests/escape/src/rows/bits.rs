@@ -1,4 +1,4 @@
-//! Row E25: files that lend the user's rights to whoever runs them. Owns the look at the host afterwards; the attempts are the
+//! Row E25: files that lend the user's rights to other users who run them. Owns the look at the host afterwards; the attempts are the
 //! probe's.
 
 use std::fs;
