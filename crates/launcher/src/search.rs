@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Searched, Unseen};
 use cofferdam_policy::decide::index::{is_filled_by_tools, stands_at};
-use cofferdam_policy::{Access, FileRule, Layer, PlacedRule};
+use cofferdam_policy::{ExpandedRule, FileRule, PlacedRule as _, Policy};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
@@ -35,53 +35,26 @@ pub(crate) struct Bounds {
 pub(crate) const BOUNDS: Bounds =
     Bounds { depth: 16, entries: 50_000, time: Duration::from_millis(50), least: 4096, in_one: 256, in_all: 4096 };
 
-/// A rule at its place in the project.
+/// A rule about any directory of the project, at its place there.
 #[derive(Debug)]
-pub(crate) struct Sought<'a> {
-    pub(crate) index: usize,
-    pub(crate) place: PathBuf,
-    pub(crate) rule: &'a FileRule,
+pub(crate) struct Sought {
+    index: usize,
+    at: ExpandedRule,
+}
+
+impl Sought {
+    pub(crate) fn all(policy: &Policy, project: &Path) -> Vec<Sought> {
+        let deep = policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
+        let at = |rule: &FileRule| ExpandedRule { path: project.join(&rule.path.rest), rule: rule.clone() };
+        deep.map(|(index, rule)| Sought { index, at: at(rule) }).collect()
+    }
 }
 
 /// What a memory of a search is about.
-impl Hash for Sought<'_> {
+impl Hash for Sought {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.place, self.rule.path.as_str(), self.rule.path.except(), self.rule.access).hash(state);
-    }
-}
-
-impl PlacedRule for Sought<'_> {
-    fn place(&self) -> &Path {
-        &self.place
-    }
-
-    /// It is plain: the project's path and names of a rule.
-    fn set_place(&mut self, place: PathBuf) {
-        self.place = place;
-    }
-
-    fn is_glob(&self) -> bool {
-        self.rule.path.is_glob()
-    }
-
-    fn tail(&self) -> usize {
-        self.rule.path.tail()
-    }
-
-    fn except(&self) -> &str {
-        self.rule.path.except()
-    }
-
-    fn access(&self) -> Access {
-        self.rule.access
-    }
-
-    fn is_final(&self) -> bool {
-        self.rule.is_final
-    }
-
-    fn layer(&self) -> Layer {
-        self.rule.origin.layer
+        let ExpandedRule { path, rule } = &self.at;
+        (path, rule.path.as_str(), rule.path.except(), rule.access).hash(state);
     }
 }
 
@@ -93,7 +66,7 @@ pub(crate) struct Found {
 }
 
 /// Searches the project. `memories` is where it is written down which directories need not be listed again.
-pub(crate) fn search(project: &Path, rules: &[Sought<'_>], memories: &Path, bounds: Bounds) -> Found {
+pub(crate) fn search(project: &Path, rules: &[Sought], memories: &Path, bounds: Bounds) -> Found {
     let mut walk = Walk::new(project, rules, bounds);
     let Ok(root) = open_source(project) else {
         walk.leave(b"", Unseen::Unreadable);
@@ -120,7 +93,7 @@ struct Directory {
 
 struct Walk<'a> {
     project: &'a Path,
-    rules: &'a [Sought<'a>],
+    rules: &'a [Sought],
     letters: Letters,
     bounds: Bounds,
     begin: Instant,
@@ -133,7 +106,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(project: &'a Path, rules: &'a [Sought<'a>], bounds: Bounds) -> Self {
+    fn new(project: &'a Path, rules: &'a [Sought], bounds: Bounds) -> Self {
         Walk {
             project,
             rules,
@@ -282,7 +255,7 @@ impl<'a> Walk<'a> {
     fn note(&mut self, at: usize, name: &[u8]) -> bool {
         let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
         let before = self.found.names.len();
-        let about = self.rules.iter().filter(|rule| stands_at(*rule, &path)).map(|rule| rule.index);
+        let about = self.rules.iter().filter(|rule| stands_at(&rule.at, &path)).map(|rule| rule.index);
         self.found.names.extend(about.map(|index| (index, path.clone())));
         self.found.names.len() > before
     }
@@ -316,11 +289,11 @@ struct Letters {
 }
 
 impl Letters {
-    fn of(rules: &[Sought<'_>]) -> Self {
+    fn of(rules: &[Sought]) -> Self {
         let mut letters = Letters { first: [false; 256], last: [false; 256] };
         for rule in rules {
-            let name = rule.place.file_name().map_or(Cow::Borrowed(""), OsStr::to_string_lossy).to_ascii_lowercase();
-            let is_star = |byte: Option<&u8>| rule.is_glob() && byte == Some(&b'*');
+            let name = rule.at.path.file_name().map_or(Cow::Borrowed(""), OsStr::to_string_lossy).to_ascii_lowercase();
+            let is_star = |byte: Option<&u8>| rule.at.is_glob() && byte == Some(&b'*');
             match (name.as_bytes().first(), name.as_bytes().last()) {
                 // Only names in ASCII fold to letters in ASCII and to nothing else.
                 (Some(_), _) if !name.is_ascii() => letters.first = [true; 256],

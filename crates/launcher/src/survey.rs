@@ -345,9 +345,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
 /// What rules about any directory of the project are about.
 fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_ins: &StandIns) {
     let Some(project) = facts.project.clone() else { return };
-    let sought = policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
-    let place = |rule: &FileRule| project.join(&rule.path.rest);
-    let rules: Vec<Sought<'_>> = sought.map(|(index, rule)| Sought { index, place: place(rule), rule }).collect();
+    let rules = Sought::all(policy, &project);
     if rules.is_empty() {
         return;
     }

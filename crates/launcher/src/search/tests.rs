@@ -45,10 +45,7 @@ impl Tree {
 
     fn search(&self, bounds: Bounds) -> Found {
         let project = self.project();
-        let sought = self.policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
-        let rules: Vec<Sought<'_>> =
-            sought.map(|(index, rule)| Sought { index, place: project.join(&rule.path.rest), rule }).collect();
-        search(&project, &rules, &self.scene.join("searched"), bounds)
+        search(&project, &Sought::all(&self.policy, &project), &self.scene.join("searched"), bounds)
     }
 
     fn names(&self, found: &Found) -> Vec<String> {
