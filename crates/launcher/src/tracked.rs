@@ -8,11 +8,13 @@
 mod index;
 mod objects;
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_kernel::mount::open_source;
@@ -25,6 +27,33 @@ pub(crate) use index::Entry;
 /// Longest file that is compared; settings are a page or two.
 const LONGEST_FILE: u64 = 1 << 16;
 const LONGEST_CONFIG: u64 = 1 << 16;
+/// So long a start or an end waits for the answers about all files. What is not answered by then counts as not tracked.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+/// So many bytes are read and made however long it takes: a busy machine must not hide what a quiet one shows.
+const LEAST_WORK: usize = 16 << 20;
+
+/// What may be spent on one repository: a session can make one whose objects take minutes to put together.
+#[derive(Debug)]
+struct Budget {
+    begin: Instant,
+    spent: Cell<usize>,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Budget { begin: Instant::now(), spent: Cell::new(0) }
+    }
+
+    /// `None` where it is used up.
+    fn spend(&self, bytes: usize) -> Option<()> {
+        self.spent.set(self.spent.get().saturating_add(bytes));
+        (!self.is_spent()).then_some(())
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent.get() > LEAST_WORK && self.begin.elapsed() > LONGEST_WAIT
+    }
+}
 
 /// The parts of a repository that are read, on descriptors: no link in it leads anywhere else.
 #[derive(Debug)]
@@ -36,6 +65,7 @@ pub(crate) struct Repository {
     objects_at: PathBuf,
     /// Bytes of a name of an object.
     width: usize,
+    budget: Budget,
 }
 
 impl Repository {
@@ -53,7 +83,8 @@ impl Repository {
         let config = read_text(&common.join("config"), LONGEST_CONFIG).unwrap_or_default().to_ascii_lowercase();
         let is_long = config.lines().any(|line| line.trim().starts_with("objectformat") && line.contains("sha256"));
         let width = if is_long { 32 } else { 20 };
-        Some(Repository { project: project.to_path_buf(), here: open_source(here).ok()?, objects, objects_at, width })
+        let (project, here, budget) = (project.to_path_buf(), open_source(here).ok()?, Budget::new());
+        Some(Repository { project, here, objects, objects_at, width, budget })
     }
 
     /// The regular files of the index at or below these paths of the project; none where it cannot be read.
@@ -62,7 +93,7 @@ impl Repository {
         let wanted: Vec<&[u8]> =
             names.map(|name| name.as_os_str().as_bytes()).filter(|name| !name.is_empty()).collect();
         let file = (!wanted.is_empty()).then(|| open_file(&self.here, Path::new("index"))).flatten();
-        file.and_then(|file| index::read(file, &wanted, self.width)).unwrap_or_default()
+        file.and_then(|file| index::read(file, &wanted, self.width, &self.budget)).unwrap_or_default()
     }
 
     pub(crate) fn path_of(&self, entry: &Entry) -> PathBuf {
@@ -72,22 +103,22 @@ impl Repository {
     /// The file of the object store in which the content of `path` lies as the object that the entry names.
     pub(crate) fn holds(&self, entry: &Entry) -> Option<PathBuf> {
         let content = read_file(&self.path_of(entry))?;
-        let (at, bytes) = objects::find(&self.objects, &entry.object)?;
+        let (at, bytes) = objects::find(&self.objects, &entry.object, &self.budget)?;
         (bytes == content).then(|| self.objects_at.join(at))
     }
 
     /// Whether git has entered another version than the file has, and could not write it: it knows no times of the file.
     fn is_unwritten(&self, entry: &Entry) -> bool {
         let path = self.path_of(entry);
-        let object = objects::find(&self.objects, &entry.object);
+        let object = objects::find(&self.objects, &entry.object, &self.budget);
         entry.is_unseen && object.is_some_and(|(_, bytes)| read_file(&path).is_none_or(|content| content != bytes))
     }
 
     /// Of these paths those that git has entered, with the object that holds a file's bytes.
     pub(crate) fn tracked(&self, paths: &[&Path]) -> Vec<TrackedFile> {
-        let exact = |entry: &Entry| paths.iter().any(|path| *path == self.path_of(entry));
+        let wanted: HashSet<&Path> = paths.iter().copied().collect();
         let entries = self.entries(paths);
-        let known = entries.iter().filter(|entry| exact(entry));
+        let known = entries.iter().filter(|entry| wanted.contains(self.path_of(entry).as_path()));
         known.map(|entry| TrackedFile { path: self.path_of(entry), object: self.holds(entry) }).collect()
     }
 
@@ -144,6 +175,10 @@ pub fn unserved(plan: &LaunchPlan, facts: &HostFacts, start: SystemTime, failed:
             Some(Access::Protect) if failed && names_git(&plan.command.argv) => Unmet::Stopped,
             _ => continue,
         };
+        // What could not be looked at in time is not spoken of.
+        if repository.budget.is_spent() {
+            break;
+        }
         found.extend(path.strip_prefix(project).ok().map(|name| Unserved { name: name.to_path_buf(), why }));
     }
     found

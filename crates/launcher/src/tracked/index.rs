@@ -5,6 +5,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use super::Budget;
+
 /// A regular file of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -27,8 +29,8 @@ const REGULAR: u32 = 0o10;
 /// Which side of a conflict an entry is.
 const STAGE: u16 = 0x3000;
 
-/// The entries at or below the wanted names; `None` where the file is not an index that is understood.
-pub(super) fn read(file: impl Read, wanted: &[&[u8]], width: usize) -> Option<Vec<Entry>> {
+/// The entries at or below the wanted names; `None` where the file is not an index that is understood, or takes too long.
+pub(super) fn read(file: impl Read, wanted: &[&[u8]], width: usize, budget: &Budget) -> Option<Vec<Entry>> {
     let mut reader = BufReader::with_capacity(1 << 15, file.take(MOST_READ));
     let mut header = [0u8; 12];
     reader.read_exact(&mut header).ok()?;
@@ -41,6 +43,7 @@ pub(super) fn read(file: impl Read, wanted: &[&[u8]], width: usize) -> Option<Ve
     let mut name = Vec::new();
     for _ in 0..number(&header[8..12])? {
         let entry = next(&mut reader, version, width, &mut name)?;
+        budget.spend(STAT + name.len() + wanted.len())?;
         // Names are sorted; what lies below a name comes after it, and shares its beginning.
         if name.as_slice() > *last && !name.starts_with(last) {
             break;

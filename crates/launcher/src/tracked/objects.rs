@@ -10,31 +10,36 @@ use std::path::{Path, PathBuf};
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use rustix::fs::{Mode, OFlags};
 
-use super::{LONGEST_FILE, WITHIN, open_file, read_at_most};
+use super::{Budget, LONGEST_FILE, WITHIN, open_file, read_at_most};
 
 /// Longest object that a difference may be about.
 const LONGEST_BASE: usize = 1 << 20;
 /// A file that is compared, and its header.
 const LONGEST_LOOSE: usize = (1 << 16) + 32;
 const MOST_PACKS: usize = 64;
+/// To look for a name in a pack takes about as long as to read so many bytes.
+const PACK_WORK: usize = 1 << 12;
 /// git makes chains of 50.
 const LONGEST_CHAIN: usize = 64;
 
-/// Where in the object store the blob with this name lies, and its bytes.
-pub(super) fn find(objects: &OwnedFd, name: &[u8]) -> Option<(PathBuf, Vec<u8>)> {
+/// Where in the object store the blob with this name lies, and its bytes; nothing once the budget is spent.
+pub(super) fn find(objects: &OwnedFd, name: &[u8], budget: &Budget) -> Option<(PathBuf, Vec<u8>)> {
+    budget.spend(PACK_WORK)?;
     let hex = data_encoding::HEXLOWER.encode(name);
     let loose = PathBuf::from(hex.get(..2)?).join(hex.get(2..)?);
     if let Some(file) = open_file(objects, &loose) {
         let packed = read_at_most(file, LONGEST_FILE * 2)?;
         let bytes = decompress_to_vec_zlib_with_limit(&packed, LONGEST_LOOSE).ok()?;
+        budget.spend(packed.len() + bytes.len())?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let (header, content) = (&bytes[..end], &bytes[end + 1..]);
         let is_blob = header == format!("blob {}", content.len()).as_bytes();
         return is_blob.then(|| (loose, content.to_vec()));
     }
     packs(objects)?.into_iter().find_map(|at| {
+        budget.spend(PACK_WORK)?;
         let pack = Pack::open(objects, &at, name.len())?;
-        let (kind, bytes) = pack.object(pack.offset_of(name)?, LONGEST_CHAIN)?;
+        let (kind, bytes) = pack.object(pack.offset_of(name)?, LONGEST_CHAIN, budget)?;
         (kind == BLOB).then_some((at, bytes))
     })
 }
@@ -109,7 +114,7 @@ impl Pack {
     }
 
     /// An object's kind and its bytes, what it is the difference to applied.
-    fn object(&self, offset: u64, chain: usize) -> Option<(u8, Vec<u8>)> {
+    fn object(&self, offset: u64, chain: usize, budget: &Budget) -> Option<(u8, Vec<u8>)> {
         let mut cursor = Cursor { file: &self.data, at: offset };
         let first = cursor.byte()?;
         let (kind, mut size, mut shift, mut more) = (first >> 4 & 7, usize::from(first & 15), 4, first);
@@ -131,9 +136,11 @@ impl Pack {
             }
             _ => None,
         };
+        budget.spend(size)?;
         let data = self.inflate(cursor.at, size)?;
         let Some(base) = base else { return Some((kind, data)) };
-        let (kind, base) = self.object(base, chain.checked_sub(1)?)?;
+        let (kind, base) = self.object(base, chain.checked_sub(1)?, budget)?;
+        budget.spend(base.len())?;
         Some((kind, apply(&base, &data)?))
     }
 

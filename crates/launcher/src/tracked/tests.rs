@@ -183,3 +183,78 @@ fn a_damaged_index_or_pack_shows_nothing_and_ends_nothing() {
     std::fs::write(scene.0.join(".git/index"), b"").expect("writable");
     assert!(!scene.holds(&path));
 }
+
+/// The length of an object or of a text in seven bits at a time.
+fn length(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(u8::try_from(value & 0x7f).expect("seven bits") | 0x80);
+        value >>= 7;
+    }
+    bytes.push(u8::try_from(value).expect("seven bits"));
+    bytes
+}
+
+/// A pack of one tree of a mebibyte and differences to it, each to the one before, of which the last has the name.
+fn pack_of_differences(name: &[u8; 20], differences: usize) -> (Vec<u8>, Vec<u8>) {
+    let deflate = |bytes: &[u8]| miniz_oxide::deflate::compress_to_vec_zlib(bytes, 1);
+    let header = |kind: u8, size: usize| {
+        let rest = if size > 15 { length(size >> 4) } else { Vec::new() };
+        let first = kind << 4 | u8::try_from(size & 15).expect("four bits") | if rest.is_empty() { 0 } else { 0x80 };
+        [vec![first], rest].concat()
+    };
+    let size = 1 << 20;
+    // Sixteen copies of 64 KiB each: from 0, 0x10000, 0x20000 and so on.
+    let copies = (0..16u8).flat_map(|block| [0x80 | 0x04, block]);
+    let difference: Vec<u8> = [length(size), length(size)].concat().into_iter().chain(copies).collect();
+    let mut data = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
+    let mut last = data.len();
+    data.extend([header(2, size), deflate(&vec![7; size])].concat());
+    for _ in 0..differences {
+        let here = data.len();
+        let mut distance = here - last;
+        let mut back = vec![u8::try_from(distance & 0x7f).expect("seven bits")];
+        while distance >= 0x80 {
+            distance = (distance >> 7) - 1;
+            back.insert(0, u8::try_from(distance & 0x7f).expect("seven bits") | 0x80);
+        }
+        data.extend([header(6, difference.len()), back, deflate(&difference)].concat());
+        last = here;
+    }
+    let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+    for first in 0..=255u8 {
+        index.extend(u32::from(first >= name[0]).to_be_bytes());
+    }
+    index.extend(name);
+    index.extend([0; 4]);
+    index.extend(u32::try_from(last).expect("a small pack").to_be_bytes());
+    (index, data)
+}
+
+#[test]
+fn a_repository_that_would_take_minutes_shows_nothing_and_ends_in_time() {
+    let Some(scene) = Scene::new("slow", &[]) else { return };
+    let paths: Vec<PathBuf> = (0..200).map(|number| scene.write(&format!("{number}/.env"), b"KEY=1\n")).collect();
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    scene.git(&["add", "-A"]).expect("it can be added");
+    let name = scene.git(&["hash-object", "0/.env"]).expect("it can be named").trim().to_owned();
+    let found = |scene: &Scene| scene.repository().tracked(&paths).iter().filter(|file| file.object.is_some()).count();
+    assert_eq!(found(&scene), paths.len(), "the control: each is what git has");
+    std::fs::remove_file(scene.0.join(".git/objects").join(&name[..2]).join(&name[2..])).expect("it is loose");
+    let object = data_encoding::HEXLOWER.decode(name.as_bytes()).expect("a name").try_into().expect("20 bytes");
+    let (index, data) = pack_of_differences(&object, 60);
+    let packs = scene.0.join(".git/objects/pack");
+    std::fs::create_dir_all(&packs).expect("writable");
+    for number in 0..60 {
+        std::fs::write(packs.join(format!("pack-{number}.idx")), &index).expect("writable");
+        std::fs::write(packs.join(format!("pack-{number}.pack")), &data).expect("writable");
+    }
+    let begin = Instant::now();
+    assert_eq!(found(&scene), 0);
+    let took = begin.elapsed();
+    assert!(took < LONGEST_WAIT * 100, "it took {took:?}, where all of it takes many minutes");
+    // The control: a pack of them can be read.
+    let repository = scene.repository();
+    assert_eq!(objects::find(&repository.objects, &object, &repository.budget), None, "a tree is no file");
+    assert!(repository.budget.spent.get() > LEAST_WORK, "it was put together");
+}
