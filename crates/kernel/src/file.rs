@@ -9,6 +9,11 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 /// The text of a regular file of at most `most` bytes; links are followed.
 pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
+    String::from_utf8(read_bytes(path, most)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+/// The same for a file that need not be text.
+pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     // Looked at before it is opened: to open a device or a pipe is to do something to it.
     check(&rustix::fs::stat(path)?, most)?;
     // And once more: by now it may be another file. Not waiting also goes for somebody else's lease on it.
@@ -21,7 +26,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
     if bytes.len() as u64 > most {
         return Err(too_large(most));
     }
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+    Ok(bytes)
 }
 
 fn check(stat: &rustix::fs::Stat, most: u64) -> Result<(), Error> {

@@ -1,9 +1,11 @@
 //! Where the project's git directories are. Owns the reading of `.git` files and the check that a linked worktree's
 //! pointers agree in both directions: a pointer alone proves nothing (corpus E14). Called by `survey`.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use cofferdam_kernel::file::read_text;
+use cofferdam_kernel::file::read_bytes;
 use cofferdam_plan::{GitDir, GitRole};
 use rustix::fs::FileType;
 
@@ -75,9 +77,9 @@ fn linked_worktree(project: &Path, dot_git: &Path) -> Option<Vec<GitDir>> {
 }
 
 fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
-    let text = read_text(file, LONGEST_POINTER).ok()?;
-    let line = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
-    (!line.is_empty() && !line.contains('\n')).then(|| PathBuf::from(line))
+    let mut line = read_bytes(file, LONGEST_POINTER).ok()?.strip_prefix(prefix.as_bytes())?.to_vec();
+    line.truncate(line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1));
+    (!line.is_empty() && !line.contains(&b'\n')).then(|| OsString::from_vec(line).into())
 }
 
 fn resolve(base: &Path, path: PathBuf) -> Option<PathBuf> {
@@ -115,11 +117,12 @@ fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Ve
 /// making its repository look like something else. `None` if there are too many.
 fn named_submodules(repository: &Path, found: &mut Vec<PathBuf>, depth: usize) -> Option<()> {
     for entry in configuration(&repository.join("config")) {
-        let is_plain = Path::new(&entry.part).components().all(|part| matches!(part, Component::Normal(_)));
-        if entry.section != "submodule" || entry.part.is_empty() || !is_plain {
+        let part = OsStr::from_bytes(&entry.part);
+        let is_plain = Path::new(part).components().all(|part| matches!(part, Component::Normal(_)));
+        if entry.section != "submodule" || part.is_empty() || !is_plain {
             continue;
         }
-        let path = repository.join("modules").join(&entry.part);
+        let path = repository.join("modules").join(part);
         if !found.contains(&path) && is_directory(&path) {
             if found.len() >= MOST || depth >= DEEPEST {
                 return None;
@@ -180,7 +183,7 @@ fn subdirectories(path: &Path, budget: &mut usize) -> Option<Vec<PathBuf>> {
 }
 
 fn configuration(path: &Path) -> Vec<Entry> {
-    read_text(path, LONGEST_CONFIG).map(|text| git_config::parse(&text)).unwrap_or_default()
+    read_bytes(path, LONGEST_CONFIG).map(|bytes| git_config::parse(&bytes)).unwrap_or_default()
 }
 
 /// What else git reads because this repository's configuration says so.
@@ -203,7 +206,9 @@ fn names_read(dir: &GitDir) -> Vec<PathBuf> {
         let worktree =
             entries.iter().rfind(|entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree"));
         names.extend(
-            worktree.and_then(|entry| resolve(&dir.path, entry.value.clone().into())).map(|at| at.join(".git")),
+            worktree
+                .and_then(|entry| resolve(&dir.path, OsString::from_vec(entry.value.clone()).into()))
+                .map(|at| at.join(".git")),
         );
     }
     add_included(&file, entries, 0, &mut names);
@@ -216,14 +221,39 @@ fn add_included(file: &Path, entries: Vec<Entry>, depth: usize, names: &mut Vec<
         let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
         let Some(parent) = file.parent().filter(|_| is_include && depth < DEEPEST_INCLUDE) else { continue };
         // The home is never in a project.
-        let target = parent.join(&entry.value);
+        let target = parent.join(OsStr::from_bytes(&entry.value));
         let target = match (target.parent().and_then(|parent| parent.canonicalize().ok()), target.file_name()) {
-            (Some(parent), Some(name)) if !entry.value.starts_with('~') => parent.join(name),
+            (Some(parent), Some(name)) if !entry.value.starts_with(b"~") => parent.join(name),
             _ => continue,
         };
         if names.len() < MOST_INCLUDED && !names.contains(&target) {
             names.push(target.clone());
             add_included(&target, configuration(&target), depth + 1, names);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_is_no_text_names_submodules_and_files_all_the_same() {
+        let project = crate::memory::tests::scene("git-bytes");
+        let git = project.join(".git");
+        let submodule = git.join("modules").join(OsStr::from_bytes(b"a\xff"));
+        std::fs::create_dir_all(&submodule).expect("writable");
+        let config = b"[user]\n\tname = J\xe9r\xf4me\n[submodule \"a\xff\"]\n\turl = x\n[include]\n\tpath = ../b\xfe\n";
+        std::fs::write(git.join("config"), config).expect("writable");
+        let dirs = git_dirs(&project, &StandIns::of(&project.join("state")));
+        assert!(dirs.iter().any(|dir| dir.role == GitRole::Submodule && dir.path == submodule), "{dirs:?}");
+        let included = project.join(OsStr::from_bytes(b"b\xfe"));
+        assert!(dirs.iter().any(|dir| dir.role == GitRole::Main && dir.reads.contains(&included)), "{dirs:?}");
+        std::fs::remove_file(git.join("config")).expect("ours");
+        std::fs::rename(&git, project.join(OsStr::from_bytes(b"r\xff"))).expect("ours");
+        std::fs::write(&git, b"gitdir: r\xff\n").expect("writable");
+        let dirs = git_dirs(&project, &StandIns::of(&project.join("state")));
+        assert!(dirs.iter().any(|dir| dir.path == project.join(OsStr::from_bytes(b"r\xff"))), "{dirs:?}");
+        std::fs::remove_dir_all(project).expect("ours");
     }
 }

@@ -1,21 +1,25 @@
 //! Reads a git configuration file, as far as the survey needs it: sections, keys and values of one file, without what it
-//! includes. Owns the format; what a value means is `git`'s. A line that git would refuse ends the reading.
+//! includes. Owns the format; what a value means is `git`'s. A line that git would refuse ends the reading; bytes that are no
+//! text do not, because git takes them as they are.
 
 /// One setting: `[section "part"] key = value`. Section and key are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) section: String,
-    pub(crate) part: String,
+    pub(crate) part: Vec<u8>,
     pub(crate) key: String,
-    pub(crate) value: String,
+    pub(crate) value: Vec<u8>,
 }
 
-pub(crate) fn parse(text: &str) -> Vec<Entry> {
+pub(crate) fn parse(bytes: &[u8]) -> Vec<Entry> {
+    // One character for each byte, and back again at the end: all that means something here is ASCII.
+    let text: String =
+        bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).iter().map(|byte| char::from(*byte)).collect();
     let mut entries = Vec::new();
     let (mut section, mut part) = (String::new(), String::new());
-    let mut rest = text.trim_start_matches('\u{feff}');
+    let mut rest = text.as_str();
     loop {
-        rest = rest.trim_start();
+        rest = rest.trim_ascii_start();
         if rest.is_empty() {
             return entries;
         }
@@ -40,9 +44,14 @@ pub(crate) fn parse(text: &str) -> Vec<Entry> {
             // A key alone is true.
             None => ("true".to_owned(), after.split_once('\n').map_or("", |(_, after)| after)),
         };
-        entries.push(Entry { section: section.clone(), part: part.clone(), key: key.to_ascii_lowercase(), value });
+        let (part, value) = (to_bytes(&part), to_bytes(&value));
+        entries.push(Entry { section: section.clone(), part, key: key.to_ascii_lowercase(), value });
         rest = after;
     }
+}
+
+fn to_bytes(text: &str) -> Vec<u8> {
+    text.chars().filter_map(|c| u8::try_from(c).ok()).collect()
 }
 
 /// `section]`, `section "part"]` or the old `section.part]`, and what follows.
@@ -116,7 +125,8 @@ fn read_value(text: &str) -> (String, &str) {
 }
 
 /// Whether a value means yes to git.
-pub(crate) fn is_true(value: &str) -> bool {
+pub(crate) fn is_true(value: &[u8]) -> bool {
+    let Ok(value) = str::from_utf8(value) else { return false };
     ["true", "yes", "on"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
         || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
@@ -126,7 +136,9 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(String, String, String, String)> {
-        parse(text).into_iter().map(|entry| (entry.section, entry.part, entry.key, entry.value)).collect()
+        let text_of = |bytes| String::from_utf8(bytes).expect("it was text");
+        let parts = |entry: Entry| (entry.section, text_of(entry.part), entry.key, text_of(entry.value));
+        parse(text.as_bytes()).into_iter().map(parts).collect()
     }
 
     fn one(section: &str, part: &str, key: &str, value: &str) -> Vec<(String, String, String, String)> {
@@ -141,6 +153,7 @@ mod tests {
             ("[submodule \"a/b \\\"c\"]\nurl=x # why\n", one("submodule", "a/b \"c", "url", "x")),
             ("[include]\n path = \"a;b\" c  \n", one("include", "", "path", "a;b c")),
             ("[include]\n path = a\\\nb\n", one("include", "", "path", "ab")),
+            ("\u{feff}[submodule \"\u{e9}\"]\nurl = \u{20ac}\n", one("submodule", "\u{e9}", "url", "\u{20ac}")),
             ("# one\n; two\n[a.B]c=1", one("a", "b", "c", "1")),
             ("[broken\nx = 1", Vec::new()),
             ("", Vec::new()),
@@ -150,11 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_text_are_kept() {
+        let entries = parse(b"# \xff\n[submodule \"a\xff\"]\n\turl = \xe9\xa0\n[include]\n\tpath = b\xfe\n");
+        let parts: Vec<_> = entries.iter().map(|entry| (entry.part.as_slice(), entry.value.as_slice())).collect();
+        assert_eq!(parts, [(b"a\xff".as_slice(), b"\xe9\xa0".as_slice()), (b"", b"b\xfe")]);
+    }
+
+    #[test]
     fn yes_is_what_git_takes_for_yes() {
         for (value, expected) in
             [("true", true), ("YES", true), ("on", true), ("2", true), ("0", false), ("no", false), ("", false)]
         {
-            assert_eq!(is_true(value), expected, "{value:?}");
+            assert_eq!(is_true(value.as_bytes()), expected, "{value:?}");
         }
     }
 }
