@@ -183,7 +183,9 @@ fn protects(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
         let (line, _) = lines.position(*offset);
         if !protect.is_consistent() {
             let path = &protect.path;
-            return Err(format!("{source}:{line}: `{path}`: class `runs` is for `./`, without `hold`").into());
+            return Err(
+                format!("{source}:{line}: `{path}`: class `runs` is for `./` and `{{git}}/`, without `hold`").into()
+            );
         }
         let path = code.path(&profile::checked_path(&source, line, &protect.path, &protect.reason)?)?;
         let hold = protect.hold.as_deref().unwrap_or("directory");

@@ -1,20 +1,16 @@
-//! What git on the host obeys, compared between the beginning and the end of a session (docs/decisions/0032). Owns the list
-//! of names and the words about them; protects nothing, and puts only a `HEAD` aside that made a project a repository.
-//! Called by `launch`, and by `holds` before it lets go of a project's names.
+//! What git on the host obeys, compared between the beginning and the end of a session (docs/decisions/0032). Owns the words
+//! about it; the names are `profiles/protect.toml`'s. Protects nothing, and puts only a `HEAD` aside that made a project a
+//! repository. Called by `launch`, and by `holds` before it lets go of a project's names.
 
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole, HostFacts};
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Policy, obeyed_names};
 use rustix::fs::{CWD, RenameFlags, Stat};
 
 use crate::obeyed::direct_project;
 use crate::stand_ins::StandIns;
-
-/// Names in a git directory that decide what git runs, or where it looks.
-const OBEYED: &[&str] =
-    &["config", "config.worktree", "commondir", "gitdir", "info/attributes", "objects/info/alternates"];
 
 /// What `git rebase --continue` goes on with.
 const TODO: &str = "rebase-merge/git-rebase-todo";
@@ -51,8 +47,7 @@ impl GitNames {
         let dirs: Vec<&GitDir> = facts.git.iter().filter(is_compared).take(MOST).collect();
         let mut obeyed: Vec<PathBuf> = Vec::new();
         for dir in &dirs {
-            obeyed.extend(OBEYED.iter().map(|name| dir.path.join(name)));
-            obeyed.push(dir.path.join("hooks"));
+            obeyed.extend(obeyed_names().filter(|name| name.in_git).map(|name| dir.path.join(name.name)));
             obeyed.extend(hooks_in(&dir.path));
             obeyed.extend(dir.reads.iter().cloned());
         }

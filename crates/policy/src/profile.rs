@@ -38,7 +38,8 @@ pub(crate) struct Protect {
 impl Protect {
     /// What is only reported is neither held nor protected, and only names of projects are reported.
     pub(crate) fn is_consistent(&self) -> bool {
-        let is_reported = self.path.starts_with("./") && self.hold.is_none() && !self.only_missing;
+        let is_of_project = self.path.starts_with("./") || self.path.starts_with("{git}/");
+        let is_reported = is_of_project && self.hold.is_none() && !self.only_missing;
         self.class == ObeyedClass::Opens || is_reported
     }
 }

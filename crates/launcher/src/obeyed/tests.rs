@@ -69,3 +69,19 @@ fn a_directory_without_a_name_of_the_list_is_not_listed_again_until_it_changes()
     assert!(since(start).contains(&"12/.envrc".to_owned()));
     std::fs::remove_dir_all(scene).expect("it is ours");
 }
+
+#[test]
+fn what_git_obeys_is_reported_of_a_repository_below_the_project_too() {
+    let project = scene("obeyed-git");
+    let git = project.join("sub/.git");
+    std::fs::create_dir_all(git.join("objects/info")).expect("a directory");
+    std::fs::create_dir_all(git.join("worktrees")).expect("a directory");
+    let start = Start::now();
+    for name in ["objects/info/alternates", "gitdir", "config"] {
+        std::fs::write(git.join(name), "x").expect("a file");
+    }
+    let found = look(&project, start, &[], None);
+    let names: Vec<_> = found.files.iter().map(|file| file.path.display().to_string()).collect();
+    assert_eq!(names, ["sub/.git/config", "sub/.git/gitdir", "sub/.git/objects/info/alternates"]);
+    std::fs::remove_dir_all(project).expect("it is ours");
+}
