@@ -2,6 +2,7 @@
 //! left unseen; which rule is about which name is `policy`'s, what follows is the plan's. Called by `survey`.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::hash::{Hash, Hasher};
 use std::mem::MaybeUninit;
@@ -35,6 +36,10 @@ pub(crate) struct Bounds {
 pub(crate) const BOUNDS: Bounds =
     Bounds { depth: 16, entries: 50_000, time: Duration::from_millis(50), least: 4096, in_one: 256, in_all: 4096 };
 
+/// How often the clock is looked at within a directory, and how many times as long the search goes on there.
+const BETWEEN_LOOKS: usize = 64;
+const INSIDE: u32 = 4;
+
 /// A rule about any directory of the project, at its place there.
 #[derive(Debug)]
 pub(crate) struct Sought {
@@ -66,8 +71,9 @@ pub(crate) struct Found {
 }
 
 /// Searches the project. `memories` is where it is written down which directories need not be listed again.
-pub(crate) fn search(project: &Path, rules: &[Sought], memories: &Path, bounds: Bounds) -> Found {
-    let mut walk = Walk::new(project, rules, bounds);
+/// A directory that rules hide is searched only where it or something in it is among what other rules give.
+pub(crate) fn search(project: &Path, rules: &[Sought], given: &[&Path], memories: &Path, bounds: Bounds) -> Found {
+    let mut walk = Walk::new(project, rules, given, bounds);
     let Ok(root) = open_source(project) else {
         walk.leave(b"", Unseen::Unreadable);
         return walk.found;
@@ -94,6 +100,7 @@ struct Directory {
 struct Walk<'a> {
     project: &'a Path,
     rules: &'a [Sought],
+    given: &'a [&'a Path],
     letters: Letters,
     bounds: Bounds,
     begin: Instant,
@@ -106,10 +113,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(project: &'a Path, rules: &'a [Sought], bounds: Bounds) -> Self {
+    fn new(project: &'a Path, rules: &'a [Sought], given: &'a [&'a Path], bounds: Bounds) -> Self {
         Walk {
             project,
             rules,
+            given,
             letters: Letters::of(rules),
             bounds,
             begin: Instant::now(),
@@ -146,6 +154,13 @@ impl<'a> Walk<'a> {
             entries if entries >= self.bounds.least && self.begin.elapsed() >= self.bounds.time => Some(Unseen::Time),
             _ => None,
         }
+    }
+
+    /// Within a directory the search ends later than between two, because what it leaves there may lie beside what it sees.
+    fn bound_inside(&self, before: usize) -> Option<Unseen> {
+        let is_many = self.entries - before >= self.bounds.entries;
+        let is_late = self.begin.elapsed() >= self.bounds.time * INSIDE;
+        (is_many && is_late).then_some(Unseen::Entries)
     }
 
     /// Joining with nothing would leave a slash at the end.
@@ -204,7 +219,7 @@ impl<'a> Walk<'a> {
         // Before it is listed: what changes meanwhile has another time the next time.
         let Ok(identity) = Identity::of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
         let is_deepest = self.queue[at].depth >= self.bounds.depth;
-        let (first, mut hides, mut is_whole) = (self.queue.len(), 0, true);
+        let (first, before, mut hides, mut is_whole) = (self.queue.len(), self.entries, 0, true);
         let mut children = old.children(self.queue[at].known.unwrap_or(usize::MAX));
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(directory, &mut buffer);
@@ -219,13 +234,23 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.entries += 1;
+            if self.entries.is_multiple_of(BETWEEN_LOOKS)
+                && let Some(why) = self.bound_inside(before)
+            {
+                (is_whole, self.is_cut) = (false, true);
+                self.leave_queued(at, why);
+                hides += self.note_likely(directory, at);
+                break;
+            }
             if self.letters.may_be_meant(name) && self.note(at, name) {
                 hides += 1;
                 if hides > self.bounds.in_one || self.found.names.len() > self.bounds.in_all {
                     self.found.searched.crowded = Some(self.path_of(&self.queue[at].path));
                     return;
                 }
-                continue;
+                if !self.is_given(at, name) {
+                    continue;
+                }
             }
             let is_directory = match entry.file_type() {
                 FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
@@ -249,6 +274,27 @@ impl<'a> Walk<'a> {
         self.newly += usize::from(is_settled);
         let count = self.queue.len() - first;
         self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
+    }
+
+    /// In a directory that was not listed to its end: the names that rules spell out, and patterns without their stars.
+    fn note_likely(&mut self, directory: &OwnedFd, at: usize) -> usize {
+        let names = self.rules.iter().filter(|rule| rule.at.tail() == 1).filter_map(|rule| rule.at.path.file_name());
+        let names: BTreeSet<Vec<u8>> =
+            names.map(|name| name.as_bytes().iter().copied().filter(|byte| *byte != b'*').collect()).collect();
+        let is_new = |name: &Vec<u8>| {
+            let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
+            self.found.names.iter().all(|(_, known)| *known != path)
+        };
+        let exists =
+            |name: &Vec<u8>| rustix::fs::statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let found: Vec<Vec<u8>> =
+            names.into_iter().filter(|name| !name.is_empty() && exists(name) && is_new(name)).collect();
+        found.iter().filter(|name| self.note(at, name)).count()
+    }
+
+    fn is_given(&self, at: usize, name: &[u8]) -> bool {
+        let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
+        self.given.iter().any(|given| given.starts_with(&path))
     }
 
     /// Writes down which rules are about a name.

@@ -349,7 +349,10 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     if rules.is_empty() {
         return;
     }
-    let found = search(&project, &rules, &state.join("searched"), search::BOUNDS);
+    let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
+    let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
+    let given: Vec<&Path> = given.filter(|path| path.starts_with(&project)).collect();
+    let found = search(&project, &rules, &given, &state.join("searched"), search::BOUNDS);
     for (index, path) in found.names {
         facts.answers.push((index, look(&path, stand_ins)));
     }

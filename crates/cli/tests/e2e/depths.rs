@@ -74,6 +74,23 @@ fn a_file_of_a_subdirectory_that_git_has_word_for_word_is_shown() {
 }
 
 #[test]
+fn a_hidden_directory_that_is_given_shows_no_hidden_name_in_it() {
+    for (mode, access) in [("static", "read"), ("static", "write"), ("dynamic", "read"), ("dynamic", "write")] {
+        let place = Place::new();
+        for name in [".env.d/.env", ".env.d/deep/id_rsa", ".env.e/.env"] {
+            place.write(name, "hunter2\n");
+        }
+        place.write(".env.d/list", "shown\n");
+        place.write("home:.config/cofferdam/config.toml", &format!("[files]\n{access} = [\"./.env.d\"]\n"));
+        let script = "cat .env.d/list .env.d/.env .env.d/deep/id_rsa .env.e/.env; mv .env.d/.env x; cat x";
+        let ran = place.run(&["--mode", mode], &["bash", "-c", script]);
+        assert_eq!(ran.out, "shown\n", "{mode}, {access}: {}", ran.err);
+        let why = place.sandbox(&["why", "--mode", mode, ".env.d/.env"]).ok();
+        assert!(why.contains("is hidden"), "{mode}, {access}: {why}");
+    }
+}
+
+#[test]
 fn a_project_can_hide_a_name_in_every_directory_and_a_user_can_show_one() {
     let place = Place::new();
     place.write("a/b/notes.key", "hunter2\n");

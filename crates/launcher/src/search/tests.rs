@@ -44,8 +44,12 @@ impl Tree {
     }
 
     fn search(&self, bounds: Bounds) -> Found {
+        self.search_with(&[], bounds)
+    }
+
+    fn search_with(&self, given: &[&Path], bounds: Bounds) -> Found {
         let project = self.project();
-        search(&project, &Sought::all(&self.policy, &project), &self.scene.join("searched"), bounds)
+        search(&project, &Sought::all(&self.policy, &project), given, &self.scene.join("searched"), bounds)
     }
 
     fn names(&self, found: &Found) -> Vec<String> {
@@ -191,4 +195,34 @@ fn other_rules_remember_for_themselves() {
     rule.path = cofferdam_policy::PathExpr::parse("./**/secret.txt").expect("a path");
     tree.policy.files.push(rule);
     assert_eq!(tree.names(&tree.search(BOUNDS)), ["2/secret.txt"]);
+}
+
+#[test]
+fn a_hidden_directory_is_searched_where_a_rule_gives_it_or_something_in_it() {
+    let tree = Tree::with(&[".env.d/.env", ".env.d/readme", "a/.env.x/b/.env", "a/.env.y/.env"]);
+    let project = tree.project();
+    let all = [".env.d", ".env.d/.env", "a/.env.x", "a/.env.x/b/.env", "a/.env.y"];
+    let (whole, part) = (project.join(".env.d"), project.join("a/.env.x/b"));
+    assert_eq!(tree.names(&tree.search_with(&[&whole, &part], BOUNDS)), all);
+    assert_eq!(tree.names(&tree.search_with(&[&project], BOUNDS)), [".env.d", "a/.env.x", "a/.env.y"]);
+    // One that stays hidden takes any number of names, and one that is given does not.
+    assert_eq!(tree.search_with(&[&project], Bounds { in_all: 3, ..BOUNDS }).searched.crowded, None);
+    assert!(tree.search_with(&[&whole, &part], Bounds { in_all: 3, ..BOUNDS }).searched.crowded.is_some());
+}
+
+#[test]
+fn a_directory_without_end_is_left_and_said_and_its_likely_names_are_found() {
+    let tree = Tree::with(&[".env", ".netrc", ".streamlit/secrets.toml", "prod.tfvars"]);
+    for number in 0..2000 {
+        tree.write(&format!("{number}"));
+    }
+    let cut = tree.search(Bounds { entries: 100, time: Duration::ZERO, ..BOUNDS });
+    let names = tree.names(&cut);
+    assert!([".env", ".netrc"].iter().all(|name| names.iter().filter(|found| found == name).count() == 1), "{names:?}");
+    let said = cut.searched.tell_unseen().expect("something was left");
+    assert!(said.contains("too many names") && said.contains(&tree.project().display().to_string()), "{said}");
+    // As long as there is time it is listed to its end.
+    let whole = tree.search(Bounds { entries: 100, time: Duration::from_hours(1), ..BOUNDS });
+    assert_eq!(tree.names(&whole), [".env", ".netrc", "prod.tfvars"]);
+    assert_eq!(tree.names(&tree.search(BOUNDS)), [".env", ".netrc", ".streamlit/secrets.toml", "prod.tfvars"]);
 }
