@@ -115,8 +115,8 @@ fn unreadable(state: &Path, errno: Errno) -> Failure {
     Failure::Read { path: cofferdam_audit::directory(state).display().to_string(), source: errno.into() }
 }
 
-/// Whoever was created last is `last`, whoever wrote last.
-fn session_in_log(state: &Path, name: &str) -> Result<String, Failure> {
+/// The session that was created last is `last`, whichever wrote last.
+pub(crate) fn session_in_log(state: &Path, name: &str) -> Result<String, Failure> {
     let mut names: Vec<String> = Vec::new();
     let mut log = opened(state)?;
     while let Some(entry) = log.try_next().map_err(|errno| unreadable(state, errno))? {

@@ -138,7 +138,8 @@ pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
             ),
             Unmet::Stopped => format!(
                 "{name} is protected and tracked: if git had to change it, it has stopped half-way; outside, \
-                 `git status` shows what it left, and this takes it back: git restore . && git clean -i"
+                 `git status` shows what it left; to throw that away, and everything else that is not committed: \
+                 git restore . && git clean -i"
             ),
         }
     };

@@ -16,6 +16,7 @@ use cofferdam_policy::{
 };
 
 use crate::args::WhyArgs;
+use crate::audit::session_in_log;
 use crate::output::{escaped, print};
 use crate::policy_files::{self, real_rules};
 use crate::recorded;
@@ -329,13 +330,11 @@ fn about_call(name: &str, policy: &Policy) -> Result<Vec<String>, Failure> {
 
 fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<ExitCode, Failure> {
     let subject = subject(&args.target, around);
+    let session = &session_in_log(&around.state, session)?;
     if matches!(subject, Subject::Host) {
         return Ok(tell(&host::in_session(&args.target, session, &around.state)?));
     }
     let found = recorded::read(&around.state, Some(session))?;
-    if found.is_empty() {
-        return Err(Failure::NoSuchSession { session: session.to_owned() });
-    }
     let Subject::Path(path) = subject else {
         return Ok(tell(&["decisions about paths and hosts are recorded, not about calls".to_owned()]));
     };

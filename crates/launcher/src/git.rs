@@ -32,7 +32,22 @@ const LONGEST_CONFIG: u64 = 1 << 20;
 /// A path with its prefix; git's own limit is the same.
 const LONGEST_POINTER: u64 = 1 << 16;
 
-pub(crate) fn git_dirs(project: &Path, stand_ins: &StandIns) -> Vec<GitDir> {
+/// `homes` are where a path that begins with `~` may lead, and where git's configuration of the user lies.
+pub(crate) fn git_dirs(project: &Path, homes: &[&Path], stand_ins: &StandIns) -> Vec<GitDir> {
+    let mut dirs = repositories(project, stand_ins);
+    for dir in &mut dirs {
+        dir.reads = names_read(dir, homes);
+    }
+    // The user's own configuration may include files of the project.
+    if let Some(first) = dirs.first_mut() {
+        for file in homes.iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| home.join(name))) {
+            add_included(&file, configuration(&file), homes, 0, &mut first.reads);
+        }
+    }
+    dirs
+}
+
+fn repositories(project: &Path, stand_ins: &StandIns) -> Vec<GitDir> {
     let dot_git = project.join(".git");
     // One look: a stand-in of another session may come and go between two. It is no repository.
     let found = rustix::fs::lstat(&dot_git).ok().filter(|stat| !stand_ins.knows(&dot_git, stat));
@@ -72,6 +87,8 @@ fn linked_worktree(project: &Path, dot_git: &Path) -> Option<Vec<GitDir>> {
         return None;
     }
     let mut dirs = with_children(&common, GitRole::Common, Some(&entry));
+    // Submodules of a linked worktree have repositories of their own.
+    dirs.extend(submodules(&common, entry.join("modules")));
     dirs.push(GitDir::new(entry, GitRole::ThisWorktree));
     Some(dirs)
 }
@@ -97,38 +114,38 @@ fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Ve
         }
         None => dirs.push(GitDir::new(worktrees, GitRole::Whole)),
     }
-    let modules = path.join("modules");
-    let mut found = Vec::new();
-    let mut budget = MOST_LISTED;
-    if named_submodules(path, &mut found, 0).and_then(|()| search(&modules, 0, &mut budget, &mut found)).is_some() {
-        found.sort();
-        found.dedup();
-        dirs.extend(found.into_iter().map(|path| GitDir::new(path, GitRole::Submodule)));
-    } else {
-        dirs.push(GitDir::new(modules, GitRole::Whole));
-    }
-    for dir in &mut dirs {
-        dir.reads = names_read(dir);
-    }
+    dirs.extend(submodules(path, path.join("modules")));
     dirs
+}
+
+/// The repositories of submodules below a directory `modules`: those that a configuration names, and what looks like one.
+fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
+    let (mut found, mut budget) = (Vec::new(), MOST_LISTED);
+    let named = named_submodules(repository, &modules, &mut found, 0);
+    if named.and_then(|()| search(&modules, 0, &mut budget, &mut found)).is_none() {
+        return vec![GitDir::new(modules, GitRole::Whole)];
+    }
+    found.sort();
+    found.dedup();
+    found.into_iter().map(|path| GitDir::new(path, GitRole::Submodule)).collect()
 }
 
 /// The submodules that a repository's configuration names: it is protected, so no workload can take one off this list by
 /// making its repository look like something else. `None` if there are too many.
-fn named_submodules(repository: &Path, found: &mut Vec<PathBuf>, depth: usize) -> Option<()> {
+fn named_submodules(repository: &Path, modules: &Path, found: &mut Vec<PathBuf>, depth: usize) -> Option<()> {
     for entry in configuration(&repository.join("config")) {
         let part = OsStr::from_bytes(&entry.part);
         let is_plain = Path::new(part).components().all(|part| matches!(part, Component::Normal(_)));
         if entry.section != "submodule" || part.is_empty() || !is_plain {
             continue;
         }
-        let path = repository.join("modules").join(part);
+        let path = modules.join(part);
         if !found.contains(&path) && is_directory(&path) {
             if found.len() >= MOST || depth >= DEEPEST {
                 return None;
             }
             found.push(path.clone());
-            named_submodules(&path, found, depth + 1)?;
+            named_submodules(&path, &path.join("modules"), found, depth + 1)?;
         }
     }
     Some(())
@@ -187,7 +204,7 @@ fn configuration(path: &Path) -> Vec<Entry> {
 }
 
 /// What else git reads because this repository's configuration says so.
-fn names_read(dir: &GitDir) -> Vec<PathBuf> {
+fn names_read(dir: &GitDir, homes: &[&Path]) -> Vec<PathBuf> {
     if !matches!(dir.role, GitRole::Main | GitRole::Common | GitRole::Submodule) {
         return Vec::new();
     }
@@ -211,24 +228,30 @@ fn names_read(dir: &GitDir) -> Vec<PathBuf> {
                 .map(|at| at.join(".git")),
         );
     }
-    add_included(&file, entries, 0, &mut names);
+    add_included(&file, entries, homes, 0, &mut names);
     names
 }
 
 /// Files that a configuration includes, whatever the condition: a condition may come true while a session runs.
-fn add_included(file: &Path, entries: Vec<Entry>, depth: usize, names: &mut Vec<PathBuf>) {
+fn add_included(file: &Path, entries: Vec<Entry>, homes: &[&Path], depth: usize, names: &mut Vec<PathBuf>) {
     for entry in entries {
         let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
         let Some(parent) = file.parent().filter(|_| is_include && depth < DEEPEST_INCLUDE) else { continue };
-        // The home is never in a project.
-        let target = parent.join(OsStr::from_bytes(&entry.value));
-        let target = match (target.parent().and_then(|parent| parent.canonicalize().ok()), target.file_name()) {
-            (Some(parent), Some(name)) if !entry.value.starts_with(b"~") => parent.join(name),
-            _ => continue,
+        let targets: Vec<PathBuf> = match entry.value.strip_prefix(b"~/") {
+            Some(rest) => homes.iter().map(|home| home.join(OsStr::from_bytes(rest))).collect(),
+            None => vec![parent.join(OsStr::from_bytes(&entry.value))],
         };
-        if names.len() < MOST_INCLUDED && !names.contains(&target) {
-            names.push(target.clone());
-            add_included(&target, configuration(&target), depth + 1, names);
+        for target in targets {
+            let (Some(parent), Some(name)) =
+                (target.parent().and_then(|at| at.canonicalize().ok()), target.file_name())
+            else {
+                continue;
+            };
+            let target = parent.join(name);
+            if names.len() < MOST_INCLUDED && !names.contains(&target) {
+                names.push(target.clone());
+                add_included(&target, configuration(&target), homes, depth + 1, names);
+            }
         }
     }
 }
@@ -245,14 +268,14 @@ mod tests {
         std::fs::create_dir_all(&submodule).expect("writable");
         let config = b"[user]\n\tname = J\xe9r\xf4me\n[submodule \"a\xff\"]\n\turl = x\n[include]\n\tpath = ../b\xfe\n";
         std::fs::write(git.join("config"), config).expect("writable");
-        let dirs = git_dirs(&project, &StandIns::of(&project.join("state")));
+        let dirs = git_dirs(&project, &[], &StandIns::of(&project.join("state")));
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Submodule && dir.path == submodule), "{dirs:?}");
         let included = project.join(OsStr::from_bytes(b"b\xfe"));
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Main && dir.reads.contains(&included)), "{dirs:?}");
         std::fs::remove_file(git.join("config")).expect("ours");
         std::fs::rename(&git, project.join(OsStr::from_bytes(b"r\xff"))).expect("ours");
         std::fs::write(&git, b"gitdir: r\xff\n").expect("writable");
-        let dirs = git_dirs(&project, &StandIns::of(&project.join("state")));
+        let dirs = git_dirs(&project, &[], &StandIns::of(&project.join("state")));
         assert!(dirs.iter().any(|dir| dir.path == project.join(OsStr::from_bytes(b"r\xff"))), "{dirs:?}");
         std::fs::remove_dir_all(project).expect("ours");
     }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,9 @@ use crate::search::{self, Sought, search};
 use crate::stand_ins::StandIns;
 use crate::tracked::Repository;
 use crate::{cgroup, git, quota, session};
+
+/// The kernel follows as many.
+const MOST_LINKS: usize = 40;
 
 /// Directories that are never a project, whatever the working directory is.
 const NOT_PROJECTS: &[&str] =
@@ -86,6 +90,7 @@ fn find_project(cwd: &Path, places: &Places, stand_ins: &StandIns) -> Option<Pat
 /// Everything `plan` wants to know.
 pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> HostFacts {
     let stand_ins = StandIns::of(&around.state);
+    let homes: Vec<&Path> = [&around.home].into_iter().chain(&around.other_home).map(PathBuf::as_path).collect();
     let mut facts = HostFacts {
         machine: std::env::consts::ARCH.to_owned(),
         uid: rustix::process::getuid().as_raw(),
@@ -94,7 +99,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         other_home: around.other_home.clone(),
         cwd: around.cwd.clone(),
         project: around.project.clone(),
-        git: around.project.as_deref().map(|project| git::git_dirs(project, &stand_ins)).unwrap_or_default(),
+        git: around.project.as_deref().map(|project| git::git_dirs(project, &homes, &stand_ins)).unwrap_or_default(),
         variables: variables(policy, request),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
@@ -304,6 +309,11 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                         .flat_map(|path| other_spelling(rule.access, path, stand_ins))
                         .map(|fact| (index, fact)),
                 );
+            }
+            if rule.access == Access::Protect {
+                let links = links_on_the_way(&path, link.as_ref().or(fact.as_ref()), &writable);
+                let links = links.iter();
+                facts.answers.extend(links.filter_map(|link| Some((index, find_with_link(link, stand_ins).1?))));
             }
             if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
@@ -515,6 +525,36 @@ fn find_with_link(path: &Path, stand_ins: &StandIns) -> (Option<PathFact>, Optio
 /// leads to.
 fn kept(access: Access, link: Option<PathFact>) -> Option<PathFact> {
     link.filter(|_| access == Access::Protect)
+}
+
+/// The other links through which the kernel goes to what a path means, where the session can write: each of them decides
+/// where it leads.
+fn links_on_the_way(path: &Path, found: Option<&PathFact>, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let is_plain =
+        |fact: &PathFact| fact.canonical() == path && !matches!(fact, PathFact::Present { kind: Kind::Other, .. });
+    let links = if found.is_none_or(is_plain) { Vec::new() } else { links_to(path) };
+    let is_meant = |link: &PathBuf| link != path && writable.iter().any(|root| is_at_or_below(link, root));
+    links.into_iter().filter(is_meant).collect()
+}
+
+fn links_to(path: &Path) -> Vec<PathBuf> {
+    let parts = |path: &Path| path.iter().map(OsStr::to_os_string).rev().collect::<Vec<_>>();
+    let (mut here, mut ahead, mut links) = (PathBuf::from("/"), parts(path), Vec::new());
+    while let Some(part) = ahead.pop() {
+        match part.as_bytes() {
+            b"/" => here = PathBuf::from("/"),
+            b".." => _ = here.pop(),
+            _ => here.push(&part),
+        }
+        let Ok(target) = std::fs::read_link(&here) else { continue };
+        if links.len() >= MOST_LINKS {
+            break;
+        }
+        links.push(here.clone());
+        here.pop();
+        ahead.extend(parts(&target));
+    }
+    links
 }
 
 /// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.

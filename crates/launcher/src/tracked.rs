@@ -172,7 +172,7 @@ pub fn unserved(plan: &LaunchPlan, facts: &HostFacts, start: SystemTime, failed:
             Some(Access::Mask) if repository.holds(&entry).is_none() => Unmet::Masked,
             Some(Access::Deny) if repository.holds(&entry).is_none() => Unmet::Hidden,
             Some(Access::Protect) if repository.is_unwritten(&entry) => Unmet::Unwritten,
-            Some(Access::Protect) if failed && names_git(&plan.command.argv) => Unmet::Stopped,
+            Some(Access::Protect) if failed && changes_by_git(&plan.command.argv) => Unmet::Stopped,
             _ => continue,
         };
         // What could not be looked at in time is not spoken of.
@@ -184,10 +184,30 @@ pub fn unserved(plan: &LaunchPlan, facts: &HostFacts, start: SystemTime, failed:
     found
 }
 
-/// Whether a command line has git in it: the launch itself makes names in the repository, so its times say too little.
-fn names_git(argv: &[String]) -> bool {
+/// Commands of git that change files of the project.
+const CHANGING: &[&str] = &[
+    "am",
+    "apply",
+    "bisect",
+    "checkout",
+    "cherry-pick",
+    "merge",
+    "pull",
+    "rebase",
+    "reset",
+    "restore",
+    "revert",
+    "stash",
+    "switch",
+];
+
+/// Whether a command line has git in it, and a command that changes files: the launch itself makes names in the repository,
+/// so its times say too little.
+fn changes_by_git(argv: &[String]) -> bool {
     let is_no_part = |c: char| !c.is_alphanumeric() && !"._-".contains(c);
-    argv.iter().flat_map(|argument| argument.split(is_no_part)).any(|word| word == "git")
+    let has =
+        |meant: &[&str]| argv.iter().flat_map(|argument| argument.split(is_no_part)).any(|word| meant.contains(&word));
+    has(&["git"]) && has(CHANGING)
 }
 
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH

@@ -2,12 +2,13 @@
 //! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `launcher`.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_policy::decide::gives_the_home;
+use cofferdam_policy::decide::index::refuses;
 use cofferdam_policy::path::Base;
 use cofferdam_policy::{
     Access, Isolation, Layer, Metadata, Mode, OnUnknown, Origin, PathExpr, PlacedRule, Places, Policy, RuleIndex,
@@ -175,12 +176,15 @@ fn present(decisions: &[Decision]) -> impl Iterator<Item = &Decision> {
 fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home: bool) -> Vec<GateRule> {
     let places = facts.places();
     // Compared as bytes: paths by their parts would take longer than all the mounts.
-    let decided: HashSet<&OsStr> = present(decisions).map(|decision| decision.path.as_os_str()).collect();
+    let decided: HashMap<&OsStr, Access> =
+        present(decisions).map(|decision| (decision.path.as_os_str(), decision.access)).collect();
     let mut rules = Vec::new();
     for rule in policy.files.iter().filter(|rule| !rule.only_missing && is_in_home(&rule.path, &places) == in_home) {
         for path in rule.expand(&places) {
-            // What exists was decided above, by its real path; of two rules the one that was kept.
-            let is_decided = rule.path.is_one_path() && decided.contains(path.as_os_str());
+            // What exists was decided above, by its real path; of two rules the one that was kept. One that refuses is
+            // about other spellings of the name as well, which a rule that gives is not.
+            let by = decided.get(path.as_os_str()).filter(|_| rule.path.is_one_path());
+            let is_decided = by.is_some_and(|access| *access == rule.access || !refuses(rule.access));
             if is_decided || gives_the_home(rule, &path, &places) {
                 continue;
             }

@@ -408,7 +408,9 @@ impl FileMounts {
     /// A directory that holds a protected name can be renamed away and replaced, unless it is a mount point itself. It comes
     /// before whatever is mounted in it already, or it would hide that.
     fn pin_parents(&mut self, target: &Path, enclosing: &[&Decision], may_be_gone: bool) {
-        let Some(root) = enclosing.iter().rev().find(|d| d.access == Access::Write && d.path != target) else { return };
+        // What is given in a tree that is given has no mount of its own: the way through it can be renamed as well.
+        let outwards = enclosing.iter().rev().skip_while(|d| d.access != Access::Write || d.path == target);
+        let Some(root) = outwards.take_while(|d| d.access == Access::Write).last() else { return };
         let inside = |p: &&Path| *p != root.path && is_at_or_below(p, &root.path);
         let mut parents: Vec<&Path> = target.ancestors().skip(1).take_while(inside).collect();
         parents.reverse();

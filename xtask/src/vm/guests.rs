@@ -11,10 +11,10 @@ const KERNEL_FACING: &str = "(package(cofferdam-escape) + package(cofferdam-kern
      + package(cofferdam-testkit) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
      - test(/^debugging::gdb|guest_(without|systemd)_/) \
      - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^removal::tests::a_(hundred_thousand|tree_deeper)/) \
-     + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e1|e2)/) + test(/^(bus|scope|sweep|desk|prompt)::tests/) + binary(output) + binary(world))";
+     + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e1|e2)/) + test(/^(bus|scope|sweep|desk|prompt|tracked)::tests/) + binary(output) + binary(world))";
 // Left to real processors, since they show little about a kernel and are slow or wrong at a tenth of the speed: terminals
 // (bash itself, without a sandbox, then loses a trap in `read -t 0.1`), toolchains and gdb (long starts), what a neighbour
-// waits (a ratio of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper, the desk,
+// waits (a ratio of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper, the desk, git's index and packs,
 // the prompt and the limit of output (answers within 200 ms to five seconds), approvals and records but for the first (no kernel decides them), the world of servers (nothing of ours is in it), and
 // what egress decides without a kernel: of its rows those remain that show how connections are caught; a flood of
 // connections is none at this speed. Also left out, since each takes minutes there: what the command does with files, sharing and tracing, the

@@ -399,3 +399,108 @@ fn doctor_recommends_that_bare_repositories_are_named() {
     let out = place.sandbox(&["doctor"]).out;
     assert!(!out.contains(recommended) && out.contains("bare repositories only where they are named"), "{out}");
 }
+
+/// A repository with a linked worktree beside it, which is the project; `$G` is the repository's directory.
+fn linked_worktree() -> Option<(Place, String)> {
+    let mut place = Place::with_repository()?;
+    place.host("git worktree add -q ../wt && git init -q --bare .git/worktrees/wt/modules/lib").ok();
+    let git = place.path(".git").display().to_string();
+    place.project = place.path("home:wt");
+    Some((place, format!("G={git}; ")))
+}
+
+#[test]
+fn the_entry_of_a_linked_worktree_cannot_be_replaced() {
+    for mode in MODES {
+        let Some((place, git)) = linked_worktree() else { return };
+        for attempt in [
+            "mv $G/worktrees $G/w2",
+            "mv $G/worktrees/wt $G/worktrees/w2",
+            "echo x >> $G/worktrees/wt/modules/lib/config",
+            "echo x > $G/worktrees/wt/modules/lib/hooks/post-checkout",
+            "mv $G/worktrees/wt/modules/lib $G/worktrees/wt/modules/other",
+        ] {
+            let ran = inside(&place, mode, &format!("{git}{attempt}"));
+            assert_ne!(ran.code, 0, "{mode}: {attempt}: {}", ran.err);
+        }
+        inside(&place, mode, "echo x > made && git add made && git commit -qm made").ok();
+        let copy = "cp -a $G ../copy && cd ../copy && mv worktrees w2 && mkdir worktrees && echo x >> w2/wt/modules/lib/config";
+        place.host(&format!("{git}{copy} && rm -rf ../copy")).ok();
+    }
+}
+
+#[test]
+fn files_that_configurations_include_by_the_home_cannot_be_written() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.host("git config include.path '~/project/included'").ok();
+        place.write("included", "[a]\nb = c\n");
+        place.write("conditional", "[a]\nb = c\n");
+        let config = place.read("home:.gitconfig").expect("it was written");
+        place.write(
+            "home:.gitconfig",
+            &format!("{config}[includeIf \"gitdir:~/project/\"]\npath = ~/project/conditional\n"),
+        );
+        for name in ["included", "conditional"] {
+            let ran = inside(&place, mode, &format!("echo x >> {name}"));
+            assert_ne!(ran.code, 0, "{mode}: {name}: {}", ran.err);
+            place.host(&format!("echo >> {name}")).ok();
+        }
+    }
+}
+
+#[test]
+fn no_link_on_the_way_to_a_protected_name_can_be_replaced() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place
+            .host(
+                "rm -rf .git/hooks; mkdir -p real/hooks ai/claude; ln -s ../hk .git/hooks; ln -s real/hooks hk
+             ln -s cfg/claude .claude; ln -s ai cfg; echo '{}' > ai/claude/settings.json",
+            )
+            .ok();
+        for attempt in
+            ["rm hk", "mv hk other", "rm cfg", "mv real/hooks x", "rm .claude", "echo x > ai/claude/settings.json"]
+        {
+            let ran = inside(&place, mode, attempt);
+            assert_ne!(ran.code, 0, "{mode}: {attempt}: {}", ran.err);
+        }
+        assert_eq!(inside(&place, mode, "cat .claude/settings.json; echo x > other").ok(), "{}\n", "{mode}");
+        place.host("rm hk cfg").ok();
+    }
+}
+
+#[test]
+fn a_project_in_a_tree_that_is_given_cannot_be_moved_aside() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        let home = place.home.display().to_string();
+        place.host("mkdir -p ../w && cp -a . ../w/p").ok();
+        let mut place = place;
+        place.project = place.path("home:w/p");
+        let ran = place.run(
+            &["--mode", mode, "--on-unknown", "deny", "--rw", &format!("{home}/w")],
+            &["bash", "-c", "echo x > ../beside && mv ../p ../o"],
+        );
+        assert_ne!(ran.code, 0, "{mode}: {}", ran.err);
+        assert!(place.exists("../beside") && !place.exists("../o"), "{mode}");
+    }
+}
+
+#[test]
+fn the_users_policy_cannot_be_made_in_a_tree_that_is_given() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write("home:.config/other", "x");
+        let config = place.path("home:.config").display().to_string();
+        for name in ["cofferdam", "autostart", "systemd", "environment.d"] {
+            let script = format!("echo x > {config}/made; mkdir {config}/{name}; echo x > {config}/{name}/new");
+            let ran = place.run(&["--mode", mode, "--on-unknown", "deny", "--rw", &config], &["bash", "-c", &script]);
+            assert_ne!(ran.code, 0, "{mode}: {name}: {}", ran.err);
+            assert!(
+                place.exists("home:.config/made") && !place.exists(&format!("home:.config/{name}")),
+                "{mode}: {name}"
+            );
+        }
+    }
+}

@@ -159,7 +159,7 @@ fn try_one(place: &Place, mode: &str, seed: u64, operation: &str, counts: &mut [
     let repairs: Vec<&str> =
         ran.err.lines().filter_map(|line| line.split_once("outside: ").map(|(_, after)| after)).collect();
     let is_hidden = ran.err.contains("git update-index --skip-worktree -- ");
-    let has_stopped = ran.err.contains("takes it back: git restore . && git clean -i");
+    let has_stopped = ran.err.contains("not committed: git restore . && git clean -i");
     assert!(is_hidden || has_stopped || !repairs.is_empty(), "{about}\n{}", ran.err);
     if !is_hidden && ran.code == 0 {
         at(place, &inner, &repairs.join("\n")).ok();

@@ -258,3 +258,15 @@ fn a_repository_that_would_take_minutes_shows_nothing_and_ends_in_time() {
     assert_eq!(objects::find(&repository.objects, &object, &repository.budget), None, "a tree is no file");
     assert!(repository.budget.spent.get() > LEAST_WORK, "it was put together");
 }
+
+#[test]
+fn only_a_command_that_changes_files_can_have_stopped_half_way() {
+    let words = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
+    for line in ["git|merge|x", "bash|-c|cd sub && git stash -u; true", "/usr/bin/git|-C|x|cherry-pick|y"] {
+        assert!(changes_by_git(&words(line)), "{line}");
+    }
+    for line in ["git|grep|nothing", "git|diff|--quiet", "git|commit|-m|x", "npm|run|rebase", "bash|-c|git log nosuch"]
+    {
+        assert!(!changes_by_git(&words(line)), "{line}");
+    }
+}
