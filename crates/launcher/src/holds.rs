@@ -248,6 +248,17 @@ impl Pool {
         None
     }
 
+    /// A new one: made here it is written down before it stands in the project, so that a killed session leaves none that
+    /// no record names.
+    fn fill(&mut self, kind: &HoldKind) -> Option<(OsString, Identity)> {
+        let pool = self.directory.as_ref()?;
+        self.used += 1;
+        let name = OsString::from(format!("{}-{}", rustix::process::getpid().as_raw_nonzero(), self.used));
+        make(kind, pool, &name).ok()?;
+        let identity = Identity::of(pool, &name).ok()?;
+        Some((name, identity))
+    }
+
     /// Moves it back; nothing where it has to be removed instead.
     fn keep(&mut self, held: &Held) -> Option<String> {
         let pool = self.directory.as_ref().filter(|_| self.names.len() + self.used < MOST_WAITING)?;
@@ -274,7 +285,7 @@ impl Pool {
 enum Made {
     Waiting(OsString, Identity),
     Unnamed(OwnedFd, Identity),
-    /// It can only be made where it is to stand.
+    /// It can only be made where it is to stand: a session that is killed right then leaves it.
     Not,
 }
 
@@ -282,7 +293,8 @@ impl Made {
     fn new(kind: &HoldKind, parent: &OwnedFd, pool: &mut Pool) -> Result<Self, Errno> {
         Ok(match kind {
             HoldKind::Directory | HoldKind::Socket => {
-                pool.next().map_or(Made::Not, |(name, identity)| Made::Waiting(name, identity))
+                let waiting = pool.next().or_else(|| pool.fill(kind));
+                waiting.map_or(Made::Not, |(name, identity)| Made::Waiting(name, identity))
             }
             HoldKind::File(text) => {
                 let file = unnamed_file(parent, text)?;
