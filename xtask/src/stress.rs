@@ -3,6 +3,7 @@
 //! people and `.ci/run`.
 
 mod ground;
+mod instances;
 mod runs;
 mod traces;
 

@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::problems::Problems;
 use crate::stress::ground::Ground;
+use crate::stress::instances::Raised;
 use crate::stress::traces::{PATIENCE, descendants, name_of, reap_orphans};
 
 /// Longer than any run takes on a busy machine.
@@ -101,6 +102,7 @@ fn row(ground: &Ground, count: usize) -> std::io::Result<Tally> {
 
 /// All alive at the same time, each waiting for a word to end.
 fn crowd(ground: &Ground, count: usize) -> std::io::Result<Tally> {
+    let _raised = Raised::for_sessions(count)?;
     let mut tally = Tally::default();
     let mut children = Vec::new();
     for index in 0..count {
@@ -245,12 +247,16 @@ fn is_ready(fd: std::os::fd::BorrowedFd<'_>, end: Instant) -> std::io::Result<bo
     Ok(poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout))? > 0)
 }
 
+fn ends_in_time(child: &Child) -> std::io::Result<bool> {
+    is_ready(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?.as_fd(), Instant::now() + LONGEST)
+}
+
 impl Tally {
     /// Waits for the end of a run, and compares its code and what it printed.
     fn check(&mut self, child: &mut Child, index: usize, expected: &str) -> std::io::Result<()> {
         self.runs += 1;
-        let pid = Pid::from_child(child);
-        let ended = is_ready(pidfd_open(pid, PidfdFlags::empty())?.as_fd(), Instant::now() + LONGEST)?;
+        // What ended before may have been waited for, and its pid is then free for others.
+        let ended = child.try_wait()?.is_some() || ends_in_time(child)?;
         if !ended {
             child.kill()?;
             self.failures.push(format!("run {index} did not end"));
