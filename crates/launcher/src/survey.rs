@@ -250,9 +250,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let mut in_homes: Vec<Listings<'_>> = places.homes().map(Listings::new).collect();
     let mut in_root = Listings::bounded(Path::new("/"));
     let mut in_project = places.project.as_deref().map(Listings::new);
-    let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
-    let writable: Vec<PathBuf> =
-        grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect();
+    let writable = writable(policy, facts);
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_deep()) {
@@ -280,7 +278,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     _ => list_matching(&path, rule.access, rule.path.except()),
                 };
                 for path in matching {
-                    let (fact, link) = find_with_link(&path, stand_ins);
+                    let (fact, link) = find_for(index, rule.access, &path, &writable, facts, stand_ins);
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
                     facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
                 }
@@ -292,7 +290,10 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 }
                 _ => false,
             };
-            let (fact, link) = if is_absent { (None, None) } else { find_with_link(&path, stand_ins) };
+            let (fact, link) = match is_absent {
+                true => (None, None),
+                false => find_for(index, rule.access, &path, &writable, facts, stand_ins),
+            };
             if refuses(rule.access) && !is_absent {
                 let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
                 let spelled = match (home, &rule.path.base, &mut in_project) {
@@ -303,17 +304,12 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     (None, Base::Root, _) => in_root.matching(&rule.path.rest, rule.access, &rule.path),
                     _ => Vec::new(),
                 };
-                facts.answers.extend(
-                    spelled
-                        .iter()
-                        .flat_map(|path| other_spelling(rule.access, path, stand_ins))
-                        .map(|fact| (index, fact)),
-                );
-            }
-            if rule.access == Access::Protect {
-                let links = links_on_the_way(&path, link.as_ref().or(fact.as_ref()), &writable);
-                let links = links.iter();
-                facts.answers.extend(links.filter_map(|link| Some((index, find_with_link(link, stand_ins).1?))));
+                // What another spelling leads to may be the same, by a hard link or on a file system that folds case: a
+                // directory that is only read is shown without names, so each counts.
+                for path in spelled {
+                    let (fact, link) = find_for(index, rule.access, &path, &writable, facts, stand_ins);
+                    facts.answers.extend(kept(rule.access, link).into_iter().chain(fact).map(|fact| (index, fact)));
+                }
             }
             if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
@@ -363,8 +359,10 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
     let given: Vec<&Path> = given.filter(|path| path.starts_with(&project)).collect();
     let found = search(&project, &rules, &given, &state.join("searched"), search::BOUNDS);
+    let writable = writable(policy, facts);
     for (index, path) in found.names {
-        facts.answers.push((index, look(&path, stand_ins)));
+        let (fact, _) = find_for(index, policy.files[index].access, &path, &writable, facts, stand_ins);
+        facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
     }
     facts.searched = Some(found.searched);
 }
@@ -482,13 +480,6 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
     }
 }
 
-/// What another spelling of a refused name leads to. It may be the same, by a hard link or on a file system that folds case:
-/// a directory that is only read is shown without names, so each counts.
-fn other_spelling(access: Access, path: &Path, stand_ins: &StandIns) -> impl Iterator<Item = PathFact> {
-    let (fact, link) = find_with_link(path, stand_ins);
-    kept(access, link).into_iter().chain(fact)
-}
-
 /// Names in the pattern's directory that match its last component.
 fn list_matching(pattern: &Path, access: Access, except: &str) -> Vec<PathBuf> {
     let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
@@ -521,20 +512,49 @@ fn find_with_link(path: &Path, stand_ins: &StandIns) -> (Option<PathFact>, Optio
     }
 }
 
+/// `find_with_link` for a rule; the links through which it leads are kept with the facts.
+fn find_for(
+    index: usize,
+    access: Access,
+    path: &Path,
+    writable: &[PathBuf],
+    facts: &mut HostFacts,
+    stand_ins: &StandIns,
+) -> (Option<PathFact>, Option<PathFact>) {
+    let (fact, link) = find_with_link(path, stand_ins);
+    let links = links_on_the_way(access, path, link.as_ref().or(fact.as_ref()), writable);
+    facts.links.extend(links.into_iter().map(|link| (index, link)));
+    (fact, link)
+}
+
 /// A protected name is kept as the link it is, or the link could be replaced. To hide or to give is about what the link
 /// leads to.
 fn kept(access: Access, link: Option<PathFact>) -> Option<PathFact> {
     link.filter(|_| access == Access::Protect)
 }
 
-/// The other links through which the kernel goes to what a path means, where the session can write: each of them decides
-/// where it leads.
-fn links_on_the_way(path: &Path, found: Option<&PathFact>, writable: &[PathBuf]) -> Vec<PathBuf> {
+/// The links through which the kernel goes to what a rule refuses, where the session can write: each of them decides where
+/// it leads, and so what the next session hides or protects.
+fn links_on_the_way(access: Access, path: &Path, found: Option<&PathFact>, writable: &[PathBuf]) -> Vec<PathFact> {
     let is_plain =
         |fact: &PathFact| fact.canonical() == path && !matches!(fact, PathFact::Present { kind: Kind::Other, .. });
-    let links = if found.is_none_or(is_plain) { Vec::new() } else { links_to(path) };
-    let is_meant = |link: &PathBuf| link != path && writable.iter().any(|root| is_at_or_below(link, root));
-    links.into_iter().filter(is_meant).collect()
+    if !refuses(access) || found.is_none_or(is_plain) {
+        return Vec::new();
+    }
+    let is_meant = |link: &PathBuf| writable.iter().any(|root| is_at_or_below(link, root));
+    let as_it_is = |link: PathBuf| {
+        let stat = rustix::fs::lstat(&link).ok()?;
+        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+        Some(PathFact::Present { canonical: link, kind: Kind::Other, id })
+    };
+    links_to(path).into_iter().filter(is_meant).filter_map(as_it_is).collect()
+}
+
+/// Trees that rules give for writing, and the project.
+fn writable(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
+    let places = facts.places();
+    let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
+    grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect()
 }
 
 fn links_to(path: &Path) -> Vec<PathBuf> {

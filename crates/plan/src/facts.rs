@@ -232,6 +232,8 @@ pub struct HostFacts {
     /// What was found for the rules of the policy: the rule's index in `Policy::files` and one path it stands for.
     /// A missing path is listed only where it matters: for a rule that demands it, and where it could be created.
     pub answers: Vec<(usize, PathFact)>,
+    /// Links in trees that are given for writing, through which a rule that refuses leads to what it is about.
+    pub links: Vec<(usize, PathFact)>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Files of the project that a shipped list hides and that git's index names.

@@ -49,6 +49,22 @@ pub struct Decision {
 const LISTENED_AT: &str = "a process of the host listens there";
 
 impl Decision {
+    fn new(rule: &FileRule, access: Access, fact: &PathFact) -> Decision {
+        Decision {
+            path: fact.canonical().to_path_buf(),
+            access,
+            reason: rule.reason.clone().into_owned(),
+            origin: rule.origin.clone(),
+            stand: rule.stand.clone(),
+            hold: rule.hold.clone(),
+            is_final: false,
+            is_given: false,
+            masked: None,
+            is_other_name: false,
+            fact: fact.clone(),
+        }
+    }
+
     /// Whether it follows from a mount of the host, and not from a rule about this path.
     pub fn is_other_name(&self) -> bool {
         self.is_other_name
@@ -122,6 +138,10 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
         {
             consider(rule, fact, &mut found)?;
         }
+    }
+    // A link that a session can replace would have the next session hide something else.
+    for (index, link) in &facts.links {
+        found.extend(policy.files.get(*index).map(|rule| Decision::new(rule, Access::Protect, link)));
     }
     refuse_unanswered(policy, facts)?;
     add_project(policy, facts, &mut found);
@@ -277,19 +297,7 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
         }
         PathFact::Present { .. } => {}
     }
-    found.push(Decision {
-        path: fact.canonical().to_path_buf(),
-        access: rule.access,
-        reason: rule.reason.clone().into_owned(),
-        origin: rule.origin.clone(),
-        stand: rule.stand.clone(),
-        hold: rule.hold.clone(),
-        is_final: rule.is_final,
-        is_given: false,
-        masked: None,
-        is_other_name: false,
-        fact: fact.clone(),
-    });
+    found.push(Decision { is_final: rule.is_final, ..Decision::new(rule, rule.access, fact) });
     Ok(())
 }
 

@@ -195,3 +195,37 @@ fn a_protected_file_that_git_could_not_write_is_named_with_the_command_that_repa
         assert!(!quiet.err.contains(".vscode"), "{mode}: {}", quiet.err);
     }
 }
+
+/// A session that could lead a hidden name elsewhere would have the next session read what it led to before.
+#[test]
+fn no_link_on_the_way_to_a_hidden_name_can_be_replaced() {
+    for mode in MODES {
+        let Some(place) = Place::with(&[]) else { return };
+        let made = "mkdir -p real/dev sub deep; echo hunter2 > real/dev/values; echo hunter2 > deep/values
+            ln -s cfg/dev/values .env; ln -s real cfg; ln -s ../deep/values sub/.env.local; ln -s real/dev/values .ENV.prod";
+        place.host(made).ok();
+        let attempts = [
+            "ln -sfn other .env",
+            "rm .env",
+            "mv .env x",
+            "ln -sfn other cfg",
+            "mv cfg x",
+            "rm sub/.env.local",
+            "mv sub x",
+            "rm .ENV.prod",
+            "mv real x",
+            "mv deep/values x",
+            "cat .env",
+            "cat sub/.env.local",
+            "cat .ENV.prod",
+            "cat real/dev/values",
+            "cat deep/values",
+        ];
+        for attempt in attempts {
+            let ran = inside(&place, mode, attempt);
+            assert!(ran.code != 0 && !ran.out.contains("hunter2"), "{mode}: {attempt}: {} {}", ran.out, ran.err);
+        }
+        assert_eq!(inside(&place, mode, "echo x > new && readlink cfg").ok(), "real\n", "{mode}");
+        place.host("ln -sfn other .env && rm cfg sub/.env.local .ENV.prod && cat real/dev/values deep/values").ok();
+    }
+}
