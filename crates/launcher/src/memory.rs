@@ -1,8 +1,9 @@
 //! Which directories of a project need not be listed again: each by its identity and the time of its last change. Owns the
-//! file in the state directory, outside of every session's reach; a file that says anything unexpected counts as none. What
-//! a walk looks for is never remembered, only that a directory had nothing of it. Used by `search` and `obeyed`, which have a
-//! memory each.
+//! file in the state directory, outside of every session's reach; a file that says anything unexpected counts as none. A
+//! directory is passed by only where it had nothing of what a walk looks for; what was found is looked at again first, so
+//! that no number of new files keeps a later walk from it. Used by `search` and `obeyed`, which have a memory each.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::io::Write as _;
@@ -20,10 +21,11 @@ use rustix::io::Errno;
 use crate::message::best_effort;
 use crate::session::make_all;
 
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 /// More is not worth reading at a start.
 const MOST: usize = 50_000;
-const LONGEST_FILE: u64 = 16 << 20;
+/// Longer than as many directories and names to hide as there may be.
+const LONGEST_FILE: u64 = 40 << 20;
 
 /// A directory that changed later than this before it was listed may change again without another time (git's racy rule);
 /// two seconds are the coarsest time of a file system.
@@ -105,6 +107,7 @@ pub(crate) struct Remembered {
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     directories: Vec<(Remembered, Range<usize>)>,
+    found: Vec<Range<usize>>,
 }
 
 impl Memory {
@@ -113,14 +116,13 @@ impl Memory {
         let mut name = DefaultHasher::new();
         project.hash(&mut name);
         let mut key = DefaultHasher::new();
-        (FORMAT, project, env!("CARGO_PKG_VERSION"), sought).hash(&mut key);
+        (project, env!("CARGO_PKG_VERSION"), sought).hash(&mut key);
         for directory in dependency_directories() {
             directory.hash(&mut key);
         }
         let path = memories.join(format!("{:016x}", name.finish()));
         let place = Place { path, key: key.finish(), is_trusted: is_trusted(root) };
-        let memory = if place.is_trusted { Memory::read(&place.path, place.key) } else { None };
-        (memory.unwrap_or_default(), place)
+        (Memory::read(&place.path, place.key).unwrap_or_default(), place)
     }
 
     fn read(place: &Path, key: u64) -> Option<Memory> {
@@ -133,9 +135,10 @@ impl Memory {
 
     fn parse(bytes: Vec<u8>, key: u64) -> Option<Memory> {
         let mut rest = Reader { bytes: &bytes, at: 0 };
-        if rest.number()? != key {
+        if rest.number()? != FORMAT {
             return None;
         }
+        let is_same_walk = rest.number()? == key;
         let count = usize::try_from(rest.number()?).ok().filter(|count| *count <= MOST)?;
         let mut directories = Vec::with_capacity(count);
         for number in 0..count {
@@ -148,18 +151,30 @@ impl Memory {
                 return None;
             }
             let identity = is_known.then_some(Identity { device, inode, seconds, nanoseconds });
-            let name = rest.name()?;
-            directories.push((Remembered { identity, first, count: many }, name));
+            let length = usize::from(rest.byte()?);
+            directories.push((Remembered { identity, first, count: many }, rest.text(length)?));
         }
-        (rest.at == bytes.len()).then_some(())?;
-        Some(Memory { bytes, directories })
+        let mut found = Vec::new();
+        while rest.at < bytes.len() {
+            let length = usize::try_from(rest.number()?).ok()?;
+            found.push(rest.text(length)?);
+        }
+        // Other rules look for other things; each of the names is compared with them again.
+        directories.truncate(if is_same_walk { count } else { 0 });
+        Some(Memory { bytes, directories, found })
+    }
+
+    /// Where a walk found what it looks for, by paths below the project.
+    pub(crate) fn found(&self) -> impl Iterator<Item = &[u8]> {
+        self.found.iter().map(|path| &self.bytes[path.clone()])
     }
 
     pub(crate) fn first(&self) -> Option<usize> {
         (!self.directories.is_empty()).then_some(0)
     }
 
-    fn remembered(&self) -> usize {
+    /// How many directories need not be listed again, as long as they do not change.
+    pub(crate) fn remembered(&self) -> usize {
         self.directories.iter().filter(|(known, _)| known.identity.is_some()).count()
     }
 
@@ -199,25 +214,31 @@ pub(crate) struct Place {
 
 impl Place {
     /// Remembers directories, in the order of their depth; those that lie in one directory stand together. `newly` of them
-    /// were listed and need not be the next time; a walk that was cut must know more than the last one.
-    pub(crate) fn keep<'a, D>(&self, old: &Memory, newly: usize, is_cut: bool, directories: D)
+    /// were listed and need not be the next time; a walk that was cut must know more than the last one. What was `found` is
+    /// remembered in any case.
+    pub(crate) fn keep<'a, D>(&self, old: &Memory, newly: usize, is_cut: bool, directories: D, found: &BTreeSet<&[u8]>)
     where
         D: ExactSizeIterator<Item = (&'a [u8], Remembered)> + Clone,
     {
         let remembered = || directories.clone().filter(|(_, now)| now.identity.is_some()).count();
-        if self.is_trusted && newly > WORTH_WRITING && (!is_cut || remembered() > old.remembered()) {
-            write(&self.path, self.key, directories);
+        let is_better = newly > WORTH_WRITING && (!is_cut || remembered() > old.remembered());
+        let directories_kept = self.is_trusted && directories.len() <= MOST;
+        if directories_kept && is_better || !found.is_subset(&old.found().collect()) {
+            write(&self.path, self.key, directories.take(if directories_kept { usize::MAX } else { 0 }), found);
         }
     }
 }
 
 /// Best effort: without it every directory is listed again.
-fn write<'a>(place: &Path, key: u64, directories: impl ExactSizeIterator<Item = (&'a [u8], Remembered)>) {
-    if directories.len() > MOST {
-        return;
-    }
+fn write<'a>(
+    place: &Path,
+    key: u64,
+    directories: impl ExactSizeIterator<Item = (&'a [u8], Remembered)>,
+    found: &BTreeSet<&[u8]>,
+) {
     let mut bytes = Vec::with_capacity(64 + directories.len() * 80);
     let number = |bytes: &mut Vec<u8>, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
+    number(&mut bytes, FORMAT);
     number(&mut bytes, key);
     number(&mut bytes, directories.len() as u64);
     for (path, Remembered { identity, first, count }) in directories {
@@ -231,6 +252,10 @@ fn write<'a>(place: &Path, key: u64, directories: impl ExactSizeIterator<Item = 
         // A name of a file system is at most 255 bytes long.
         bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
         bytes.extend_from_slice(name);
+    }
+    for path in found {
+        number(&mut bytes, path.len() as u64);
+        bytes.extend_from_slice(path);
     }
     let result = replace(place, &bytes);
     best_effort(
@@ -276,9 +301,8 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    fn name(&mut self) -> Option<Range<usize>> {
-        let length = usize::from(self.byte()?);
-        let range = self.at..self.at + length;
+    fn text(&mut self, length: usize) -> Option<Range<usize>> {
+        let range = self.at..self.at.checked_add(length)?;
         self.bytes.get(range.clone())?;
         self.at += length;
         Some(range)
@@ -314,20 +338,25 @@ pub(crate) mod tests {
         };
         let scene = scene("memory");
         let place = scene.join("a/b");
-        write(&place, 7, [directory("", 1, 2), directory("x", 0, 0), directory("a/yy", 0, 0)].into_iter());
+        let found = BTreeSet::from([b"x/.env".as_slice()]);
+        write(&place, 7, [directory("", 1, 2), directory("x", 0, 0), directory("a/yy", 0, 0)].into_iter(), &found);
         let memory = Memory::read(&place, 7).expect("it was written");
         assert_eq!((memory.remembered(), memory.children(0), memory.name(2)), (3, 1..3, b"yy".as_slice()));
         assert_eq!(memory.find(&mut memory.children(0), b"yy"), Some(2));
         assert_eq!(memory.find(&mut memory.children(0), b"z"), None);
-        assert!(Memory::read(&place, 8).is_none(), "other rules");
+        assert_eq!(memory.found().collect::<Vec<_>>(), [b"x/.env"]);
+        let other = Memory::read(&place, 8).expect("it was written");
+        assert_eq!((other.first(), other.found().count()), (None, 1), "other rules");
         let bytes = std::fs::read(&place).expect("it was written");
-        for length in 0..bytes.len() {
+        // Cut between two names it would be whole: it is replaced as a whole, and each name stands for itself.
+        let is_end = |length: usize| length == bytes.len() - 8 - b"x/.env".len();
+        for length in (0..bytes.len()).filter(|length| !is_end(*length)) {
             assert!(Memory::parse(bytes[..length].to_vec(), 7).is_none(), "cut at {length}");
         }
         assert!(Memory::parse([bytes.as_slice(), b"x"].concat(), 7).is_none());
-        write(&place, 7, [directory("", 0, 1)].into_iter());
+        write(&place, 7, [directory("", 0, 1)].into_iter(), &found);
         assert!(Memory::read(&place, 7).is_none(), "a directory that lies in itself");
-        write(&place, 7, [directory("", 1, 9)].into_iter());
+        write(&place, 7, [directory("", 1, 9)].into_iter(), &found);
         assert!(Memory::read(&place, 7).is_none(), "directories that are not there");
         std::fs::remove_file(&place).expect("it is there");
         std::os::unix::fs::symlink(scene.join("elsewhere"), &place).expect("a link");

@@ -8,7 +8,7 @@
 mod names;
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -142,7 +142,7 @@ pub(crate) fn look(project: &Path, start: Start, decisions: &[Decision], state: 
     let is_cut = walk.all().map_err(|why| walk.unseen = Some(why)).is_err();
     if let Some(place) = place {
         let directories = walk.queue.iter().map(|visit| (visit.at.as_os_str().as_bytes(), visit.now));
-        place.keep(&walk.memory, walk.newly, is_cut, directories);
+        place.keep(&walk.memory, walk.newly, is_cut, directories, &BTreeSet::new());
     }
     walk.told()
 }

@@ -40,6 +40,8 @@ pub(crate) const BOUNDS: Bounds =
 const BETWEEN_LOOKS: usize = 64;
 const INSIDE: u32 = 4;
 
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
 /// A rule about any directory of the project, at its place there.
 #[derive(Debug)]
 pub(crate) struct Sought {
@@ -81,7 +83,9 @@ pub(crate) fn search(project: &Path, rules: &[Sought], given: &[&Path], memories
     let (old, place) = Memory::open(memories, project, &root, rules);
     walk.run(&root, &old);
     let directories = walk.queue.iter().map(|directory| (directory.path.as_slice(), directory.now));
-    place.keep(&old, walk.newly, walk.is_cut, directories);
+    let paths = walk.found.names.iter().map(|(_, path)| path.strip_prefix(project).unwrap_or(path));
+    let found = paths.map(|path| path.as_os_str().as_bytes()).collect();
+    place.keep(&old, walk.newly, walk.is_cut, directories, &found);
     walk.found
 }
 
@@ -109,6 +113,7 @@ struct Walk<'a> {
     /// Directories that were listed and need not be the next time.
     newly: usize,
     is_cut: bool,
+    noted: BTreeSet<PathBuf>,
     found: Found,
 }
 
@@ -125,6 +130,7 @@ impl<'a> Walk<'a> {
             queue: Vec::new(),
             newly: 0,
             is_cut: false,
+            noted: BTreeSet::new(),
             found: Found::default(),
         }
     }
@@ -133,6 +139,10 @@ impl<'a> Walk<'a> {
         let device = rustix::fs::fstat(root).map_or(0, |stat| stat.st_dev);
         let first = Directory { path: Vec::new(), depth: 0, device, known: old.first(), now: Remembered::default() };
         self.queue.push(first);
+        // Before any bound: a session may have filled the project with what the walk would look at first.
+        for path in old.found() {
+            self.find_again(root, path);
+        }
         let mut at = 0;
         while at < self.queue.len() && self.found.searched.crowded.is_none() {
             if let Some(why) = self.bound() {
@@ -146,6 +156,19 @@ impl<'a> Walk<'a> {
             at += 1;
         }
         self.found.searched.directories = at;
+    }
+
+    /// Where it is still there, and not in a directory that is hidden as a whole: those come before what lies in them.
+    fn find_again(&mut self, root: &OwnedFd, below: &[u8]) {
+        let path = self.path_of(below);
+        let is_closed = |above: &Path| self.noted.contains(above) && !self.is_given(above);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let within = WITHIN | ResolveFlags::NO_XDEV;
+        if !path.ancestors().skip(1).any(is_closed)
+            && rustix::fs::openat2(root, OsStr::from_bytes(below), flags, Mode::empty(), within).is_ok()
+        {
+            self.note(&path);
+        }
     }
 
     fn bound(&self) -> Option<Unseen> {
@@ -242,13 +265,13 @@ impl<'a> Walk<'a> {
                 hides += self.note_likely(directory, at);
                 break;
             }
-            if self.letters.may_be_meant(name) && self.note(at, name) {
+            if self.letters.may_be_meant(name) && self.note(&self.path_at(at, name)) {
                 hides += 1;
                 if hides > self.bounds.in_one || self.found.names.len() > self.bounds.in_all {
                     self.found.searched.crowded = Some(self.path_of(&self.queue[at].path));
                     return;
                 }
-                if !self.is_given(at, name) {
+                if !self.is_given(&self.path_at(at, name)) {
                     continue;
                 }
             }
@@ -281,29 +304,35 @@ impl<'a> Walk<'a> {
         let names = self.rules.iter().filter(|rule| rule.at.tail() == 1).filter_map(|rule| rule.at.path.file_name());
         let names: BTreeSet<Vec<u8>> =
             names.map(|name| name.as_bytes().iter().copied().filter(|byte| *byte != b'*').collect()).collect();
-        let is_new = |name: &Vec<u8>| {
-            let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
-            self.found.names.iter().all(|(_, known)| *known != path)
-        };
+        let is_new = |name: &Vec<u8>| !self.noted.contains(&self.path_at(at, name));
         let exists =
             |name: &Vec<u8>| rustix::fs::statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let found: Vec<Vec<u8>> =
             names.into_iter().filter(|name| !name.is_empty() && exists(name) && is_new(name)).collect();
-        found.iter().filter(|name| self.note(at, name)).count()
+        found.iter().filter(|name| self.note(&self.path_at(at, name))).count()
     }
 
-    fn is_given(&self, at: usize, name: &[u8]) -> bool {
-        let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
-        self.given.iter().any(|given| given.starts_with(&path))
+    fn is_given(&self, path: &Path) -> bool {
+        self.given.iter().any(|given| given.starts_with(path))
     }
 
-    /// Writes down which rules are about a name.
-    fn note(&mut self, at: usize, name: &[u8]) -> bool {
-        let path = self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name));
+    fn path_at(&self, at: usize, name: &[u8]) -> PathBuf {
+        self.path_of(&self.queue[at].path).join(OsStr::from_bytes(name))
+    }
+
+    /// Writes down which rules are about a path; whether there are any.
+    fn note(&mut self, path: &Path) -> bool {
+        if self.noted.contains(path) {
+            return true;
+        }
         let before = self.found.names.len();
-        let about = self.rules.iter().filter(|rule| stands_at(&rule.at, &path)).map(|rule| rule.index);
-        self.found.names.extend(about.map(|index| (index, path.clone())));
-        self.found.names.len() > before
+        let about = self.rules.iter().filter(|rule| stands_at(&rule.at, path)).map(|rule| rule.index);
+        self.found.names.extend(about.map(|index| (index, path.to_path_buf())));
+        let is_meant = self.found.names.len() > before;
+        if is_meant {
+            self.noted.insert(path.to_path_buf());
+        }
+        is_meant
     }
 }
 
@@ -315,9 +344,8 @@ fn is_own(root: &OwnedFd, path: &[u8]) -> bool {
 /// `None` for a file system without a disk that is mounted in the project: one that a process serves may never answer.
 fn open(root: &OwnedFd, path: &[u8], device: u64) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let name = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
-    match rustix::fs::openat2(root, name, flags, Mode::empty(), within | ResolveFlags::NO_XDEV) {
+    match rustix::fs::openat2(root, name, flags, Mode::empty(), WITHIN | ResolveFlags::NO_XDEV) {
         Err(Errno::XDEV) => {}
         other => return other.map(Some),
     }
@@ -325,7 +353,7 @@ fn open(root: &OwnedFd, path: &[u8], device: u64) -> Result<Option<OwnedFd>, Err
     if there.device != device && rustix::fs::major(there.device) == 0 {
         return Ok(None);
     }
-    rustix::fs::openat2(root, name, flags, Mode::empty(), within).map(Some)
+    rustix::fs::openat2(root, name, flags, Mode::empty(), WITHIN).map(Some)
 }
 
 /// With which letters a name begins or ends that a rule may be about: a first look at tens of thousands of names.

@@ -149,3 +149,20 @@ fn a_large_project_is_remembered_and_what_is_new_in_it_is_hidden() {
     let ran = place.inside("cat packages/7/7/.env packages/new/.env; ls ~/.local/state/cofferdam");
     assert!(!ran.out.contains("hunter2") && !ran.out.contains("searched"), "{} {}", ran.out, ran.err);
 }
+
+/// Whatever a session makes, the next one finds what this one hid.
+#[test]
+fn a_session_cannot_use_up_the_search_of_the_next() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    place.write("zz/deep/.env", "KEY=hunter2\n");
+    let fill = "import os\nos.mkdir('aa')\nfor n in range(55000): os.close(os.open(f'aa/{n}', os.O_CREAT))";
+    place.run(&[], &["python3", "-c", fill]).ok();
+    for mode in MODES {
+        let ran = place.run(&["--mode", mode], &["cat", "zz/deep/.env"]);
+        assert!(ran.code != 0 && ran.out.is_empty(), "{mode}: {} {}", ran.out, ran.err);
+    }
+    // Without what is remembered the bound comes first: this is what it is for.
+    place.host("rm -r ../.local/state/cofferdam/searched").ok();
+    let explained = place.sandbox(&["explain"]).ok();
+    assert!(explained.contains("not searched") && explained.contains("/zz"), "{explained}");
+}

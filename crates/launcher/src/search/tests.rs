@@ -60,8 +60,14 @@ impl Tree {
         names
     }
 
-    fn memory(&self) -> Option<PathBuf> {
-        fs::read_dir(self.scene.join("searched")).ok()?.next().map(|entry| entry.expect("an entry").path())
+    fn forget(&self) {
+        fs::remove_dir_all(self.scene.join("searched")).expect("it is there");
+    }
+
+    fn remembered(&self) -> usize {
+        let project = self.project();
+        let (root, rules) = (open_source(&project).expect("a directory"), Sought::all(&self.policy, &project));
+        Memory::open(&self.scene.join("searched"), &project, &root, rules.as_slice()).0.remembered()
     }
 }
 
@@ -117,6 +123,7 @@ fn what_a_bound_leaves_unseen_is_said() {
     assert_eq!(tree.names(&shallow), ["1/.env", "1/2/.env"]);
     let said = shallow.searched.tell_unseen().expect("something was left");
     assert!(said.starts_with("2 not searched (too deep): ") && said.contains("/project/1/2"), "{said}");
+    tree.forget();
     let few = tree.search(Bounds { entries: 3, ..BOUNDS });
     assert!(few.searched.tell_unseen().expect("something was left").contains("too many names"));
     let late = tree.search(Bounds { time: Duration::ZERO, least: 1, ..BOUNDS });
@@ -162,11 +169,11 @@ fn a_remembered_directory_that_changed_is_listed_again() {
         tree.write(&format!("{number}/sub/file"));
     }
     tree.search(BOUNDS);
-    assert_eq!(tree.memory(), None, "what changed just now is not remembered");
+    assert_eq!(tree.remembered(), 0, "what changed just now is not passed by");
     tree.settle();
     let first = tree.search(BOUNDS);
     assert_eq!(tree.names(&first), ["2/.env"]);
-    let memory = fs::read(tree.memory().expect("it is worth it")).expect("a file");
+    assert!(tree.remembered() > 40);
     tree.write("7/sub/.env");
     tree.write("8/new/deep/id_rsa");
     fs::remove_dir_all(tree.project().join("9")).expect("it is there");
@@ -174,8 +181,6 @@ fn a_remembered_directory_that_changed_is_listed_again() {
     tree.write("11/moved/sub/.netrc");
     let second = tree.search(BOUNDS);
     assert_eq!(tree.names(&second), ["11/moved/sub/.netrc", "2/.env", "7/sub/.env", "8/new/deep/id_rsa"]);
-    let again = fs::read(tree.memory().expect("it is there")).expect("a file");
-    assert_eq!(memory, again, "a few directories are not worth writing");
     // A directory of another time in the place of a remembered one.
     fs::rename(tree.project().join("12"), tree.scene.join("away")).expect("it is there");
     tree.write("12/.env");
@@ -190,7 +195,7 @@ fn other_rules_remember_for_themselves() {
     }
     tree.settle();
     assert!(tree.names(&tree.search(BOUNDS)).is_empty());
-    assert!(tree.memory().is_some());
+    assert!(tree.remembered() > 40);
     let mut rule = tree.policy.files.iter().find(|rule| rule.path.is_deep()).expect("shipped").clone();
     rule.path = cofferdam_policy::PathExpr::parse("./**/secret.txt").expect("a path");
     tree.policy.files.push(rule);
@@ -225,4 +230,25 @@ fn a_directory_without_end_is_left_and_said_and_its_likely_names_are_found() {
     let whole = tree.search(Bounds { entries: 100, time: Duration::from_hours(1), ..BOUNDS });
     assert_eq!(tree.names(&whole), [".env", ".netrc", "prod.tfvars"]);
     assert_eq!(tree.names(&tree.search(BOUNDS)), [".env", ".netrc", ".streamlit/secrets.toml", "prod.tfvars"]);
+}
+
+#[test]
+fn what_was_found_before_is_found_however_much_was_added() {
+    let mut tree = Tree::with(&["zz/deep/.env", "zz/deep/er/prod.tfvars", ".env.local"]);
+    let names = [".env.local", "zz/deep/.env", "zz/deep/er/prod.tfvars"];
+    assert_eq!(tree.names(&tree.search(BOUNDS)), names);
+    for number in 0..500 {
+        tree.write(&format!("{number}"));
+        tree.write(&format!("aa/{number}/f"));
+    }
+    let few = Bounds { entries: 100, time: Duration::ZERO, least: 1, ..BOUNDS };
+    assert_eq!(tree.names(&tree.search(few)), names);
+    // Also with other rules than before, and by the next walk, which writes it down again.
+    let rule = tree.policy.files.iter().find(|rule| rule.path.is_deep()).expect("shipped").clone();
+    tree.policy.files.push(rule);
+    assert_eq!(tree.search(few).names.len(), names.len() + 2, "two rules are about each `.env`");
+    fs::remove_file(tree.project().join("zz/deep/.env")).expect("it is there");
+    assert_eq!(tree.search(few).names.len(), names.len());
+    tree.forget();
+    assert_ne!(tree.names(&tree.search(few)), names, "this is what it is for");
 }
