@@ -12,6 +12,9 @@ use thiserror::Error;
 
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
+/// Longer than most of the files that are read whole.
+const FIRST_READ: usize = 8192;
+
 #[derive(Debug, Error)]
 pub enum ProcError {
     #[error("`/proc` is not a procfs: refusing to use it")]
@@ -75,7 +78,8 @@ impl Proc {
 
     /// A file of any length; none where it is longer than this.
     pub fn read_whole(&self, file: &str, most: usize) -> Result<Option<Vec<u8>>, ProcError> {
-        let mut content = Vec::new();
+        // Each read of such a file begins it anew in the kernel: few large ones.
+        let mut content = Vec::with_capacity(most.min(FIRST_READ));
         let mut read = || -> Result<usize, Errno> {
             let fd = File::from(self.open_file(file, OFlags::RDONLY)?);
             let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);

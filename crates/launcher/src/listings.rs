@@ -57,6 +57,12 @@ impl<'a> Listings<'a> {
         true
     }
 
+    /// The name in the base by which a path below would begin, if the base does not have it.
+    pub(crate) fn missing_top(&mut self, path: &Path) -> Option<PathBuf> {
+        let top = path.strip_prefix(self.base).ok()?.iter().next()?;
+        (!self.has(b"", top.as_bytes())).then(|| self.base.join(top))
+    }
+
     /// Whether a directory has a name; yes where it cannot be told.
     fn has(&mut self, directory: &[u8], name: &[u8]) -> bool {
         self.names(directory).is_none_or(|names| names.may_have(name))

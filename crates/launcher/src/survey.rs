@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -163,7 +164,12 @@ fn resolvers() -> Vec<std::net::IpAddr> {
 
 /// The machine's limit, and that of the user namespace that this process is in.
 fn least_of(files: [&str; 2]) -> Option<u64> {
-    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok()).min()
+    let number = |file: &&str| {
+        let mut text = [0; 32];
+        let length = std::fs::File::open(file).and_then(|mut file| file.read(&mut text)).ok()?;
+        std::str::from_utf8(text.get(..length)?).ok()?.trim().parse().ok()
+    };
+    files.iter().filter_map(number).min()
 }
 
 /// Before Linux 6.14 root inside would change the number for the whole machine.
@@ -290,10 +296,8 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 }
                 _ => false,
             };
-            let (fact, link) = match is_absent {
-                true => (None, None),
-                false => find_for(index, rule.access, &path, &writable, facts, stand_ins),
-            };
+            let (fact, link) =
+                if is_absent { (None, None) } else { find_for(index, rule.access, &path, &writable, facts, stand_ins) };
             if refuses(rule.access) && !is_absent {
                 let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
                 let spelled = match (home, &rule.path.base, &mut in_project) {
@@ -326,6 +330,11 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     .is_some_and(|parent| real.iter().any(|known| known.as_os_str() == parent.as_os_str())) =>
                 {
                     facts.answers.push((index, PathFact::Missing { first: path.clone(), canonical: path }));
+                }
+                None if let Some(first) =
+                    in_project.as_mut().filter(|_| is_absent).and_then(|all| all.missing_top(&path)) =>
+                {
+                    facts.answers.push((index, PathFact::Missing { first, canonical: path }));
                 }
                 None if !rule.optional || writable.iter().any(|root| is_at_or_below(&path, root)) => {
                     facts.answers.push((index, missing(&path, stand_ins)));

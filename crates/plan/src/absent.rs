@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use cofferdam_policy::path::Base;
 use cofferdam_policy::{Access, Layer, Policy};
 
 use crate::facts::{HostFacts, PathFact};
@@ -37,8 +38,10 @@ pub(crate) fn absent(
     };
     let wanted: Vec<PathBuf> = policy.files.iter().filter(is_wanted).flat_map(|rule| rule.expand(&places)).collect();
     let mut found = Vec::new();
-    let hides =
-        |rule: &&cofferdam_policy::FileRule| rule.access <= Access::Mask && !rule.only_missing && !rule.path.is_glob();
+    let hides = |rule: &&cofferdam_policy::FileRule| {
+        let is_meant = given.is_some() || rule.path.base != Base::Home;
+        is_meant && rule.access <= Access::Mask && !rule.only_missing && !rule.path.is_glob()
+    };
     for path in policy.files.iter().filter(hides).flat_map(|rule| rule.expand(&places)) {
         let is_below = |above: &OsStr| is_below(path.as_os_str(), above);
         let is_given = match given {
@@ -57,7 +60,7 @@ pub(crate) fn absent(
 }
 
 /// As bytes: this is asked for each shipped rule at every start.
-fn is_below(path: &OsStr, above: &OsStr) -> bool {
+pub(crate) fn is_below(path: &OsStr, above: &OsStr) -> bool {
     let (path, above) = (path.as_encoded_bytes(), above.as_encoded_bytes());
     path.len() > above.len() && path[above.len()] == b'/' && path.starts_with(above)
 }

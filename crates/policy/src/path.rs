@@ -251,41 +251,39 @@ impl PathExpr {
         self.base == other.base && self.rest == other.rest && shape(self) == shape(other) && self.except == other.except
     }
 
-    /// The absolute paths this stands for; of one about any directory, the place in its base. Empty where the base does not exist on this host (no project, no git).
+    /// The absolute paths this stands for; of one about any directory, the place in its base. Empty where the base does not
+    /// exist on this host (no project, no git).
     pub fn expand(&self, places: &Places) -> Vec<PathBuf> {
-        let join = |base: &Path| {
-            // All of it at once: `Path::join` would copy the base and then make room.
-            let mut path = PathBuf::with_capacity(base.as_os_str().len() + 1 + self.rest.as_os_str().len());
-            path.push(base);
-            if !self.rest.as_os_str().is_empty() {
-                path.push(&self.rest);
-            }
-            path
-        };
         match &self.base {
-            Base::Root => vec![join(Path::new("/"))],
-            Base::Home => vec![join(&places.home)],
-            Base::Project => places.project.iter().map(|p| join(p)).collect(),
-            Base::Git => places.git_dirs.iter().map(|p| join(p)).collect(),
+            Base::Root => vec![self.below(Path::new("/"))],
+            Base::Home => vec![self.below(&places.home)],
+            Base::Project => places.project.iter().map(|p| self.below(p)).collect(),
+            Base::Git => places.git_dirs.iter().map(|p| self.below(p)).collect(),
             Base::Variable { name, default } => match places.variables.iter().find(|(n, v)| n == name && is_plain(v)) {
-                Some((_, value)) => vec![join(value)],
-                None => default.expand(places).iter().map(|p| join(p)).collect(),
+                Some((_, value)) => vec![self.below(value)],
+                None => default.expand(places).iter().map(|p| self.below(p)).collect(),
             },
         }
+    }
+
+    /// All of it at once: `Path::join` would copy the base and then make room.
+    fn below(&self, base: &Path) -> PathBuf {
+        let mut path = PathBuf::with_capacity(base.as_os_str().len() + 1 + self.rest.as_os_str().len());
+        path.push(base);
+        if !self.rest.as_os_str().is_empty() {
+            path.push(&self.rest);
+        }
+        path
     }
 
     /// The same in every home. What a variable moved in the one home lies in the other where it lies by default.
     pub fn expand_in_homes(&self, places: &Places) -> Vec<PathBuf> {
         let mut paths = self.expand(places);
-        let leads_home = match &self.base {
-            Base::Home => true,
-            Base::Variable { default, .. } => default.base == Base::Home,
-            Base::Root | Base::Project | Base::Git => false,
-        };
-        if let Some(other) = places.other_home.as_ref().filter(|_| leads_home) {
-            let there = Places { home: other.clone(), ..Places::default() };
-            paths.extend(self.expand(&there));
-        }
+        paths.extend(places.other_home.as_ref().and_then(|other| match &self.base {
+            Base::Home => Some(self.below(other)),
+            Base::Variable { default, .. } if default.base == Base::Home => Some(self.below(&default.below(other))),
+            _ => None,
+        }));
         paths
     }
 

@@ -127,12 +127,50 @@ pub fn masked(text: &str) -> Option<String> {
         if state.goes_on(body) {
             continue;
         }
-        let (shown, next) = masked_line(body);
-        state = next;
-        out.push_str(&shown);
-        out.push_str(end);
+        if may_hold_secret(body) {
+            let (shown, next) = masked_line(body);
+            state = next;
+            out.push_str(&shown);
+            out.push_str(end);
+        } else {
+            out.push_str(line);
+        }
     }
     (out != text).then_some(out)
+}
+
+/// Whatever has to be replaced has one of these in its line, in any case, or an `@`, or a long word.
+const SIGNS: [&[&str]; 5] = [NAMES, MORE_NAMES, FILE_NAMES, PREFIXES, &["key", "basic"]];
+
+/// For each first letter of a sign, the second ones as bits; of letters their five lowest bits, which have no case.
+const BEGINNINGS: [u32; 32] = {
+    let mut beginnings = [0; 32];
+    let mut list = 0;
+    while list < SIGNS.len() {
+        let mut at = 0;
+        while at < SIGNS[list].len() {
+            let sign = SIGNS[list][at].as_bytes();
+            beginnings[(sign[0] & 31) as usize] |= 1 << (sign[1] & 31);
+            at += 1;
+        }
+        list += 1;
+    }
+    beginnings
+};
+
+/// Whether anything of a line may have to be replaced: most lines of a file have nothing, and each start reads some files.
+fn may_hold_secret(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    let has_sign = bytes.windows(2).enumerate().any(|(at, pair)| {
+        let begins = |sign: &&str| {
+            bytes[at..].get(..sign.len()).is_some_and(|there| there.eq_ignore_ascii_case(sign.as_bytes()))
+        };
+        BEGINNINGS[usize::from(pair[0] & 31)] & 1 << (pair[1] & 31) != 0 && SIGNS.iter().copied().flatten().any(begins)
+    });
+    // The user of an address stands before an `@`.
+    has_sign
+        || bytes.contains(&b'@')
+        || bytes.split(|byte| !is_key_character(char::from(*byte))).any(|word| word.len() >= LONG)
 }
 
 /// A secret value that goes on over several lines: those that follow are left out.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::{Access, Stand};
 
 use super::{Around, FileMounts, grants_below, if_present, mount, target_of, why};
+use crate::absent::is_below;
 use crate::cover::Covered;
 use crate::facts::{Kind, PathFact};
 use crate::rules::Decision;
@@ -119,7 +120,7 @@ fn innermost(steps: &[Step], path: &Path) -> Option<usize> {
     let gives = |step: &Step| match step {
         Step::Mount(Mount {
             target, kind: MountKind::Bind { write: false, .. } | MountKind::Filtered { .. }, ..
-        }) if target != path && path.starts_with(target) => Some(target.as_os_str().len()),
+        }) if is_below(path.as_os_str(), target.as_os_str()) => Some(target.as_os_str().len()),
         _ => None,
     };
     let found = steps.iter().enumerate().filter_map(|(at, step)| Some((gives(step)?, at)));

@@ -188,3 +188,24 @@ fn known_forms_of_secrets_are_masked_under_any_name() {
         }
     }
 }
+
+proptest::proptest! {
+    /// Lines of pieces that rules know, cut anywhere.
+    #[test]
+    fn a_line_that_is_passed_by_would_be_shown_as_it_is(
+        pieces in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "token", "TOK", "en", "Secret", "pass", "wd", "pwd", "api", "-", "_", "key", "access", "credential", "auth", "or",
+                "cookie", "file", "bear", "er", "Basic", "extra", "header", "smtp", "sk-", "ghp_", "npm_", "eyJ", "AKIA", "0123456789abcdef",
+                "x", "://", "@", "h.example", "=", ":", " ", "\t", ",", ";", "\"", "'", "`", "[", "(", "{", "}", "\\", "#", "$", "export ",
+                "set ", "setenv ", "--", "/", ".", "\u{e4}",
+            ]),
+            0..14,
+        ),
+    ) {
+        let line = pieces.concat();
+        if !may_hold_secret(&line) {
+            proptest::prop_assert_eq!(masked_line(&line), (line.clone(), Inside::Nothing));
+        }
+    }
+}
