@@ -2,6 +2,7 @@
 //! pointers agree in both directions: a pointer alone proves nothing (corpus E14). Called by `survey`.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -187,11 +188,20 @@ fn is_directory_mode(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// `None` if there are more than the budget allows, which each one lowers.
+/// `None` if there are more than the budget allows, which each one lowers, or if they cannot be listed or entered now: a
+/// session may have seen to that, and could undo it.
 fn subdirectories(path: &Path, budget: &mut usize) -> Option<Vec<PathBuf>> {
-    let Ok(entries) = std::fs::read_dir(path) else { return Some(Vec::new()) };
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Some(Vec::new()),
+        entries => entries.ok()?,
+    };
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).ok()?;
     let mut found = Vec::new();
-    for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+    for entry in entries {
+        let entry = entry.ok()?;
+        if !entry.file_type().ok()?.is_dir() {
+            continue;
+        }
         *budget = budget.checked_sub(1)?;
         found.push(entry.path());
     }

@@ -69,6 +69,8 @@ impl Hash for Sought {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) names: Vec<(usize, PathBuf)>,
+    /// Directories that cannot be looked into, and that a session of the same user could open.
+    pub(crate) closed: Vec<PathBuf>,
     pub(crate) searched: Searched,
 }
 
@@ -164,10 +166,13 @@ impl<'a> Walk<'a> {
         let is_closed = |above: &Path| self.noted.contains(above) && !self.is_given(above);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let within = WITHIN | ResolveFlags::NO_XDEV;
-        if !path.ancestors().skip(1).any(is_closed)
-            && rustix::fs::openat2(root, OsStr::from_bytes(below), flags, Mode::empty(), within).is_ok()
-        {
-            self.note(&path);
+        if path.ancestors().skip(1).any(is_closed) {
+            return;
+        }
+        match rustix::fs::openat2(root, OsStr::from_bytes(below), flags, Mode::empty(), within) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
+            // Or it cannot be looked at, which a session may have seen to.
+            _ => _ = self.note(&path),
         }
     }
 
@@ -222,6 +227,7 @@ impl<'a> Walk<'a> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             // The session could open it no more than this process, unless it is the user's own to change.
             Err(Errno::ACCESS) if !is_own(root, &self.queue[at].path) => {}
+            Err(Errno::ACCESS) => self.found.closed.push(self.path_of(&self.queue[at].path)),
             Err(_) => self.leave_queued(at, Unseen::Unreadable),
         }
     }

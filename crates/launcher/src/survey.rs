@@ -260,17 +260,8 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_deep()) {
-        if rule.optional && !rule.path.is_glob() {
-            let may_exist = match below_home(&rule.path, &places) {
-                Some(rest) => in_homes.iter_mut().any(|home| home.may_exist(&rest, &writable)),
-                None if rule.path.base == Base::Root && refuses(rule.access) => {
-                    in_root.may_exist(&rule.path.rest, &writable)
-                }
-                None => true,
-            };
-            if !may_exist {
-                continue;
-            }
+        if rule.optional && !rule.path.is_glob() && !may_exist(rule, &places, &mut in_homes, &mut in_root, &writable) {
+            continue;
         }
         for (nth, path) in rule.expand(&places).into_iter().enumerate() {
             if rule.path.is_glob() {
@@ -284,7 +275,9 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     _ => list_matching(&path, rule.access, rule.path.except()),
                 };
                 for path in matching {
-                    let (fact, link) = find_for(index, rule.access, &path, &writable, facts, stand_ins);
+                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, stand_ins) else {
+                        continue;
+                    };
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
                     facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
                 }
@@ -296,8 +289,12 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 }
                 _ => false,
             };
-            let (fact, link) =
-                if is_absent { (None, None) } else { find_for(index, rule.access, &path, &writable, facts, stand_ins) };
+            let found = if is_absent {
+                Some((None, None))
+            } else {
+                find_for(index, rule.access, &path, &writable, facts, stand_ins)
+            };
+            let Some((fact, link)) = found else { continue };
             if refuses(rule.access) && !is_absent {
                 let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
                 let spelled = match (home, &rule.path.base, &mut in_project) {
@@ -311,7 +308,9 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 // What another spelling leads to may be the same, by a hard link or on a file system that folds case: a
                 // directory that is only read is shown without names, so each counts.
                 for path in spelled {
-                    let (fact, link) = find_for(index, rule.access, &path, &writable, facts, stand_ins);
+                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, stand_ins) else {
+                        continue;
+                    };
                     facts.answers.extend(kept(rule.access, link).into_iter().chain(fact).map(|fact| (index, fact)));
                 }
             }
@@ -357,6 +356,21 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     }
 }
 
+/// By the listings of homes and of the root alone.
+fn may_exist(
+    rule: &FileRule,
+    places: &Places,
+    in_homes: &mut [Listings<'_>],
+    in_root: &mut Listings<'_>,
+    writable: &[PathBuf],
+) -> bool {
+    match below_home(&rule.path, places) {
+        Some(rest) => in_homes.iter_mut().any(|home| home.may_exist(&rest, writable)),
+        None if rule.path.base == Base::Root && refuses(rule.access) => in_root.may_exist(&rule.path.rest, writable),
+        None => true,
+    }
+}
+
 /// What rules about any directory of the project are about.
 fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_ins: &StandIns) {
     let Some(project) = facts.project.clone() else { return };
@@ -370,9 +384,11 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     let found = search(&project, &rules, &given, &state.join("searched"), search::BOUNDS);
     let writable = writable(policy, facts);
     for (index, path) in found.names {
-        let (fact, _) = find_for(index, policy.files[index].access, &path, &writable, facts, stand_ins);
-        facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
+        if let Some((fact, _)) = find_for(index, policy.files[index].access, &path, &writable, facts, stand_ins) {
+            facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
+        }
     }
+    facts.closed.extend(found.closed.iter().filter_map(|path| closed_at(path, &writable)));
     facts.searched = Some(found.searched);
 }
 
@@ -521,7 +537,8 @@ fn find_with_link(path: &Path, stand_ins: &StandIns) -> (Option<PathFact>, Optio
     }
 }
 
-/// `find_with_link` for a rule; the links through which it leads are kept with the facts.
+/// `find_with_link` for a rule; the links through which it leads are kept with the facts. `None` where a directory of the
+/// user's own on the way cannot be entered, which is kept with the facts as well.
 fn find_for(
     index: usize,
     access: Access,
@@ -529,11 +546,45 @@ fn find_for(
     writable: &[PathBuf],
     facts: &mut HostFacts,
     stand_ins: &StandIns,
-) -> (Option<PathFact>, Option<PathFact>) {
+) -> Option<(Option<PathFact>, Option<PathFact>)> {
     let (fact, link) = find_with_link(path, stand_ins);
+    if fact.is_none()
+        && refuses(access)
+        && let Some(closed) = closed_at(path, writable)
+    {
+        facts.closed.push(closed);
+        link.as_ref()?;
+    }
     let links = links_on_the_way(access, path, link.as_ref().or(fact.as_ref()), writable);
     facts.links.extend(links.into_iter().map(|link| (index, link)));
-    (fact, link)
+    Some((fact, link))
+}
+
+/// Where a path leads through a directory that this process cannot enter or list, and that a session could open again
+/// because it can write there and belongs to the same user: that directory.
+fn closed_at(path: &Path, writable: &[PathBuf]) -> Option<PathFact> {
+    let is_refused = |errno: Errno| !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG);
+    let whole = rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK;
+    let is_closed = |stat: &rustix::fs::Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::Directory && rustix::fs::access(path, whole).is_err()
+    };
+    match rustix::fs::stat(path) {
+        Err(errno) if is_refused(errno) => {}
+        Ok(stat) if is_closed(&stat) => {}
+        _ => return None,
+    }
+    // The last link of a chain leads to it; those on the way are followed below.
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&path) else { break };
+        path = path.parent()?.join(target);
+    }
+    let canonical = path.ancestors().find_map(|at| at.canonicalize().ok())?;
+    let stat = rustix::fs::lstat(&canonical).ok()?;
+    let is_own = stat.st_uid == rustix::process::getuid().as_raw();
+    let is_meant = is_own && writable.iter().any(|root| is_at_or_below(&canonical, root));
+    let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+    is_meant.then_some(PathFact::Present { canonical, kind: Kind::Directory, id })
 }
 
 /// A protected name is kept as the link it is, or the link could be replaced. To hide or to give is about what the link

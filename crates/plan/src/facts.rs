@@ -232,6 +232,8 @@ pub struct HostFacts {
     /// What was found for the rules of the policy: the rule's index in `Policy::files` and one path it stands for.
     /// A missing path is listed only where it matters: for a rule that demands it, and where it could be created.
     pub answers: Vec<(usize, PathFact)>,
+    /// Directories in trees that are given for writing that cannot be looked into, though a session could open them.
+    pub closed: Vec<PathFact>,
     /// Links in trees that are given for writing, through which a rule that refuses leads to what it is about.
     pub links: Vec<(usize, PathFact)>,
     /// The project's directory, its git directories and the files that link them.

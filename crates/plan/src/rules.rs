@@ -48,6 +48,9 @@ pub struct Decision {
 /// Why a socket is covered.
 const LISTENED_AT: &str = "a process of the host listens there";
 
+/// Why a directory is hidden that a session could open again.
+const CLOSED: &str = "what is in it cannot be looked at from outside";
+
 impl Decision {
     fn new(rule: &FileRule, access: Access, fact: &PathFact) -> Decision {
         Decision {
@@ -142,6 +145,10 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     // A link that a session can replace would have the next session hide something else.
     for (index, link) in &facts.links {
         found.extend(policy.files.get(*index).map(|rule| Decision::new(rule, Access::Protect, link)));
+    }
+    let origin = Origin { layer: Layer::BuiltIn, source: "directories that cannot be read".into(), line: None };
+    for fact in &facts.closed {
+        found.push(found_out(fact.canonical().to_path_buf(), Access::Deny, CLOSED, &origin, fact.clone()));
     }
     refuse_unanswered(policy, facts)?;
     add_project(policy, facts, &mut found);

@@ -229,3 +229,44 @@ fn no_link_on_the_way_to_a_hidden_name_can_be_replaced() {
         place.host("ln -sfn other .env && rm cfg sub/.env.local .ENV.prod && cat real/dev/values deep/values").ok();
     }
 }
+
+/// A session that closes a directory would keep the next one from looking into it, and then open it again.
+#[test]
+fn what_a_directory_holds_that_was_closed_stays_hidden_and_protected() {
+    if rustix::process::getuid().is_root() {
+        println!("skipped: root can look into every directory");
+        return;
+    }
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.host("git init -q --bare .git/modules/sub").ok();
+        for path in ["packages/api/.env", "config/master.key", "sec/x", ".cargo/config.toml", "linked/values"] {
+            place.write(path, "hunter2\n");
+        }
+        place.host("ln -s linked/values .env").ok();
+        let denied = format!("--blacklist={}", place.path("sec/x").display());
+        let attempts = [
+            ("packages/api", "cat packages/api/.env"),
+            ("packages/api", "cat packages/api/../api/.env"),
+            ("packages", "chmod 755 packages/*; cat packages/api/.env"),
+            ("config", "cat config/master.key"),
+            ("sec", "cat sec/x"),
+            ("linked", "cat .env; cat linked/values"),
+            (".cargo", "echo x > .cargo/config.toml"),
+            (".git/modules", "echo x >> .git/modules/sub/config"),
+            (".git/modules/sub", "echo x >> .git/modules/sub/config"),
+        ];
+        for closed in ["000", "300", "600"] {
+            for (directory, attempt) in attempts {
+                place.host(&format!("chmod {closed} {directory}")).ok();
+                let script = format!("chmod 755 {directory}; {attempt}");
+                let ran = place.run(&["--mode", mode, &denied], &["bash", "-c", &script]);
+                place.host(&format!("chmod 755 {directory}")).ok();
+                let what = format!("{mode}: {closed} {directory}: {attempt}: {} {}", ran.out, ran.err);
+                let is_refused = ran.code != 0 && (ran.code != 125 || directory.starts_with(".git"));
+                assert!(is_refused && !ran.out.contains("hunter2"), "{what}");
+            }
+        }
+        place.host("cat packages/api/.env config/master.key sec/x .env && echo x > .cargo/config.toml").ok();
+    }
+}
