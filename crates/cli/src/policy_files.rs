@@ -206,7 +206,7 @@ fn overrides(args: &PolicyArgs, around: &Surroundings) -> Result<Overrides, Fail
         ro: paths("--ro", &args.ro, around)?,
         overlay: paths("--overlay", &args.overlay, around)?,
         blacklist: paths("--blacklist", &args.blacklist, around)?,
-        sockets: sockets("--socket", &args.network.socket, around)?,
+        sockets: paths("--socket", &args.network.socket, around)?,
         ..Overrides::default()
     };
     if let Some(value) = &args.mode {
@@ -298,23 +298,15 @@ fn wrong(flag: &'static str, value: &str, names: &[&str]) -> Failure {
     Failure::Flag { flag, value: value.to_owned(), hint: format!("it is one of: {}", names.join(", ")) }
 }
 
-/// Paths of flags are meant as the shell means them: relative to the working directory, links resolved.
+/// Paths of flags are meant as the shell means them, relative to the working directory. They stay as they were typed, but for
+/// `..`: what a link leads them to, and whether it may, is the survey's to say.
 fn paths(flag: &'static str, paths: &[PathBuf], around: &Surroundings) -> Result<Vec<PathExpr>, Failure> {
-    paths
-        .iter()
-        .map(|path| {
-            let absolute = around.cwd.join(path);
-            let real = absolute.canonicalize().unwrap_or(absolute);
-            literal(flag, path, &real)
-        })
-        .collect()
-}
-
-/// As they were typed, but for `..`: whether a link may lead them elsewhere is the survey's to say.
-fn sockets(flag: &'static str, paths: &[PathBuf], around: &Surroundings) -> Result<Vec<PathExpr>, Failure> {
     let as_typed = |path: &PathBuf| {
         let absolute = around.cwd.join(path);
         let goes_up = absolute.components().any(|part| part == Component::ParentDir);
+        if absolute.components().next_back() == Some(Component::ParentDir) {
+            return absolute.canonicalize().unwrap_or(absolute);
+        }
         let parent = absolute.parent().filter(|_| goes_up).and_then(|parent| parent.canonicalize().ok());
         parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name)).unwrap_or(absolute)
     };

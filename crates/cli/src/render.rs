@@ -193,6 +193,9 @@ impl Failure {
 
 fn plan_hint(error: &PlanError) -> Option<String> {
     Some(match error {
+        PlanError::MissingPath { path, origin } if path.exists() => format!(
+            "a link leads from there out of a directory that sessions write: name what it leads to, or drop the rule ({origin})"
+        ),
         PlanError::MissingPath { path, origin } => {
             format!("make it first (`mkdir -p {}`), or drop the rule ({origin})", path.display())
         }

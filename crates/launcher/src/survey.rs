@@ -101,7 +101,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         cwd: around.cwd.clone(),
         project: around.project.clone(),
         git: around.project.as_deref().map(|project| git::git_dirs(project, &homes, &stand_ins)).unwrap_or_default(),
-        variables: variables(policy, request),
+        variables: variables(policy, request, around.project.as_ref()),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
         inotify_instances: least_of([
@@ -234,7 +234,7 @@ fn is_link(stat: &rustix::fs::Stat) -> bool {
 }
 
 /// The values of variables that path expressions name; relative values are no paths.
-fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
+fn variables(policy: &Policy, request: &Request, project: Option<&PathBuf>) -> Vec<(String, PathBuf)> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     let sockets = policy.network.sockets.iter().map(|grant| &grant.value.path);
     let paths = policy.files.iter().map(|rule| &rule.path).chain(sockets);
@@ -245,7 +245,10 @@ fn variables(policy: &Policy, request: &Request) -> Vec<(String, PathBuf)> {
         let value = request.environment.iter().find(|(n, v)| n == name && v.starts_with('/'));
         if let Some((name, value)) = value {
             let path = Path::new(value);
-            found.push((name.clone(), path.canonicalize().unwrap_or_else(|_| path.to_path_buf())));
+            let is_led_out =
+                |real: &PathBuf| project.is_some_and(|at| is_led_out(path, real, std::slice::from_ref(at)));
+            let real = path.canonicalize().ok().filter(|real| !is_led_out(real));
+            found.push((name.clone(), real.unwrap_or_else(|| path.to_path_buf())));
         }
     }
     found
@@ -430,10 +433,10 @@ fn tracked(policy: &Policy, facts: &HostFacts) -> Vec<TrackedFile> {
 /// Sockets that the policy names, and all others that somebody listens at and that the session could see.
 fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let places = facts.places();
+    let writable = writable(policy, facts);
     for (index, grant) in policy.network.sockets.iter().enumerate() {
         let paths = grant.value.path.expand(&places);
-        let granted: Vec<PathFact> =
-            paths.iter().map(|path| look_at_grant(path, facts.project.as_deref(), stand_ins)).collect();
+        let granted: Vec<PathFact> = paths.iter().map(|path| look_at_grant(path, &writable, stand_ins)).collect();
         facts.granted_sockets.extend(granted.into_iter().map(|fact| (index, fact)));
     }
     if !facts.granted_sockets.is_empty() {
@@ -480,12 +483,9 @@ fn look_at_mounts(facts: &mut HostFacts) {
 }
 
 /// What a session wrote into the project may be a link. It does not lead a grant for something there to something elsewhere.
-fn look_at_grant(path: &Path, project: Option<&Path>, stand_ins: &StandIns) -> PathFact {
+fn look_at_grant(path: &Path, writable: &[PathBuf], stand_ins: &StandIns) -> PathFact {
     let fact = look(path, stand_ins);
-    let is_within = |path: &Path| project.is_some_and(|project| path.starts_with(project));
-    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-    let is_asked_within = is_within(path) || parent.as_deref().is_some_and(is_within);
-    if is_asked_within && !is_within(fact.canonical()) { missing(path, stand_ins) } else { fact }
+    if is_led_out(path, fact.canonical(), writable) { missing(path, stand_ins) } else { fact }
 }
 
 /// The part of an expression below the home directory, if that is where it leads here.
@@ -548,8 +548,11 @@ fn find_for(
     stand_ins: &StandIns,
 ) -> Option<(Option<PathFact>, Option<PathFact>)> {
     let (fact, link) = find_with_link(path, stand_ins);
+    if !refuses(access) {
+        let is_led_out = |fact: &PathFact| is_led_out(path, fact.canonical(), writable);
+        return Some((fact.filter(|fact| !is_led_out(fact)), link));
+    }
     if fact.is_none()
-        && refuses(access)
         && let Some(closed) = closed_at(path, writable)
     {
         facts.closed.push(closed);
@@ -558,6 +561,15 @@ fn find_for(
     let links = links_on_the_way(access, path, link.as_ref().or(fact.as_ref()), writable);
     facts.links.extend(links.into_iter().map(|link| (index, link)));
     Some((fact, link))
+}
+
+/// What a session wrote may be a link. It does not lead a grant for something in a tree that sessions write to what lies
+/// outside of all such trees.
+fn is_led_out(path: &Path, canonical: &Path, writable: &[PathBuf]) -> bool {
+    let is_below = |path: &Path| writable.iter().any(|root| path != root && is_at_or_below(path, root));
+    let is_within = |path: &Path| writable.iter().any(|root| is_at_or_below(path, root));
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    canonical != path && (is_below(path) || parent.as_deref().is_some_and(is_within)) && !is_within(canonical)
 }
 
 /// Where a path leads through a directory that this process cannot enter or list, and that a session could open again

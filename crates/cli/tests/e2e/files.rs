@@ -273,3 +273,30 @@ fn one_session_does_not_uncover_for_the_next_what_is_hidden() {
         assert_eq!(found.out, "", "{mode}");
     }
 }
+
+/// A session may have left the link: the next one is not given what it leads to.
+#[test]
+fn no_link_in_the_project_leads_a_grant_out_of_it() {
+    for mode in ["static", "dynamic"] {
+        let place = Place::new();
+        place.write("home:.ssh/id_ed25519", "hunter2\n");
+        place.write("home:other/file", "mine\n");
+        place.host("mkdir f; ln -s ~/.ssh/id_ed25519 f/a; ln -s ~/other out; ln -s f/b f/c; echo here > f/b").ok();
+        let grants =
+            [["--ro", "f/a"], ["--rw", "out"], ["--overlay", "out"], ["--ro", "out/file"], ["--rw", "out/file"]];
+        for grant in grants {
+            let ran = place.run(&["--mode", mode, grant[0], grant[1]], &["sh", "-c", "cat f/a; echo x > out/file"]);
+            ran.code(125).says(&["out of a directory that sessions write"]);
+        }
+        let given = place.home.join("other").display().to_string();
+        place.run(&["--mode", mode, "--rw", &given], &["sh", "-c", "echo x >> out/file"]).ok();
+        place.host("rm f/c; ln -s b f/c").ok();
+        assert_eq!(place.run(&["--mode", mode, "--ro", "f/c"], &["cat", "f/c"]).ok(), "here\n", "{mode}");
+        place.host("rm -rf .gocache; ln -s ~/other .gocache").ok();
+        let cache = format!("GOCACHE={}", place.path(".gocache").display());
+        let script = "echo x > .gocache/made; cat .gocache/file";
+        let ran = place
+            .run(&["--mode", mode, "--preset", "go", "--on-unknown", "deny", "--env", &cache], &["sh", "-c", script]);
+        assert!(!place.exists("home:other/made"), "{mode}: {} {}", ran.out, ran.err);
+    }
+}
