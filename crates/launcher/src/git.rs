@@ -247,20 +247,17 @@ fn add_included(file: &Path, entries: Vec<Entry>, homes: &[&Path], depth: usize,
     for entry in entries {
         let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
         let Some(parent) = file.parent().filter(|_| is_include && depth < DEEPEST_INCLUDE) else { continue };
-        let targets: Vec<PathBuf> = match entry.value.strip_prefix(b"~/") {
+        // `~name/` leads to one of the homes, if it leads to anything that a session can write.
+        let slash = entry.value.iter().position(|byte| *byte == b'/').filter(|_| entry.value.starts_with(b"~"));
+        let targets: Vec<PathBuf> = match slash.and_then(|at| entry.value.get(at + 1..)) {
             Some(rest) => homes.iter().map(|home| home.join(OsStr::from_bytes(rest))).collect(),
             None => vec![parent.join(OsStr::from_bytes(&entry.value))],
         };
         for target in targets {
-            let (Some(parent), Some(name)) =
-                (target.parent().and_then(|at| at.canonicalize().ok()), target.file_name())
-            else {
-                continue;
-            };
-            let target = parent.join(name);
             if names.len() < MOST_INCLUDED && !names.contains(&target) {
                 names.push(target.clone());
-                add_included(&target, configuration(&target), homes, depth + 1, names);
+                let real = target.canonicalize().unwrap_or_else(|_| target.clone());
+                add_included(&target, configuration(&real), homes, depth + 1, names);
             }
         }
     }
@@ -280,7 +277,7 @@ mod tests {
         std::fs::write(git.join("config"), config).expect("writable");
         let dirs = git_dirs(&project, &[], &StandIns::of(&project.join("state")));
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Submodule && dir.path == submodule), "{dirs:?}");
-        let included = project.join(OsStr::from_bytes(b"b\xfe"));
+        let included = git.join("..").join(OsStr::from_bytes(b"b\xfe"));
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Main && dir.reads.contains(&included)), "{dirs:?}");
         std::fs::remove_file(git.join("config")).expect("ours");
         std::fs::rename(&git, project.join(OsStr::from_bytes(b"r\xff"))).expect("ours");

@@ -348,8 +348,9 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
-        more.extend(git.reads.iter().cloned());
     }
+    let reads = facts.git.iter().flat_map(|git| &git.reads);
+    facts.git_reads = reads.flat_map(|path| look_at_read(path, &writable, stand_ins)).collect();
     facts.paths = more.into_iter().map(|path| (path.clone(), look(&path, stand_ins))).collect();
     // `.git` is a name to keep, also where it is a link.
     if let Some(dot_git) = facts.project.as_ref().map(|project| project.join(".git")) {
@@ -357,6 +358,18 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
         let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git, stand_ins));
         facts.paths.insert(dot_git, fact);
     }
+}
+
+/// What git reads at a path, and the links on the way to it that a session could replace. A link that leads nowhere is one of
+/// them, and what it would lead to is missing.
+fn look_at_read(path: &Path, writable: &[PathBuf], stand_ins: &StandIns) -> Vec<PathFact> {
+    let plain = path.parent().and_then(|parent| parent.canonicalize().ok()).zip(path.file_name());
+    let plain = plain.map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name));
+    let (fact, link) = find_with_link(&plain, stand_ins);
+    let mut found: Vec<PathFact> = links_to(path).into_iter().filter_map(|link| link_fact(link, writable)).collect();
+    let behind = link.as_ref().and_then(|_| behind_link(&plain, stand_ins));
+    found.push(fact.or(behind).unwrap_or_else(|| missing(&plain, stand_ins)));
+    found
 }
 
 /// By the listings of homes and of the root alone.
@@ -613,13 +626,14 @@ fn links_on_the_way(access: Access, path: &Path, found: Option<&PathFact>, writa
     if !refuses(access) || found.is_none_or(is_plain) {
         return Vec::new();
     }
-    let is_meant = |link: &PathBuf| writable.iter().any(|root| is_at_or_below(link, root));
-    let as_it_is = |link: PathBuf| {
-        let stat = rustix::fs::lstat(&link).ok()?;
-        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
-        Some(PathFact::Present { canonical: link, kind: Kind::Other, id })
-    };
-    links_to(path).into_iter().filter(is_meant).filter_map(as_it_is).collect()
+    links_to(path).into_iter().filter_map(|link| link_fact(link, writable)).collect()
+}
+
+/// A link as it is, where a session could replace it.
+fn link_fact(link: PathBuf, writable: &[PathBuf]) -> Option<PathFact> {
+    let stat = rustix::fs::lstat(&link).ok().filter(|_| writable.iter().any(|root| is_at_or_below(&link, root)))?;
+    let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+    Some(PathFact::Present { canonical: link, kind: Kind::Other, id })
 }
 
 /// Trees that rules give for writing, and the project.

@@ -70,7 +70,7 @@ pub struct GitDir {
     pub path: PathBuf,
     pub role: GitRole,
     /// What git reads besides, because the repository's configuration says so: files that it includes, the worktree's own
-    /// configuration, and the file in a submodule's working tree that leads to it.
+    /// configuration, and the file in a submodule's working tree that leads to it. As they are written there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<PathBuf>,
 }
@@ -238,6 +238,8 @@ pub struct HostFacts {
     pub links: Vec<(usize, PathFact)>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// What git reads besides, and the links through which it gets there.
+    pub git_reads: Vec<PathFact>,
     /// Files of the project that a shipped list hides and that git's index names.
     pub tracked: Vec<TrackedFile>,
     /// Where rules are about any directory of the project: how far the search got.

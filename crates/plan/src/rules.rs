@@ -347,10 +347,10 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     {
         push(pointer, Access::Protect, "says where the repository is", &built_in);
     }
-    for path in facts.git.iter().flat_map(|git| &git.reads) {
-        let Some(fact) = facts.paths.get(path).filter(|_| is_given_for_writing(path, facts)) else { continue };
-        let reason = "git reads it, because the repository's configuration says so";
-        let mut decision = found_out(path.clone(), Access::Protect, reason, &built_in, fact.clone());
+    for fact in facts.git_reads.iter().filter(|fact| is_given_for_writing(fact.canonical(), facts)) {
+        let (path, reason) =
+            (fact.canonical().to_path_buf(), "git reads it, because the repository's configuration says so");
+        let mut decision = found_out(path, Access::Protect, reason, &built_in, fact.clone());
         // Missing, it could be made; git takes an empty file for no setting.
         decision.hold = Hold::File("".into());
         found.push(decision);

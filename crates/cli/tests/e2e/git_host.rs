@@ -504,3 +504,29 @@ fn the_users_policy_cannot_be_made_in_a_tree_that_is_given() {
         }
     }
 }
+
+/// Whatever lies on the way to it: a directory that is missing, links, the name of a user.
+#[test]
+fn what_a_configuration_includes_can_be_written_in_no_way() {
+    let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+    let table = [
+        ("", "../conf/gc", "mkdir conf; echo x > conf/gc"),
+        ("", "../a/b/gc", "mkdir -p a/b; echo x > a/b/gc"),
+        ("mkdir tools; echo '#' > tools/gc; ln -s tools conf", "../conf/gc", "rm conf"),
+        ("mkdir tools; echo '#' > tools/gc; ln -s tools conf", "../conf/gc", "echo x > tools/gc"),
+        ("mkdir tools; echo '#' > tools/gc; ln -s tools/gc gc", "../gc", "rm gc"),
+        ("mkdir tools; echo '#' > tools/gc; ln -s tools/gc gc", "../gc", "echo x > tools/gc"),
+        ("mkdir tools; ln -s tools/gc gc", "../gc", "rm gc"),
+        ("mkdir tools; ln -s tools/gc gc", "../gc", "echo x > tools/gc"),
+        ("", &format!("~{user}/project/gc"), "echo x > gc"),
+    ];
+    for mode in MODES {
+        for (made, include, attempt) in &table {
+            let Some(place) = Place::with_repository() else { return };
+            place.host(&format!("{made}\ngit config include.path '{include}'")).ok();
+            let ran = inside(&place, mode, attempt);
+            assert!(![0, 125].contains(&ran.code), "{mode}: {include}: {attempt}: {}", ran.err);
+            place.host(attempt).ok();
+        }
+    }
+}
