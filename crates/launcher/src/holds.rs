@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags};
 use rustix::io::Errno;
 
 use crate::git_changes;
+use crate::git_links::GitLinks;
 use crate::message::best_effort;
 use crate::stand_ins::{self, DIRECTORY_MODE, FILE_MODE, Identity, Own, Record, Registry, SOCKET_MODE, is_empty};
 
@@ -40,6 +41,8 @@ pub(crate) struct Holds {
     known: Option<Known>,
     /// A project that a `HEAD` would make a repository: it must have none when its names are held no longer.
     pub(crate) project: Option<PathBuf>,
+    /// Where links must not stay that lead git on the host to other files.
+    pub(crate) links: Option<GitLinks>,
 }
 
 #[derive(Debug)]
@@ -57,7 +60,8 @@ impl Holds {
         let own = registry.begin(session).map_err(failed)?;
         let known = Known { state: state.to_path_buf(), session: session.to_owned(), own };
         let pools = Pools::open(state);
-        let mut taken = Holds { held: Vec::with_capacity(holds.len()), pools, known: Some(known), project: None };
+        let held = Vec::with_capacity(holds.len());
+        let mut taken = Holds { held, pools, known: Some(known), project: None, links: None };
         let done = taken.take_all(holds, &registry);
         if done.is_ok() {
             taken.sweep(&registry);
@@ -142,8 +146,17 @@ impl Holds {
     }
 }
 
+impl Holds {
+    /// Takes away what a session left for git on the host, once, while the names are still held; in words.
+    pub(crate) fn clear(&mut self) -> Vec<String> {
+        self.links.take().map(|links| links.remove()).unwrap_or_default()
+    }
+}
+
 impl Drop for Holds {
     fn drop(&mut self) {
+        // A session that failed has no report; what it left goes all the same.
+        self.clear();
         let Some(Known { state, session, own }) = self.known.take() else { return };
         if let Some(project) = &self.project {
             git_changes::set_head_aside(project);

@@ -28,6 +28,7 @@ use crate::changes::{self, Changed};
 use crate::egress::{self, Egress};
 use crate::events::{Allowed, Blocked, Denied, Log, Probed, Reached};
 use crate::git_changes::{self, GitNames};
+use crate::git_links::GitLinks;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::keeper::{Fallen, Keeper};
@@ -280,7 +281,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan, None));
     let egress = early.or(egress.transpose().map_err(LaunchError::Supervise)?);
     let git = look_at_git(options);
-    let holds = take_holds(plan, &ends, options, &session)?;
+    let holds = take_holds(plan, &ends, options, (&session, since))?;
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
@@ -481,9 +482,18 @@ fn look_back(
 }
 
 /// Made while the child builds its root, which waits for them before it mounts over them.
-fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) -> Result<Holds, LaunchError> {
+fn take_holds(
+    plan: &LaunchPlan,
+    ends: &Ends,
+    options: &Options,
+    (session, since): (&str, Start),
+) -> Result<Holds, LaunchError> {
+    let known = options.known.as_ref();
+    let links = known.and_then(|known| GitLinks::look(&known.policy, &known.facts, since));
     if plan.holds.is_empty() {
-        return Ok(Holds::default());
+        let mut none = Holds::default();
+        none.links = links;
+        return Ok(none);
     }
     // A stand-in without a record could not be told from a file of the user's.
     let Some(state) = &options.state else {
@@ -491,7 +501,8 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) 
     };
     let mut holds =
         Holds::take(&plan.holds, state, session).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
-    let project = options.known.as_ref().and_then(|known| known.facts.project.clone());
+    holds.links = links;
+    let project = known.and_then(|known| known.facts.project.clone());
     holds.project = project.filter(|project| git_changes::may_become_a_repository(project));
     socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
     Ok(holds)

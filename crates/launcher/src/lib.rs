@@ -19,6 +19,7 @@ mod gauge;
 mod git;
 mod git_changes;
 mod git_config;
+mod git_links;
 mod holds;
 mod homes;
 mod hosts;

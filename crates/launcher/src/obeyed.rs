@@ -105,7 +105,7 @@ impl Start {
     }
 
     /// Whether a file was made, written, renamed or linked since. A file system that keeps whole seconds cannot tell more.
-    fn is_before_change_of(self, stat: &Stat) -> bool {
+    pub(crate) fn is_before_change_of(self, stat: &Stat) -> bool {
         let nanoseconds = i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX);
         match nanoseconds {
             0 => stat.st_ctime >= self.seconds,

@@ -277,6 +277,7 @@ impl<'a> Running<'a> {
             // Held names are freed next: no process inside may live then.
             best_effort(self.reap().map(drop), "then there is nothing to wait for");
         }
+        self.let_names_go();
         if let Some(gate) = &mut self.gate {
             gate.end()?;
         }
@@ -306,7 +307,7 @@ impl<'a> Running<'a> {
                             continue;
                         }
                         // No process runs inside any more: stand-ins can go while the kernel takes the namespaces apart.
-                        self.holds = Holds::default();
+                        self.let_names_go();
                         // A cgroup can be removed only once pid 1 has left it.
                         if let (Returns::WhenEverybodyEnded, None, Some(told)) =
                             (self.returns, &self.cgroup, self.told.get())
@@ -338,6 +339,15 @@ impl<'a> Running<'a> {
             self.pass_news()?;
             self.check_output()?;
         }
+    }
+
+    /// No process of the session runs any more.
+    fn let_names_go(&mut self) {
+        for text in self.holds.clear() {
+            self.log().warned(&text);
+            self.record.warnings.push(text);
+        }
+        self.holds = Holds::default();
     }
 
     fn use_idle_moment(&mut self) -> Result<(), Errno> {

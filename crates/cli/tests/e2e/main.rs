@@ -21,6 +21,7 @@ mod environment;
 mod files;
 mod git;
 mod git_host;
+mod git_links;
 mod guest;
 mod hidden;
 mod hidden_git;
