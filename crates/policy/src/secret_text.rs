@@ -2,6 +2,8 @@
 //! lists and the reading of lines; rather takes too much out than too little. Called by `gate::masked`
 //! and `launcher::redact`.
 
+use std::borrow::Cow;
+
 /// What is left of a value.
 pub const REDACTED: &str = "***";
 
@@ -9,6 +11,10 @@ pub const REDACTED: &str = "***";
 const NAMES: &[&str] =
     &["token", "secret", "passw", "pwd", "passphrase", "apikey", "api-key", "api_key", "access-key", "access_key"];
 const MORE_NAMES: &[&str] = &["private-key", "private_key", "credential", "auth", "cookie", "signature", "bearer"];
+/// Words of a name, between `_`, `-`, `.` or where the case changes, that say the same: `DB_PASS`, `mysqlPw`, `GH_PAT`.
+const WORDS: &[&str] = &["pass", "pw", "cred", "creds", "pat", "otp"];
+/// Names that end in `pass` and hold none: programs that ask for a password, and ordinary words.
+const HARMLESS_ENDS: &[&str] = &["askpass", "bypass", "compass", "surpass", "underpass", "overpass"];
 /// Names of configuration files that say the same in other words.
 const FILE_NAMES: &[&str] = &["extraheader", "smtppass", "proxy-header"];
 /// Names that look like a secret's and are none: tools stop working without their values.
@@ -53,8 +59,29 @@ const LONG: usize = 32;
 
 /// Whether a name announces that its value is a secret.
 pub fn names_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    NAMES.iter().chain(MORE_NAMES).any(|part| name.contains(part)) || name.ends_with("key") && name.len() > 3
+    let lower = name.to_ascii_lowercase();
+    NAMES.iter().chain(MORE_NAMES).any(|part| lower.contains(part))
+        || lower.ends_with("key") && lower.len() > 3
+        || has_secret_word(name, &lower)
+}
+
+fn has_secret_word(name: &str, lower: &str) -> bool {
+    let plain = lower.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    if HARMLESS_ENDS.iter().any(|end| plain.ends_with(end)) {
+        return false;
+    }
+    let mut start = 0;
+    let mut was_lower = false;
+    let mut words = Vec::new();
+    for (at, c) in name.char_indices() {
+        if !c.is_ascii_alphabetic() || was_lower && c.is_ascii_uppercase() {
+            words.push(&lower[start..at]);
+            start = if c.is_ascii_alphabetic() { at } else { at + c.len_utf8() };
+        }
+        was_lower = c.is_ascii_lowercase();
+    }
+    words.push(&lower[start..]);
+    plain.ends_with("pass") || words.iter().any(|word| WORDS.contains(word))
 }
 
 /// One word without what looks like a secret in it: `NAME=value`, the user of an address, a key.
@@ -85,8 +112,24 @@ fn without_users(text: &str) -> String {
         shown.push_str(host);
         rest = &after[end..];
     }
-    shown.push_str(&without_keys(rest));
+    shown.push_str(&without_keys(&without_bare_users(rest)));
     shown
+}
+
+/// Without the names and passwords of addresses that have no scheme, as proxies are written: `user:password@host:8080`.
+fn without_bare_users(text: &str) -> Cow<'_, str> {
+    let Some(last) = text.rfind('@') else { return Cow::Borrowed(text) };
+    let start = text[..last].rfind(['=', '"', '\'', '`', ' ', '\t', ',', ';']).map_or(0, |at| at + 1);
+    let is_host = text[last + 1..].starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '[' | '$' | '_'))
+        && !text[last + 1..].starts_with("sha256:");
+    let has_user = text[start..last].split_once(':').is_some_and(|(user, password)| {
+        let is_user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '%' | '+' | '~' | '\\');
+        !user.is_empty() && user.chars().all(is_user) && !password.is_empty() && !password.starts_with('/')
+    });
+    if !is_host || !has_user {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}{REDACTED}{}", &text[..start], &text[last..]))
 }
 
 fn without_keys(word: &str) -> String {
@@ -110,7 +153,7 @@ fn looks_like_key(key: &str) -> bool {
 
 /// `Bearer X`, `Basic X`.
 pub fn is_scheme(word: &str) -> bool {
-    let word = word.trim_matches(['"', '\'']);
+    let word = word.trim_matches(['"', '\'', '\\']);
     word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic")
 }
 
@@ -119,7 +162,10 @@ pub fn is_scheme(word: &str) -> bool {
 pub fn masked(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut state = Inside::Nothing;
-    for line in text.split_inclusive('\n') {
+    // Of a command that goes on in the next line.
+    let mut command = None;
+    let without_keys = without_private_keys(text);
+    for line in without_keys.split_inclusive('\n') {
         let (body, end) = match line.strip_suffix('\n') {
             Some(body) => (body, "\n"),
             None => (line, ""),
@@ -127,8 +173,8 @@ pub fn masked(text: &str) -> Option<String> {
         if state.goes_on(body) {
             continue;
         }
-        if may_hold_secret(body) {
-            let (shown, next) = masked_line(body);
+        if command.is_some() || may_hold_secret(body) {
+            let (shown, next) = masked_line(body, &mut command);
             state = next;
             out.push_str(&shown);
             out.push_str(end);
@@ -139,8 +185,44 @@ pub fn masked(text: &str) -> Option<String> {
     (out != text).then_some(out)
 }
 
+/// Private keys are told by how they begin, whatever their name is, in one line or in many.
+fn without_private_keys(text: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "-----BEGIN ";
+    let mut shown = String::new();
+    let mut rest = text;
+    let mut seen = 0;
+    while let Some(at) = rest[seen..].find(BEGIN).map(|at| seen + at) {
+        let title = rest[at + BEGIN.len()..].split(['-', '\n']).next().unwrap_or_default();
+        if !title.contains("PRIVATE KEY") {
+            seen = at + BEGIN.len();
+            continue;
+        }
+        // Without an end all of the file may be the key.
+        let end = rest[at..].find("-----END").map_or(rest.len(), |end| at + end + "-----END".len());
+        let line = rest[end..].find('\n').map_or(rest.len(), |line| end + line);
+        let end = rest[end..line].find("-----").map_or(line, |dashes| end + dashes + "-----".len());
+        shown.push_str(&rest[..at]);
+        shown.push_str(REDACTED);
+        rest = &rest[end..];
+        seen = 0;
+    }
+    if shown.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
 /// Whatever has to be replaced has one of these in its line, in any case, or an `@`, or a long word.
-const SIGNS: [&[&str]; 5] = [NAMES, MORE_NAMES, FILE_NAMES, PREFIXES, &["key", "basic"]];
+const SIGNS: [&[&str]; 7] = [
+    NAMES,
+    MORE_NAMES,
+    FILE_NAMES,
+    PREFIXES,
+    WORDS,
+    &["key", "basic"],
+    &["curl", "mysql", "mariadb", "login", "redis"],
+];
 
 /// For each first letter of a sign, the second ones as bits; of letters their five lowest bits, which have no case.
 const BEGINNINGS: [u32; 32] = {
@@ -192,7 +274,7 @@ impl Inside {
     fn goes_on(&mut self, line: &str) -> bool {
         let (belongs, next) = match std::mem::replace(self, Inside::Nothing) {
             Inside::Nothing => (false, Inside::Nothing),
-            Inside::Quoted(close) => match reach(line, Some(close), None, &SEPARATORS).1 {
+            Inside::Quoted(close) => match reach(line, Some(close), &[], &SEPARATORS).1 {
                 Some(still) => (true, Inside::Quoted(still)),
                 None if line.ends_with('\\') => (true, Inside::Continued),
                 None => (true, Inside::Nothing),
@@ -223,45 +305,100 @@ fn brackets(text: &str, open: usize) -> usize {
     })
 }
 
-/// A line as it may be shown, and what of it goes on.
-fn masked_line(line: &str) -> (String, Inside) {
-    if let Some((name, between, value)) = assignment(line).or_else(|| pair(line))
+/// A line as it may be shown, and what of it goes on. `command` is the one that the line before goes on with.
+fn masked_line(line: &str, command: &mut Option<&'static Command>) -> (String, Inside) {
+    let before = command.take();
+    let parts = assignment(line).or_else(|| pair(line));
+    if let Some((name, between, value)) = parts
         && is_secret_name(name)
     {
         let is_pair = !between.contains(['=', ':']);
-        let hidden = Hidden::at(value, if is_pair { Form::Command } else { Form::Word }, None);
+        let hidden = Hidden::at(value, if is_pair { Form::Command } else { Form::Word }, &Within::before(name));
         let goes_on = match hidden.goes_on {
             Inside::Nothing if value.ends_with('\\') => Inside::Continued,
             Inside::Nothing if !is_pair && !value.starts_with(['[', '{', '(']) => Inside::Indented(indent(line)),
             other => other,
         };
-        return (format!("{name}{between}{}", hidden.shown), goes_on);
+        // Of what follows only that is kept without which a shell could not read the file.
+        let rest = if hidden.is_bare { value } else { &value[hidden.length..] };
+        let after = if matches!(goes_on, Inside::Nothing | Inside::Indented(_)) { closing(rest) } else { "" };
+        return (format!("{name}{between}{}{after}", hidden.shown), goes_on);
+    }
+    if let Some((name, between, value)) = parts.filter(|(name, ..)| name.to_ascii_lowercase().ends_with("proxy"))
+        && let Some((user, host)) = value.rsplit_once('@')
+        && !host.contains('/')
+    {
+        let start = user.rfind("://").map_or(user.len() - user.trim_start_matches(['"', '\'']).len(), |at| at + 3);
+        return (format!("{name}{between}{}{REDACTED}@{host}", &user[..start]), Inside::Nothing);
     }
     let mut shown = String::with_capacity(line.len());
-    let mut last = Last::default();
+    let mut last = Last { command: before, ..Last::default() };
     let mut rest = line;
     while !rest.is_empty() {
         let start = rest.find(|c| !SEPARATORS.contains(&c)).unwrap_or(rest.len());
         let (gap, words) = rest.split_at(start);
         let word = &words[..words.find(SEPARATORS).unwrap_or(words.len())];
         shown.push_str(gap);
+        if gap.contains(';') {
+            last.command = None;
+        }
         let Some((at, form)) = last.value_in(word, words) else {
             shown.push_str(&redacted_in_file(word));
-            last.was(word, false);
+            last.was(word, None);
             rest = &words[word.len()..];
             continue;
         };
-        let value = Hidden::at(&words[at..], form, last.quote);
+        let before = &line[..line.len() - words.len() + at];
+        let within =
+            Within { around: reach(&words[..at], last.quote, &[], &[]).1, inner: last.inner(word, at), before };
+        let value = Hidden::at(&words[at..], form, &within);
         shown.push_str(&without_users(&words[..at]));
         shown.push_str(value.shown);
         if value.goes_on != Inside::Nothing {
             return (shown, value.goes_on);
         }
         let end = at + value.length;
-        last.was(&words[..end], true);
+        last.was(&words[..end], Some(&words[at..end]));
         rest = &words[end..];
     }
+    *command = last.command.filter(|_| line.ends_with('\\'));
     (shown, Inside::Nothing)
+}
+
+/// The end of a line of a shell that closes what an earlier one opened: brackets, a quote, `fi`.
+fn closing(value: &str) -> &str {
+    const KEYWORDS: [&str; 7] = ["fi", "done", "esac", "then", "do", "else", "{"];
+    let is_closing = |c: char| c.is_whitespace() || matches!(c, ';' | '"' | '\'' | '`' | ')' | '}' | ']');
+    let mut at = value.trim_end_matches(is_closing).len();
+    let mut keyword = None;
+    while let Some(head) = KEYWORDS.iter().find_map(|word| value[..at].strip_suffix(word))
+        && head.ends_with([' ', '\t', ';'])
+    {
+        at = head.trim_end_matches(is_closing).len();
+        keyword = Some(at);
+    }
+    if let Some(at) = keyword.filter(|at| value[*at..].trim_start().starts_with(';')) {
+        return &value[at..];
+    }
+    let at = value.trim_end_matches(is_closing).len();
+    let mut open = 0_usize;
+    let unmatched = value.char_indices().find(|(place, c)| match c {
+        '[' | '{' | '(' => {
+            open += 1;
+            false
+        }
+        ']' | '}' | ')' if open > 0 => {
+            open -= 1;
+            false
+        }
+        ']' | '}' | ')' => *place >= at,
+        _ => false,
+    });
+    let odd = ['"', '\'', '`'].into_iter().filter(|quote| value.matches(*quote).count() % 2 == 1);
+    let quotes = odd.filter_map(|quote| value.rfind(quote)).filter(|place| *place >= at);
+    let Some(first) = unmatched.map(|(place, _)| place).into_iter().chain(quotes).min() else { return "" };
+    let head = value[at..first].trim_end_matches(|c: char| c.is_whitespace() || c == ';');
+    &value[at + head.len()..]
 }
 
 /// What ends a word.
@@ -269,6 +406,64 @@ const SEPARATORS: [char; 4] = [' ', '\t', ',', ';'];
 /// What ends a command of a shell.
 const COMMAND_ENDS: [char; 3] = [';', '&', '|'];
 const QUOTES: [&str; 5] = ["\"\"\"", "'''", "\"", "'", "`"];
+
+/// A program whose options hold passwords.
+#[derive(Debug, PartialEq, Eq)]
+struct Command {
+    name: &'static str,
+    short: &'static str,
+    long: &'static [&'static str],
+    /// The value of a short option is part of its word: in the next word stands something else.
+    is_attached: bool,
+}
+
+const fn command(name: &'static str, short: &'static str, long: &'static [&'static str]) -> Command {
+    Command { name, short, long, is_attached: false }
+}
+
+const COMMANDS: &[Command] = &[
+    command("curl", "uU", &["--user", "--proxy-user"]),
+    command("sshpass", "p", &[]),
+    // `docker login`, `podman login`, `helm registry login`.
+    command("login", "p", &[]),
+    command("redis-cli", "a", &[]),
+    Command { is_attached: true, ..command("mysql", "p", &[]) },
+    Command { is_attached: true, ..command("mysqldump", "p", &[]) },
+    Command { is_attached: true, ..command("mysqladmin", "p", &[]) },
+    Command { is_attached: true, ..command("mariadb", "p", &[]) },
+    Command { is_attached: true, ..command("mariadb-dump", "p", &[]) },
+    // What `sshpass` starts.
+    command("ssh", "", &[]),
+    command("scp", "", &[]),
+    command("sftp", "", &[]),
+    command("rsync", "", &[]),
+];
+
+/// Options of one letter without a value, which others are written behind: `curl -su name:password`.
+const FLAGS: &str = "sSfLkivgGIjlNqRZnt#0123456";
+
+impl Command {
+    fn named(word: &str) -> Option<&'static Command> {
+        let name = word.rsplit(['/', '"', '\'', '`', '(', '=', '!', '{', '|', '&']).next().unwrap_or(word);
+        COMMANDS.iter().find(|command| command.name == name)
+    }
+
+    /// Where in an option the value begins: at its end, if it is the next word.
+    fn value_in(&self, word: &str) -> Option<usize> {
+        let plain = word.trim_start_matches(['"', '\'']);
+        let quotes = word.len() - plain.len();
+        if plain.starts_with("--") {
+            let (option, value) = plain.split_at(plain.find('=').unwrap_or(plain.len()));
+            let is_meant = self.long.contains(&option);
+            return is_meant.then_some(quotes + option.len() + usize::from(!value.is_empty()));
+        }
+        let letters = plain.strip_prefix('-')?;
+        let at = letters.find(|c| !FLAGS.contains(c))?;
+        let is_meant = letters[at..].starts_with(|c| self.short.contains(c));
+        let end = quotes + 1 + at + 1;
+        (is_meant && !(self.is_attached && end == word.len())).then_some(end)
+    }
+}
 
 /// What the last word of a line says about the next.
 #[derive(Debug, Default)]
@@ -279,31 +474,68 @@ struct Last {
     names: bool,
     /// The quote that the next stands in.
     quote: Option<&'static str>,
+    /// It is the name of a header.
+    is_header: bool,
+    /// The quote that the name of a header begins with: the value goes on to that.
+    header_quote: Option<&'static str>,
+    /// The program whose options these are.
+    command: Option<&'static Command>,
 }
 
 impl Last {
     /// Where in `words`, which begin with this word, a value begins, and its form.
     fn value_in(&self, word: &str, words: &str) -> Option<(usize, Form)> {
         let at = match word {
-            "" | "=" | ":" => None,
-            _ if self.announces => Some(0),
+            "" | "=" | ":" | "<<<" => None,
+            _ if word.starts_with(['<', '>', '|', '&']) => None,
+            _ if self.announces => {
+                let form = if self.header_quote.is_some() { Form::Header } else { Form::Word };
+                return Some((0, form));
+            }
             _ if self.names && word.starts_with('=') => Some(1),
             _ if is_path(word.trim_start_matches(['"', '\''])) => None,
-            _ => assigned(word).filter(|at| *at < word.len()),
+            _ if let Some(at) = default_value(word) => return Some((at, Form::Default)),
+            _ => {
+                let option = || self.command.and_then(|command| command.value_in(word));
+                assigned(word).filter(|at| *at < word.len()).or_else(option).filter(|at| *at < word.len())
+            }
         };
         at.map(|at| (at, Form::Word)).or_else(|| set_value(words).map(|at| (at, Form::Command)))
     }
 
-    fn was(&mut self, text: &str, has_value: bool) {
-        let is_sign = matches!(text, "=" | ":");
+    /// The quote that the word with the name begins with, which may be part of a text in other quotes.
+    fn inner(&self, word: &str, at: usize) -> Option<&'static str> {
+        if at == 0 { self.header_quote } else { quote_at(word) }
+    }
+
+    fn was(&mut self, text: &str, value: Option<&str>) {
+        let is_sign = matches!(text, "=" | ":" | "<<<");
+        let is_header = announces_next(text) && text.trim_end_matches(['"', '\'', '\\']).ends_with(':');
+        // `token abc`, `Digest abc`: the first word of a header's value says of what kind the next is.
+        let is_kind = self.is_header && value.is_some_and(|value| value.chars().all(|c| c.is_ascii_alphabetic()));
+        let is_option = self.command.is_some_and(|command| command.value_in(text) == Some(text.len()));
         self.announces = match text {
             "" => self.announces,
-            "=" | ":" => self.announces || self.names,
-            _ => announces_next(text) || !has_value && assigned(text) == Some(text.len()),
+            "=" | ":" | "<<<" => self.announces || self.names,
+            _ => {
+                is_kind || announces_next(text) || value.is_none() && (is_option || assigned(text) == Some(text.len()))
+            }
         };
-        self.names = !is_sign && !has_value && !text.contains('$') && is_secret_name(text);
-        self.quote = reach(text, self.quote, None, &[]).1;
+        self.is_header = is_header;
+        self.header_quote = quote_at(text).filter(|_| is_header);
+        self.names = !is_sign && value.is_none() && !text.contains('$') && is_secret_name(text);
+        self.quote = reach(text, self.quote, &[], &[]).1;
+        self.command = match Command::named(text) {
+            Some(command) => Some(command),
+            None if matches!(text, "|" | "||" | "&" | "&&") => None,
+            None => self.command,
+        };
     }
+}
+
+fn quote_at(word: &str) -> Option<&'static str> {
+    let plain = word.trim_start_matches('\\');
+    ["\"", "'"].into_iter().find(|quote| plain.starts_with(*quote))
 }
 
 /// How far a value goes.
@@ -312,6 +544,10 @@ enum Form {
     Word,
     /// To the end of a shell's command.
     Command,
+    /// To the quote around it.
+    Header,
+    /// To the bracket of a shell's `${name:-value}`.
+    Default,
 }
 
 impl Form {
@@ -319,15 +555,32 @@ impl Form {
         match self {
             Form::Word => &SEPARATORS,
             Form::Command => &COMMAND_ENDS,
+            Form::Header | Form::Default => &[],
         }
     }
 
     /// A shell takes bare stars among the words of a command for a pattern.
     fn stand_in(self) -> &'static str {
         match self {
-            Form::Word => REDACTED,
+            Form::Word | Form::Header | Form::Default => REDACTED,
             Form::Command => "\"***\"",
         }
+    }
+}
+
+/// What a value stands in.
+struct Within<'a> {
+    /// The quote of the shell or file.
+    around: Option<&'static str>,
+    /// The quote of a text in that.
+    inner: Option<&'static str>,
+    /// The line before the value.
+    before: &'a str,
+}
+
+impl<'a> Within<'a> {
+    fn before(before: &'a str) -> Self {
+        Within { around: None, inner: None, before }
     }
 }
 
@@ -336,51 +589,105 @@ struct Hidden {
     length: usize,
     shown: &'static str,
     goes_on: Inside,
+    is_bare: bool,
 }
 
 impl Hidden {
     /// At the beginning of a text, which may stand in quotes: a text in other quotes, something in brackets, or bare words.
-    fn at(text: &str, form: Form, around: Option<&'static str>) -> Hidden {
+    fn at(text: &str, form: Form, within: &Within<'_>) -> Hidden {
+        let closers: Vec<&str> = [within.around, within.inner].into_iter().flatten().collect();
         let plain = text.strip_prefix('$').unwrap_or(text);
-        let is_around = around.is_some_and(|around| plain.starts_with(around));
-        if let Some(quote) = QUOTES.into_iter().find(|quote| plain.starts_with(*quote) && !is_around) {
-            let (length, still) = reach(text, None, around, form.ends());
+        let is_closed = closers.iter().any(|closer| plain.starts_with(closer));
+        let is_whole = matches!(form, Form::Word | Form::Command);
+        if let Some(quote) = QUOTES.into_iter().find(|quote| is_whole && plain.starts_with(*quote) && !is_closed) {
+            let (length, still) = reach(text, None, &closers, form.ends());
             let shown = if quote.starts_with('\'') { "'***'" } else { "\"***\"" };
-            return Hidden { length, shown, goes_on: still.map_or(Inside::Nothing, Inside::Quoted) };
+            let kept = closing(&text[..length]);
+            let is_kept = still.is_none() && kept.chars().all(|c| matches!(c, ')' | '}' | ']'));
+            let length = length - if is_kept { kept.len() } else { 0 };
+            let goes_on = still.map_or(Inside::Nothing, Inside::Quoted);
+            return Hidden { length, shown, goes_on, is_bare: false };
         }
-        if plain.starts_with(['[', '{', '(']) {
+        if is_whole && plain.starts_with(['[', '{', '(']) {
             let (length, open) = balanced(text);
             let goes_on = if open > 0 { Inside::Brackets(open) } else { Inside::Nothing };
-            return Hidden { length, shown: "\"***\"", goes_on };
+            return Hidden { length, shown: "\"***\"", goes_on, is_bare: false };
         }
-        let word = text.find(SEPARATORS).unwrap_or(text.len());
-        let (length, still) = match form {
-            Form::Word => (word - around.filter(|quote| text[..word].ends_with(*quote)).map_or(0, str::len), None),
-            Form::Command => reach(text, None, around, form.ends()),
-        };
+        let (length, still) = bare(text, form, &closers, within.before);
         let goes_on = match still {
             Some(quote) => Inside::Quoted(quote),
             None if length == text.len() && text.ends_with('\\') => Inside::Continued,
             None => Inside::Nothing,
         };
-        Hidden { length: if length == 0 { word } else { length }, shown: form.stand_in(), goes_on }
+        Hidden { length, shown: form.stand_in(), goes_on, is_bare: true }
     }
 }
 
-/// How far a text goes until the quote around it or one of these characters outside of quotes, and the quote that is open
+/// How far a value without quotes of its own goes, and the quote that is open at its end. What closes something that was
+/// opened before it is no part of it.
+fn bare(text: &str, form: Form, closers: &[&str], before: &str) -> (usize, Option<&'static str>) {
+    let word = text.find(SEPARATORS).unwrap_or(text.len());
+    let (length, still) = match form {
+        Form::Word => match reach(text, None, closers, form.ends()) {
+            (length, None) => (length, None),
+            // A quote that nothing closes in this line is none.
+            _ => (closers.iter().filter_map(|closer| text[..word].find(closer)).min().unwrap_or(word), None),
+        },
+        Form::Command => reach(text, None, closers, form.ends()),
+        Form::Header => match closers.iter().filter_map(|closer| unescaped(text, closer)).min() {
+            Some(length) => (length, None),
+            None => (text.len(), closers.last().and_then(|last| QUOTES.into_iter().find(|quote| quote == last))),
+        },
+        Form::Default => {
+            let end = closed(text, '{', '}');
+            (end.unwrap_or(word), None)
+        }
+    };
+    let in_brackets = brackets_of(before, '(', ')') > 0;
+    let length = closed(&text[..length], '(', ')').filter(|_| in_brackets).unwrap_or(length);
+    let kept = if still.is_none() && form == Form::Word { closing(&text[..length]).len() } else { 0 };
+    match length - kept {
+        0 => (word, still),
+        length => (length, still),
+    }
+}
+
+/// Where this stands for the first time without a backslash before it.
+fn unescaped(text: &str, closer: &str) -> Option<usize> {
+    text.match_indices(closer).map(|(at, _)| at).find(|at| !text[..*at].ends_with('\\'))
+}
+
+fn brackets_of(text: &str, opening: char, close: char) -> usize {
+    text.chars().fold(0, |open: usize, c| match c {
+        _ if c == opening => open + 1,
+        _ if c == close => open.saturating_sub(1),
+        _ => open,
+    })
+}
+
+/// Where a bracket closes that was opened before this text.
+fn closed(text: &str, opening: char, close: char) -> Option<usize> {
+    let mut open = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if c == opening => open += 1,
+            _ if c == close && open == 0 => return Some(at),
+            _ if c == close => open -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// How far a text goes until a quote around it or one of these characters outside of quotes, and the quote that is open
 /// at its end. A backslash takes the next character along, also where a shell would not have it so.
-fn reach(
-    text: &str,
-    mut open: Option<&'static str>,
-    around: Option<&str>,
-    ends: &[char],
-) -> (usize, Option<&'static str>) {
+fn reach(text: &str, mut open: Option<&'static str>, closers: &[&str], ends: &[char]) -> (usize, Option<&'static str>) {
     let mut at = 0;
     while let Some(next) = text[at..].chars().next() {
         let here = &text[at..];
         let quote = match open {
             Some(open) => Some(open).filter(|open| here.starts_with(*open)),
-            None if ends.contains(&next) || around.is_some_and(|around| here.starts_with(around)) => return (at, None),
+            None if ends.contains(&next) || closers.iter().any(|closer| here.starts_with(closer)) => return (at, None),
             None => QUOTES.into_iter().find(|quote| here.starts_with(*quote)),
         };
         at += match quote {
@@ -408,16 +715,13 @@ fn balanced(text: &str) -> (usize, usize) {
     (text.len(), open)
 }
 
-/// Of a word of a file: a name before `=` counts by the rules of files.
+/// Of a word of a file that is no value of a secret name.
 fn redacted_in_file(word: &str) -> String {
     let plain = word.trim_start_matches(['"', '\'']);
     if is_path(plain) || PUBLIC_KEYS.iter().any(|start| plain.starts_with(start)) {
         return word.to_owned();
     }
-    match word.split_once(['=', ':']) {
-        Some((name, _)) if names_secret(name) && !is_secret_name(name) => without_users(word),
-        _ => redacted(word),
-    }
+    without_users(word)
 }
 
 fn is_path(word: &str) -> bool {
@@ -426,7 +730,7 @@ fn is_path(word: &str) -> bool {
 
 /// `--token`, `Authorization:`, `Bearer`: the value is the next word.
 fn announces_next(word: &str) -> bool {
-    let word = word.trim_matches(['"', '\'']);
+    let word = word.trim_matches(['"', '\'', '\\']);
     let is_option = word.starts_with('-') && !word.contains('=');
     is_scheme(word) || (is_option || word.ends_with(':')) && is_secret_name(word.trim_end_matches(['"', '\'', ':']))
 }
@@ -435,7 +739,28 @@ fn announces_next(word: &str) -> bool {
 fn assigned(word: &str) -> Option<usize> {
     let mut start = 0;
     let mut signs = word.match_indices('=').map(|(at, _)| at);
-    signs.find(|at| is_secret_name(&word[std::mem::replace(&mut start, at + 1)..*at])).map(|at| at + 1)
+    let by_sign = signs.find(|at| is_assigned_name(&word[std::mem::replace(&mut start, at + 1)..*at]));
+    let by_colon = || word.find(['=', ':']).filter(|at| at + 1 < word.len() && is_assigned_name(&word[..*at]));
+    by_sign.or_else(by_colon).map(|at| at + 1)
+}
+
+/// In `"$key=$value"` the name is what a variable holds.
+fn is_assigned_name(name: &str) -> bool {
+    let plain = name.trim_start_matches(['"', '\'', '`']);
+    let is_variable = plain.starts_with('$') && !plain.starts_with("$(");
+    !is_variable && is_secret_name(name)
+}
+
+/// Where a value begins that a shell takes where a variable has none: `${TOKEN:-abc}`, `${TOKEN=abc}`.
+fn default_value(word: &str) -> Option<usize> {
+    let mut starts = word.match_indices("${").map(|(at, _)| at + 2);
+    starts.find_map(|start| {
+        let rest = &word[start..];
+        let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len())];
+        let after = &rest[name.len()..];
+        let value = after.strip_prefix(':').unwrap_or(after).strip_prefix(['-', '=', '+', '?'])?;
+        (!value.is_empty() && !value.starts_with('}') && is_secret_name(name)).then(|| word.len() - value.len())
+    })
 }
 
 /// `name = value`, `name: value`, `export name=value`: the three parts of the line, which together are all of it.
@@ -448,7 +773,8 @@ fn assignment(line: &str) -> Option<(&str, &str, &str)> {
     let value = line[at + 1..].trim_start();
     let plain = name.trim_start().trim_start_matches("export ").trim_start_matches("- ");
     // A command is no name.
-    let is_name = !plain.is_empty() && !plain.trim().contains(char::is_whitespace) && !plain.starts_with('#');
+    let is_name =
+        !plain.is_empty() && !plain.trim().contains(char::is_whitespace) && !plain.starts_with(['#', '$', '(']);
     is_name.then(|| (name, &line[name.len()..line.len() - value.len()], value))
 }
 
@@ -464,7 +790,7 @@ fn pair(line: &str) -> Option<(&str, &str, &str)> {
     let inner = value.trim_start_matches(['"', '\'']);
     let is_value = !inner.starts_with(['$', '(', ')', '{', '}', '|', '&', '<', '>', ';', '#', '=', '\\'])
         && (is_key || !inner.starts_with('-') && !is_path(inner));
-    let after = value[reach(value, None, None, &SEPARATORS).0..].trim_start();
+    let after = value[reach(value, None, &[], &SEPARATORS).0..].trim_start();
     let is_all = !value.is_empty() && (after.is_empty() || after.starts_with('#'));
     (is_name && is_value && is_all).then(|| (name, &line[end..line.len() - value.len()], value))
 }
@@ -493,8 +819,9 @@ fn set_value(words: &str) -> Option<usize> {
 /// By the last part of `//host/:_authToken`, `registries.mine.token`, `"token"`.
 fn is_secret_name(name: &str) -> bool {
     let last = name.rsplit(['.', ':', '/', ' ', '\t']).next().unwrap_or(name);
-    let last = last.trim_matches(['"', '\'', '-', ' ', '{', '[', '(']).to_ascii_lowercase();
-    !HARMLESS.contains(&last.as_str()) && (names_secret(&last) || FILE_NAMES.contains(&last.as_str()))
+    let last = last.trim_matches(['"', '\'', '-', ' ', '{', '[', '(']);
+    let lower = last.to_ascii_lowercase();
+    !HARMLESS.contains(&lower.as_str()) && (names_secret(last) || FILE_NAMES.contains(&lower.as_str()))
 }
 
 #[cfg(test)]
