@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Searched, Unseen};
 use cofferdam_policy::decide::index::{is_filled_by_tools, stands_at};
-use cofferdam_policy::{ExpandedRule, FileRule, PlacedRule as _, Policy};
+use cofferdam_policy::{ExpandedRule, FileRule, PlacedRule as _, Policy, folds_alike};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
@@ -248,7 +248,8 @@ impl<'a> Walk<'a> {
         // Before it is listed: what changes meanwhile has another time the next time.
         let Ok(identity) = Identity::of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
         let is_deepest = self.queue[at].depth >= self.bounds.depth;
-        let (first, before, mut hides, mut is_whole) = (self.queue.len(), self.entries, 0, true);
+        let (first, before) = (self.queue.len(), self.entries);
+        let (mut hides, mut is_whole, mut leads) = (0, true, false);
         let mut children = old.children(self.queue[at].known.unwrap_or(usize::MAX));
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(directory, &mut buffer);
@@ -281,12 +282,16 @@ impl<'a> Walk<'a> {
                     continue;
                 }
             }
-            let is_directory = match entry.file_type() {
+            let kind = match entry.file_type() {
                 FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
-                kind => kind == FileType::Directory,
+                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                kind => kind,
             };
-            if !is_directory || is_filled_by_tools(name) {
+            if is_filled_by_tools(name) {
+                continue;
+            }
+            if kind != FileType::Directory {
+                leads |= kind == FileType::Symlink && self.follow(at, name);
                 continue;
             }
             if is_deepest {
@@ -299,10 +304,58 @@ impl<'a> Walk<'a> {
             let known = old.find(&mut children, name);
             self.enqueue(at, name, known, identity.device);
         }
-        let is_settled = hides == 0 && is_whole && identity.is_settled();
+        let is_settled = hides == 0 && is_whole && !leads && identity.is_settled();
         self.newly += usize::from(is_settled);
         let count = self.queue.len() - first;
         self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
+    }
+
+    /// A link to a directory of the project gives what is there names that rules may be about: those of several parts begin
+    /// with it, and where tools fill the directory nothing of it is looked at under its own names. Whether it does.
+    fn follow(&mut self, at: usize, name: &[u8]) -> bool {
+        let link = self.path_at(at, name);
+        let real = link.canonicalize().ok().filter(|real| real.is_dir());
+        let Some(below) = real.as_ref().and_then(|real| real.strip_prefix(self.project).ok()) else { return false };
+        let is_filled = below.iter().any(|part| is_filled_by_tools(part.as_bytes()));
+        let begins = |rule: &&Sought| {
+            let parts = rule.at.path.iter().rev().take(rule.at.tail()).last();
+            rule.at.tail() > 1 && parts.is_some_and(|first| folds_alike(first.as_bytes(), name))
+        };
+        let rests = self.rules.iter().filter(begins).map(|rule| rule.at.path.iter().rev().take(rule.at.tail() - 1));
+        let paths: Vec<PathBuf> =
+            rests.map(|rest| link.join(rest.collect::<Vec<_>>().iter().rev().collect::<PathBuf>())).collect();
+        for path in paths.iter().filter(|path| path.exists()) {
+            self.note(path);
+        }
+        if is_filled {
+            self.list_through(link);
+        }
+        is_filled || !paths.is_empty()
+    }
+
+    /// What a link leads to, by its names behind the link.
+    fn list_through(&mut self, link: PathBuf) {
+        let mut ahead = vec![(link, 0)];
+        while let Some((directory, depth)) = ahead.pop() {
+            let why = self.bound().or_else(|| (depth >= self.bounds.depth).then_some(Unseen::Depth));
+            if let Some(why) = why {
+                self.found.searched.leave(directory, why);
+                continue;
+            }
+            let Ok(entries) = std::fs::read_dir(&directory) else {
+                self.found.closed.push(directory);
+                continue;
+            };
+            for entry in entries.filter_map(Result::ok) {
+                self.entries += 1;
+                let path = entry.path();
+                let is_noted = self.note(&path);
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if is_directory && !is_noted && !is_filled_by_tools(entry.file_name().as_bytes()) {
+                    ahead.push((path, depth + 1));
+                }
+            }
+        }
     }
 
     /// In a directory that was not listed to its end: the names that rules spell out, and patterns without their stars.

@@ -166,3 +166,22 @@ fn a_session_cannot_use_up_the_search_of_the_next() {
     let explained = place.sandbox(&["explain"]).ok();
     assert!(explained.contains("not searched") && explained.contains("/zz"), "{explained}");
 }
+
+#[test]
+fn names_behind_links_to_directories_are_hidden() {
+    for mode in MODES {
+        let place = Place::new();
+        for path in ["conf2/master.key", "node_modules/.app/.env", "node_modules/.app/deep/.env"] {
+            place.write(path, "hunter2\n");
+        }
+        place.host("ln -s conf2 config; ln -s node_modules/.app app").ok();
+        for path in ["config/master.key", "conf2/master.key", "app/.env", "app/deep/.env", "node_modules/.app/.env"] {
+            let ran = place.run(&["--mode", mode], &["cat", path]);
+            assert!(ran.code == 1 && ran.out.is_empty(), "{mode}: {path}: {} {}", ran.out, ran.err);
+            place.host(&format!("cat {path}")).ok();
+        }
+        for link in ["config", "app"] {
+            assert_ne!(place.run(&["--mode", mode], &["rm", link]).code, 0, "{mode}: {link}");
+        }
+    }
+}

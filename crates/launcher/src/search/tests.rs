@@ -252,3 +252,25 @@ fn what_was_found_before_is_found_however_much_was_added() {
     tree.forget();
     assert_ne!(tree.names(&tree.search(few)), names, "this is what it is for");
 }
+
+#[test]
+fn names_behind_links_are_found_and_their_directories_listed_again() {
+    let tree = Tree::with(&["conf2/other", "node_modules/.app/src/f", "plain/.env"]);
+    let project = tree.project();
+    for (target, link) in
+        [("conf2", "config"), ("node_modules/.app", "app"), (".", "round"), ("..", "out"), ("plain", "again")]
+    {
+        symlink(target, project.join(link)).expect("a link");
+    }
+    for number in 0..40 {
+        tree.write(&format!("{number}/file"));
+    }
+    tree.settle();
+    assert_eq!(tree.names(&tree.search(BOUNDS)), ["plain/.env"]);
+    assert!(tree.remembered() > 39);
+    for path in ["conf2/master.key", "node_modules/.app/.env", "node_modules/.app/src/prod.tfvars"] {
+        tree.write(path);
+    }
+    let found = tree.search(BOUNDS);
+    assert_eq!(tree.names(&found), ["app/.env", "app/src/prod.tfvars", "config/master.key", "plain/.env"]);
+}
