@@ -75,9 +75,17 @@ pub(crate) struct Found {
 }
 
 /// Searches the project. `memories` is where it is written down which directories need not be listed again.
-/// A directory that rules hide is searched only where it or something in it is among what other rules give.
-pub(crate) fn search(project: &Path, rules: &[Sought], given: &[&Path], memories: &Path, bounds: Bounds) -> Found {
-    let mut walk = Walk::new(project, rules, given, bounds);
+/// A directory that rules hide is searched only where it or something in it is among what other rules give. `served` are
+/// mount points of file systems whose server may never answer.
+pub(crate) fn search(
+    project: &Path,
+    rules: &[Sought],
+    given: &[&Path],
+    served: &[&Path],
+    memories: &Path,
+    bounds: Bounds,
+) -> Found {
+    let mut walk = Walk::new(project, rules, given, served, bounds);
     let Ok(root) = open_source(project) else {
         walk.leave(b"", Unseen::Unreadable);
         return walk.found;
@@ -97,7 +105,6 @@ pub(crate) fn search(project: &Path, rules: &[Sought], given: &[&Path], memories
 struct Directory {
     path: Vec<u8>,
     depth: usize,
-    device: u64,
     /// Its number in the old memory.
     known: Option<usize>,
     now: Remembered,
@@ -107,6 +114,7 @@ struct Walk<'a> {
     project: &'a Path,
     rules: &'a [Sought],
     given: &'a [&'a Path],
+    served: &'a [&'a Path],
     letters: Letters,
     bounds: Bounds,
     begin: Instant,
@@ -120,11 +128,18 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(project: &'a Path, rules: &'a [Sought], given: &'a [&'a Path], bounds: Bounds) -> Self {
+    fn new(
+        project: &'a Path,
+        rules: &'a [Sought],
+        given: &'a [&'a Path],
+        served: &'a [&'a Path],
+        bounds: Bounds,
+    ) -> Self {
         Walk {
             project,
             rules,
             given,
+            served,
             letters: Letters::of(rules),
             bounds,
             begin: Instant::now(),
@@ -138,8 +153,7 @@ impl<'a> Walk<'a> {
     }
 
     fn run(&mut self, root: &OwnedFd, old: &Memory) {
-        let device = rustix::fs::fstat(root).map_or(0, |stat| stat.st_dev);
-        let first = Directory { path: Vec::new(), depth: 0, device, known: old.first(), now: Remembered::default() };
+        let first = Directory { path: Vec::new(), depth: 0, known: old.first(), now: Remembered::default() };
         self.queue.push(first);
         // Before any bound: a session may have filled the project with what the walk would look at first.
         for path in old.found() {
@@ -214,15 +228,17 @@ impl<'a> Walk<'a> {
             self.entries += 1;
             let first = self.queue.len();
             for child in old.children(known) {
-                self.enqueue(at, old.name(child), Some(child), identity.device);
+                self.enqueue(at, old.name(child), Some(child));
             }
             let count = self.queue.len() - first;
             self.queue[at].now = Remembered { identity: Some(identity), first, count };
             return;
         }
-        match open(root, &self.queue[at].path, self.queue[at].device) {
-            Ok(Some(directory)) => self.list(&directory, at, old),
-            Ok(None) => self.leave_queued(at, Unseen::OtherFileSystem),
+        if !self.served.is_empty() && self.served.contains(&self.path_of(&self.queue[at].path).as_path()) {
+            return self.leave_queued(at, Unseen::OtherFileSystem);
+        }
+        match open(root, &self.queue[at].path) {
+            Ok(directory) => self.list(&directory, at, old),
             // Gone, or something else by now.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             // The session could open it no more than this process, unless it is the user's own to change.
@@ -232,7 +248,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn enqueue(&mut self, above: usize, name: &[u8], known: Option<usize>, device: u64) {
+    fn enqueue(&mut self, above: usize, name: &[u8], known: Option<usize>) {
         let above = &self.queue[above];
         let mut path = Vec::with_capacity(above.path.len() + 1 + name.len());
         path.extend_from_slice(&above.path);
@@ -241,7 +257,7 @@ impl<'a> Walk<'a> {
         }
         path.extend_from_slice(name);
         let depth = above.depth + 1;
-        self.queue.push(Directory { path, depth, device, known, now: Remembered::default() });
+        self.queue.push(Directory { path, depth, known, now: Remembered::default() });
     }
 
     fn list(&mut self, directory: &OwnedFd, at: usize, old: &Memory) {
@@ -302,7 +318,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let known = old.find(&mut children, name);
-            self.enqueue(at, name, known, identity.device);
+            self.enqueue(at, name, known);
         }
         let is_settled = hides == 0 && is_whole && !leads && identity.is_settled();
         self.newly += usize::from(is_settled);
@@ -400,19 +416,10 @@ fn is_own(root: &OwnedFd, path: &[u8]) -> bool {
     found.map_or(true, |found| found.st_uid == rustix::process::getuid().as_raw())
 }
 
-/// `None` for a file system without a disk that is mounted in the project: one that a process serves may never answer.
-fn open(root: &OwnedFd, path: &[u8], device: u64) -> Result<Option<OwnedFd>, Errno> {
+fn open(root: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let name = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
-    match rustix::fs::openat2(root, name, flags, Mode::empty(), WITHIN | ResolveFlags::NO_XDEV) {
-        Err(Errno::XDEV) => {}
-        other => return other.map(Some),
-    }
-    let there = Identity::at(root, path)?;
-    if there.device != device && rustix::fs::major(there.device) == 0 {
-        return Ok(None);
-    }
-    rustix::fs::openat2(root, name, flags, Mode::empty(), WITHIN).map(Some)
+    rustix::fs::openat2(root, name, flags, Mode::empty(), WITHIN)
 }
 
 /// With which letters a name begins or ends that a rule may be about: a first look at tens of thousands of names.

@@ -12,8 +12,8 @@ use cofferdam_gate::masked_at;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_kernel::{bound, fuse, landlock};
 use cofferdam_plan::{
-    FileId, HostFacts, Kind, MaskFact, PathFact, Request, Terminal, TrackedFile, is_in_own_area, is_of_the_system,
-    system_candidates,
+    FileId, HostFacts, Kind, MaskFact, MountFact, PathFact, Request, Shows, Terminal, TrackedFile, is_in_own_area,
+    is_of_the_system, system_candidates,
 };
 use cofferdam_policy::decide::index::{Written, refuses};
 use cofferdam_policy::path::{Base, is_at_or_below};
@@ -130,11 +130,11 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     // What does not exist cannot be covered, and what this session writes there is made after the walls stand.
     best_effort(session::make_all(&around.state), "where it cannot be made, nothing will be written there");
     look_at_paths(policy, &mut facts, &stand_ins);
+    look_at_mounts(&mut facts);
     search_project(policy, &mut facts, &around.state, &stand_ins);
     facts.tracked = tracked(policy, &facts);
     facts.masks = masks(policy, &facts);
     look_at_sockets(policy, &mut facts, &stand_ins);
-    look_at_mounts(&mut facts);
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
     }
@@ -397,7 +397,9 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
     let given: Vec<&Path> = given.filter(|path| path.starts_with(&project)).collect();
-    let found = search(&project, &rules, &given, &state.join("searched"), search::BOUNDS);
+    let is_served = |mount: &&MountFact| matches!(mount.shows, Shows::Unknown { .. }) && mount.point != project;
+    let served: Vec<&Path> = facts.mounts.iter().filter(is_served).map(|mount| mount.point.as_path()).collect();
+    let found = search(&project, &rules, &given, &served, &state.join("searched"), search::BOUNDS);
     let writable = writable(policy, facts);
     for (index, path) in found.names {
         if let Some((fact, _)) = find_for(index, policy.files[index].access, &path, &writable, facts, stand_ins) {

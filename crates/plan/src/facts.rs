@@ -96,7 +96,7 @@ pub enum Unseen {
     Depth,
     Entries,
     Time,
-    /// One without a disk, mounted in the project: it may be served by a program that never answers.
+    /// One that a server keeps, mounted in the project: it may never answer.
     OtherFileSystem,
     Unreadable,
 }

@@ -185,3 +185,19 @@ fn names_behind_links_to_directories_are_hidden() {
         }
     }
 }
+
+#[test]
+fn names_in_a_tmpfs_that_is_mounted_in_the_project_are_hidden() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can mount");
+        return;
+    }
+    let place = Place::new();
+    place.host("mkdir -p packages/mem && mount -t tmpfs none packages/mem && mkdir packages/mem/api").ok();
+    place.write("packages/mem/api/.env", "hunter2\n");
+    let ran = MODES.map(|mode| place.run(&["--mode", mode], &["cat", "packages/mem/api/.env"]));
+    place.host("cat packages/mem/api/.env && umount packages/mem").ok();
+    for ran in ran {
+        assert!(ran.code == 1 && ran.out.is_empty(), "{} {}", ran.out, ran.err);
+    }
+}

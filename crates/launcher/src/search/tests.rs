@@ -49,7 +49,7 @@ impl Tree {
 
     fn search_with(&self, given: &[&Path], bounds: Bounds) -> Found {
         let project = self.project();
-        search(&project, &Sought::all(&self.policy, &project), given, &self.scene.join("searched"), bounds)
+        search(&project, &Sought::all(&self.policy, &project), given, &[], &self.scene.join("searched"), bounds)
     }
 
     fn names(&self, found: &Found) -> Vec<String> {
