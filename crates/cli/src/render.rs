@@ -218,6 +218,10 @@ fn plan_hint(error: &PlanError) -> Option<String> {
             "remove them, or move them into one directory that is hidden as a whole: `mkdir {0}/.env.d`",
             directory.display()
         ),
+        PlanError::FoldsCase { path } => format!(
+            "work on a copy on a local disk whose file system tells cases apart: `cp -a {} DIRECTORY`",
+            path.display()
+        ),
         PlanError::MountsUnknown { .. } => "`cat /proc/self/mountinfo` shows what the kernel says".to_owned(),
         PlanError::SocketsUnknown { .. } => "`ss -xlp` shows who has them".to_owned(),
         PlanError::SpecialFile { path, origin } => {

@@ -76,20 +76,64 @@ fn may_execute(source: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// Overlayfs compares bytes. It refuses file systems that fold case where the kernel knows that they do; others fold by
 /// themselves (FUSE, shares of other machines, ZFS), and a whiteout would hide one spelling. One name tells.
 fn folds_case(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(folds_names(directory)?.unwrap_or(false))
+}
+
+/// `folds_case` for a directory of this path. Where nothing in it tells, its own name does, if that is part of the same file
+/// system.
+pub fn folds_case_at(path: &Path) -> Result<bool, Errno> {
+    let open = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let directory = open(path)?;
+    if let Some(folds) = folds_names(directory.as_fd())? {
+        return Ok(folds);
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
+    let (parent, this) = (open(parent)?, rustix::fs::fstat(&directory)?);
+    if rustix::fs::fstat(&parent)?.st_dev != this.st_dev {
+        return Ok(false);
+    }
+    Ok(other_spelling(parent.as_fd(), name.as_bytes())?.unwrap_or(false))
+}
+
+/// `None` where no name tells.
+fn folds_names(directory: BorrowedFd<'_>) -> Result<Option<bool>, Errno> {
     let listed = match open_own(directory, OsStr::new(".")) {
         // Nothing in it can be listed by the session either.
-        Err(Errno::ACCESS) => return Ok(false),
+        Err(Errno::ACCESS) => return Ok(None),
         listed => listed?,
     };
     let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(listed, &mut buffer);
     while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        let other: Vec<u8> = name.iter().map(|byte| swap_case(*byte)).collect();
-        if other != name {
-            let [this, other] = [name, &other].map(|name| look(directory, OsStr::from_bytes(name)));
-            return Ok(this?.zip(other?).is_some_and(|(this, other)| id(&this) == id(&other)));
+        if let Some(folds) = other_spelling(directory, entry?.file_name().to_bytes())? {
+            return Ok(Some(folds));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a name is found in another case too; `None` where it has no letters. Some file systems have another inode number
+/// for each spelling, so one that is found and not listed tells as well.
+fn other_spelling(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<bool>, Errno> {
+    let other: Vec<u8> = name.iter().map(|byte| swap_case(*byte)).collect();
+    if other == name {
+        return Ok(None);
+    }
+    let [this, found] = [name, &other].map(|name| look(directory, OsStr::from_bytes(name)));
+    let Some((this, found)) = this?.zip(found?) else { return Ok(Some(false)) };
+    Ok(Some(id(&this) == id(&found) || !is_listed(directory, &other)?))
+}
+
+fn is_listed(directory: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
+    let listed = match open_own(directory, OsStr::new(".")) {
+        Err(Errno::ACCESS) => return Ok(true),
+        listed => listed?,
+    };
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 8192];
+    let mut entries = RawDir::new(listed, &mut buffer);
+    while let Some(entry) = entries.next() {
+        if entry?.file_name().to_bytes() == name {
+            return Ok(true);
         }
     }
     Ok(false)

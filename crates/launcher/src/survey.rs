@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_gate::masked_at;
 use cofferdam_kernel::mount::open_source;
-use cofferdam_kernel::{bound, fuse, landlock};
+use cofferdam_kernel::{bound, filtered, fuse, landlock};
 use cofferdam_plan::{
     FileId, HostFacts, Kind, MaskFact, MountFact, PathFact, Request, Shows, Terminal, TrackedFile, is_in_own_area,
     is_of_the_system, system_candidates,
@@ -135,6 +135,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     facts.tracked = tracked(policy, &facts);
     facts.masks = masks(policy, &facts);
     look_at_sockets(policy, &mut facts, &stand_ins);
+    facts.folding = folding(policy, &facts);
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(quota::is_available);
     }
@@ -643,6 +644,32 @@ fn writable(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
     let places = facts.places();
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect()
+}
+
+/// Where covers would count for one spelling of a name only. An overlay asks the file system below for each spelling.
+fn folding(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
+    let is_given = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Overlay);
+    let mut trees: Vec<&Path> = Vec::new();
+    for (index, fact) in &facts.answers {
+        if let PathFact::Present { canonical, kind: Kind::Directory, .. } = fact
+            && is_given(index)
+        {
+            trees.push(canonical);
+        }
+    }
+    if policy.project.value >= Access::Overlay {
+        trees.extend(facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).map(PathBuf::as_path));
+    }
+    // A server that never answers would stop the start; what lies there is hidden, or told not to be searched.
+    let is_served = |mount: &&MountFact| matches!(mount.shows, Shows::Unknown { .. });
+    let points = facts.mounts.iter().filter(|mount| !is_served(mount)).map(|mount| mount.point.as_path());
+    let below: Vec<&Path> = points.filter(|point| trees.iter().any(|tree| point.starts_with(tree))).collect();
+    let folds = |path: &&Path| match filtered::folds_case_at(path) {
+        Ok(folds) => folds,
+        // What cannot be looked at by its user is closed to the session, or is looked at as a file.
+        Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::ACCESS),
+    };
+    trees.into_iter().chain(below).filter(folds).map(Path::to_path_buf).collect()
 }
 
 fn links_to(path: &Path) -> Vec<PathBuf> {

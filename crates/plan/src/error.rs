@@ -34,6 +34,10 @@ pub enum PlanError {
     OwnArea { path: PathBuf, area: &'static str, origin: Origin },
     #[error("`{directory}` has more names to hide than can be covered one by one")]
     TooManyHidden { directory: PathBuf },
+    #[error(
+        "`{path}` cannot be written to: its file system finds a name in other spellings too, and covers count for one"
+    )]
+    FoldsCase { path: PathBuf },
     #[error("overlays need a place for the session's files, and there is no home directory")]
     NoSessionDirectory,
     #[error("questions at first access cannot be asked here: {why}")]
@@ -81,6 +85,7 @@ impl PlanError {
             | PlanError::SocketsUnknown { .. }
             | PlanError::MountsUnknown { .. }
             | PlanError::TooManyHidden { .. }
+            | PlanError::FoldsCase { .. }
             | PlanError::NoSessionDirectory
             | PlanError::UnknownSyscall { .. } => None,
         }

@@ -258,6 +258,8 @@ pub struct HostFacts {
     pub mounts: Vec<MountFact>,
     /// Why these are not known.
     pub mounts_unknown: Option<String>,
+    /// Directories in trees that can be written to, in which a name is found in another case too.
+    pub folding: Vec<PathBuf>,
     /// System directories that exist: mount points of private file systems.
     pub system: Vec<PathBuf>,
     /// Programs of `process.executables` and the command itself, by the name asked for.

@@ -133,6 +133,9 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     if let Some(directory) = facts.searched.as_ref().and_then(|searched| searched.crowded.clone()) {
         return Err(PlanError::TooManyHidden { directory });
     }
+    if let Some(path) = facts.folding.first() {
+        return Err(PlanError::FoldsCase { path: path.clone() });
+    }
     let mut found = Vec::new();
     let places = facts.places();
     for (index, fact) in &facts.answers {

@@ -5,9 +5,10 @@ use crate::support::{Place, binary, finish};
 
 const MODES: [&str; 2] = ["static", "dynamic"];
 
-/// A home on a file system that folds case, with a key in a directory that is spelled otherwise than the rule.
+/// A home on a file system that folds case, with a key in a directory that is spelled otherwise than the rule. The project
+/// is on one that does not.
 const FOLD: &str = r#"mount -t tmpfs -o casefold none "$0" && chattr +F "$0" && mkdir -p "$0/project" "$0/.SSH" &&
-    echo hunter2 > "$0/.SSH/id" && cd "$0/project" || exit 77; exec "$@""#;
+    mount -t tmpfs none "$0/project" && echo hunter2 > "$0/.SSH/id" && cd "$0/project" || exit 77; exec "$@""#;
 
 /// Overlayfs does not take a tree with a mount in it, so this one is put together from binds.
 const ENTER: &str = r#"mount -t tmpfs none "$0/deep/mounted" && echo here > "$0/deep/mounted/file" && exec "$@""#;
@@ -102,6 +103,37 @@ fn a_file_system_that_folds_case_shows_no_spelling_of_a_hidden_name() {
             return;
         }
         assert_eq!((ran.code, ran.out.as_str()), (0, "end\n"), "{mode}: {}", ran.err);
+    }
+}
+
+/// A project on a file system that folds case.
+const FOLDED: &str = r#"mount -t tmpfs -o casefold none "$0" && chattr +F "$0" && cd "$0" && echo hunter2 > .env &&
+    test "$(cat .ENV)" = hunter2 || exit 77; exec "$@""#;
+
+#[test]
+fn a_tree_that_folds_case_is_not_given_for_writing() {
+    let Some(place) = Place::with(&["unshare", "mount", "chattr", "bash"]) else { return };
+    let other = place.path("home:other").display().to_string();
+    place.write("home:other/a name", "of two spellings\n");
+    for mode in MODES {
+        let flags = ["--mode", mode, "--rw", &other];
+        assert_eq!(place.run(&flags, &["echo", "control"]).ok(), "control\n", "{mode}");
+        // A file system that folds case without the kernel's knowledge looks like this.
+        place.host("ln ~/other/'a name' ~/other/'A NAME'").ok();
+        let ran = place.run(&flags, &["echo", "inside"]).code(125);
+        let ran = ran.says(&["other spellings", "hint: work on a copy", &other]);
+        assert_eq!(ran.out, "", "{mode}");
+        place.host("rm ~/other/'A NAME'").ok();
+        let mut command = place.command("unshare");
+        let project = place.project.display().to_string();
+        command.args(["--map-root-user", "--mount", "sh", "-c", FOLDED, &project]).arg(binary());
+        command.args(["run", "--mode", mode, "--", "cat", ".ENV"]);
+        let ran = finish(&mut command, b"");
+        if ran.code == 77 {
+            println!("skipped: no file system that folds case can be made here: {}", ran.err.trim());
+            continue;
+        }
+        assert_eq!((ran.code, ran.out.as_str()), (125, ""), "{mode}: {}", ran.err);
     }
 }
 
