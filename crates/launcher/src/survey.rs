@@ -673,6 +673,12 @@ fn folding(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
 }
 
 fn links_to(path: &Path) -> Vec<PathBuf> {
+    followed(path).0
+}
+
+/// The links through which the kernel goes, and where they lead, whether something is there or not; `None` where they are
+/// too many to follow.
+fn followed(path: &Path) -> (Vec<PathBuf>, Option<PathBuf>) {
     let parts = |path: &Path| path.iter().map(OsStr::to_os_string).rev().collect::<Vec<_>>();
     let (mut here, mut ahead, mut links) = (PathBuf::from("/"), parts(path), Vec::new());
     while let Some(part) = ahead.pop() {
@@ -683,19 +689,18 @@ fn links_to(path: &Path) -> Vec<PathBuf> {
         }
         let Ok(target) = std::fs::read_link(&here) else { continue };
         if links.len() >= MOST_LINKS {
-            break;
+            return (links, None);
         }
         links.push(here.clone());
         here.pop();
         ahead.extend(parts(&target));
     }
-    links
+    (links, Some(here))
 }
 
 /// What a link that leads nowhere would lead to: made inside, it would be found under the link's name.
 fn behind_link(path: &Path, stand_ins: &StandIns) -> Option<PathFact> {
-    let target = std::fs::read_link(path).ok()?;
-    Some(missing(&path.parent()?.join(target), stand_ins))
+    followed(path).1.map(|target| missing(&target, stand_ins))
 }
 
 /// A link at the end or on the way: what it leads to is what the rule is about (dotfile managers make such links).

@@ -117,6 +117,26 @@ fn escape_e27_what_is_made_or_changed_is_named_at_the_end() {
     }
 }
 
+/// What a chain of links leads to, also by way of `..`, is held like the name at its beginning.
+#[test]
+fn escape_e27_a_chain_of_links_that_leads_nowhere_is_kept_to_its_end() {
+    let links = "ln -s first .claude && ln -s last first && mkdir sub && ln -s sub/../target .mcp.json";
+    let write = "mkdir -p last && echo inside > last/settings.json; rm -f first; echo inside > target; true";
+    let control = Place::new();
+    control.host(&format!("{links}; {}", write.replace("rm -f first;", ""))).ok();
+    assert_eq!(control.read(".claude/settings.json").as_deref(), Some("inside\n"));
+    assert_eq!(control.read(".mcp.json").as_deref(), Some("inside\n"));
+    for mode in MODES {
+        let place = Place::new();
+        place.host(links).ok();
+        let ran = inside(&place, mode, write).code(0);
+        assert_eq!(place.read(".claude/settings.json"), None, "{mode}: {}", ran.err);
+        assert!(place.exists("first"), "{mode}: {}", ran.err);
+        assert!(!ran.err.contains("changed by a host program"), "{mode}: {}", ran.err);
+        assert!(place.read(".mcp.json").is_none() || ran.err.contains(TOLD), "{mode}: {}", ran.err);
+    }
+}
+
 /// Ways to put something under an obeyed name without writing to it there.
 #[test]
 fn escape_e27_renames_and_links_are_told() {
