@@ -120,6 +120,13 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     if let Some(unseen) = unseen {
         say!("sandbox: names to hide were not looked for everywhere: {}", escaped(&unseen));
     }
+    for directory in &prepared.known.facts.unlisted {
+        let directory = directory.display().to_string();
+        say!(
+            "sandbox: {} was not looked through to the end: what links in it lead to may not be protected",
+            escaped(&directory)
+        );
+    }
     if let Some(errno) = outcome.output_failed {
         say!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
     }

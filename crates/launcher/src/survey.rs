@@ -2,7 +2,7 @@
 //! Owns resolution of paths (links followed once, identity recorded); decides nothing. Called by `cli` before `plan`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,6 +30,10 @@ use crate::search::{self, Sought, search};
 use crate::stand_ins::StandIns;
 use crate::tracked::Repository;
 use crate::{cgroup, git, quota, session};
+
+/// Entries of a protected directory that are looked at for links, and how deep below it.
+const MOST_PROTECTED: usize = 256;
+const DEEPEST_PROTECTED: usize = 3;
 
 /// The kernel follows as many.
 const MOST_LINKS: usize = 40;
@@ -346,6 +350,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
             }
         }
     }
+    look_into_protected(policy, &writable, facts, stand_ins);
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
@@ -371,6 +376,71 @@ fn look_at_read(path: &Path, writable: &[PathBuf], stand_ins: &StandIns) -> Vec<
     let behind = link.as_ref().and_then(|_| behind_link(&plain, stand_ins));
     found.push(fact.or(behind).unwrap_or_else(|| missing(&plain, stand_ins)));
     found
+}
+
+/// A link in a protected directory cannot be replaced, but what it leads to could be written: hooks are kept with the
+/// sources at times.
+fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFacts, stand_ins: &StandIns) {
+    let is_protected = |index: usize| policy.files.get(index).is_some_and(|rule| rule.access == Access::Protect);
+    let mut tops: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (index, fact) in &facts.answers {
+        if let PathFact::Present { canonical, kind: Kind::Directory, .. } = fact
+            && is_protected(*index)
+        {
+            tops.entry(canonical.clone()).or_insert(*index);
+        }
+    }
+    for (top, index) in tops {
+        let mut entries = 0;
+        let mut is_cut = false;
+        let own = facts.project.iter().chain(facts.git.iter().map(|git| &git.path));
+        let is_own = own.into_iter().any(|root| is_at_or_below(&top, root));
+        // What lies near the top is seen before a bound is reached.
+        let mut directories = VecDeque::from([(top.clone(), 0)]);
+        while let Some((directory, depth)) = directories.pop_front() {
+            // What cannot be listed is closed to the session as well.
+            for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+                entries += 1;
+                if entries > MOST_PROTECTED {
+                    is_cut = true;
+                    directories.clear();
+                    break;
+                }
+                match entry.file_type() {
+                    // Toolchains of a home are protected, and deep; a whole one may be a link to a project.
+                    Ok(kind) if kind.is_dir() && !is_own => {}
+                    Ok(kind) if kind.is_dir() && depth >= DEEPEST_PROTECTED => is_cut = true,
+                    Ok(kind) if kind.is_dir() => directories.push_back((entry.path(), depth + 1)),
+                    Ok(kind) if kind.is_file() => {}
+                    _ => protect_target(index, &entry.path(), &top, writable, facts, stand_ins),
+                }
+            }
+        }
+        facts.unlisted.extend(is_cut.then_some(top));
+    }
+}
+
+/// What a link below a protected directory leads to, and the links on the way there.
+fn protect_target(
+    index: usize,
+    path: &Path,
+    top: &Path,
+    writable: &[PathBuf],
+    facts: &mut HostFacts,
+    stand_ins: &StandIns,
+) {
+    let known = facts.links.len();
+    let found = find_for(index, Access::Protect, path, writable, facts, stand_ins);
+    let new = facts.links.split_off(known);
+    facts.links.extend(new.into_iter().filter(|(_, link)| !link.canonical().starts_with(top)));
+    let Some((fact, _)) = found else { return };
+    let Some(target) = fact.or_else(|| behind_link(path, stand_ins)) else { return };
+    let canonical = target.canonical();
+    let is_written = writable.iter().any(|root| canonical != root && is_at_or_below(canonical, root));
+    // What lies above the directory, as the project itself, stays as it is.
+    if is_written && !canonical.starts_with(top) && !top.starts_with(canonical) {
+        facts.answers.push((index, target));
+    }
 }
 
 /// By the listings of homes and of the root alone.

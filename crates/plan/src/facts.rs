@@ -236,6 +236,8 @@ pub struct HostFacts {
     pub closed: Vec<PathFact>,
     /// Links in trees that are given for writing, through which a rule that refuses leads to what it is about.
     pub links: Vec<(usize, PathFact)>,
+    /// Protected directories that were not looked through to the end for links.
+    pub unlisted: Vec<PathBuf>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// What git reads besides, and the links through which it gets there.

@@ -281,6 +281,10 @@ fn tell_of_covers(isolation: Isolation, covers: &[Cover], decisions: &[Decision]
 }
 
 fn tell_of_search(facts: &HostFacts, posture: &mut Posture) {
+    if let Some(directory) = facts.unlisted.first() {
+        let (layer, shown) = ("links in protected directories", directory.display());
+        posture.reduced(layer, format!("{} not looked through to the end: {shown}", facts.unlisted.len()));
+    }
     let Some(searched) = &facts.searched else { return };
     let layer = "names hidden at any depth";
     match searched.tell_unseen() {

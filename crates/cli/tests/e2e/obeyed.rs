@@ -117,6 +117,35 @@ fn escape_e27_what_is_made_or_changed_is_named_at_the_end() {
     }
 }
 
+/// Hooks and settings that are kept with the sources, and linked to from a protected directory.
+#[test]
+fn escape_e27_what_links_in_protected_directories_lead_to_is_protected() {
+    let links = "mkdir -p scripts agents real .claude/hooks && ln -s real tools && echo before | tee scripts/{pc,free} agents/s.json real/x &&
+        ln -s ../../scripts/pc .git/hooks/post-checkout && ln -s ../agents/s.json .claude/settings.json &&
+        ln -s ../../tools/x .claude/hooks/x && ln -s .. .claude/up && ln -s ../../scripts/new .git/hooks/pre-commit";
+    let write = "for name in scripts/pc scripts/free agents/s.json real/x tools/x scripts/new; do echo inside > $name; done 2>/dev/null
+        rm -f tools && mkdir tools && echo inside > tools/x; mv scripts moved && mkdir scripts && echo inside > scripts/pc; true";
+    let obeyed = [".git/hooks/post-checkout", ".claude/settings.json", ".claude/hooks/x"];
+    let Some(control) = Place::with_repository() else { return };
+    control.host(&format!("bash -c '{links}'; bash -c '{write}'")).ok();
+    for name in obeyed {
+        assert_eq!(control.read(name).as_deref(), Some("inside\n"), "{name}");
+    }
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.host(&format!("bash -c '{links}'")).ok();
+        let ran = inside(&place, mode, write).code(0);
+        for name in obeyed {
+            assert_eq!(place.read(name).as_deref(), Some("before\n"), "{mode}: {name}: {}", ran.err);
+        }
+        assert_eq!(place.read(".git/hooks/pre-commit"), None, "{mode}: {}", ran.err);
+        assert_eq!(place.read("scripts/free").as_deref(), Some("inside\n"), "{mode}: {}", ran.err);
+        // More than is looked at: said, and nothing is protected that was not.
+        place.host("bash -c 'mkdir .claude/many && touch .claude/many/{1..300}'").ok();
+        inside(&place, mode, "true").code(0).says(&[".claude was not looked through to the end"]);
+    }
+}
+
 /// What a chain of links leads to, also by way of `..`, is held like the name at its beginning.
 #[test]
 fn escape_e27_a_chain_of_links_that_leads_nowhere_is_kept_to_its_end() {
