@@ -315,8 +315,14 @@ impl Walk<'_> {
         };
         let is_directory = kind == FileType::Directory;
         if let Some(rule) = whole.filter(|rule| !(is_directory && self.names.only_files(*rule))) {
-            if let Some(stat) = stat().filter(|stat| self.is_open_to_the_session(&at, stat)) {
-                self.look_at(&at, visit.depth, &stat, rule, &at);
+            if let Some(stat) = stat().filter(|stat| !self.is_stand_in(&at, stat)) {
+                if is_directory && !self.is_open_to_the_session(&at) {
+                    // Names that are held may have been made in it.
+                    self.put(at.clone(), visit.depth, Looks::AtAll { rule, top: at });
+                } else {
+                    // Under a cover, too: a session may have another name of the same file.
+                    self.look_at(&at, visit.depth, &stat, rule, &at);
+                }
             }
             return false;
         }
@@ -422,12 +428,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the command could write there: not what is covered, nor what another session holds.
-    fn is_open_to_the_session(&self, at: &Path, stat: &Stat) -> bool {
-        let path = self.project.join(at);
-        let is_stand_in = self.stand_ins.as_ref().is_some_and(|known| known.knows(&path, stat));
+    /// Whether another session holds the name.
+    fn is_stand_in(&self, at: &Path, stat: &Stat) -> bool {
+        self.stand_ins.as_ref().is_some_and(|known| known.knows(&self.project.join(at), stat))
+    }
+
+    /// Whether the command could write there: not what is covered.
+    fn is_open_to_the_session(&self, at: &Path) -> bool {
         let rules = self.rules.get_or_init(|| RuleIndex::new(self.decisions.iter().collect()));
-        !is_stand_in && rules.deciding(&path).is_none_or(|decision| decision.leaves_open())
+        rules.deciding(&self.project.join(at)).is_none_or(|decision| decision.leaves_open())
     }
 
     fn told(self) -> Obeyed {

@@ -117,6 +117,23 @@ fn escape_e27_what_is_made_or_changed_is_named_at_the_end() {
     }
 }
 
+/// A cover is on a name. A file that an earlier session gave a second one can be written under that.
+#[test]
+fn escape_e27_a_protected_file_that_is_written_under_another_name_is_told() {
+    for mode in MODES {
+        let place = Place::new();
+        inside(&place, mode, "mkdir .idea; echo before | tee one > two; ln one .mise.toml; ln two .idea/workspace.xml")
+            .code(0);
+        settle(&place);
+        // The control: what is only read is not told.
+        let ran = inside(&place, mode, "cat .mise.toml .idea/* > /dev/null; echo no > .mise.toml; true").code(0);
+        assert!(!ran.err.contains(TOLD), "{mode}: {}", ran.err);
+        let ran = inside(&place, mode, "echo inside > one; echo inside > two; rm two").code(0);
+        assert_eq!(place.read(".mise.toml").as_deref(), Some("inside\n"), "{mode}");
+        ran.says(&[TOLD, ".mise.toml", ".idea/workspace.xml"]);
+    }
+}
+
 /// Hooks and settings that are kept with the sources, and linked to from a protected directory.
 #[test]
 fn escape_e27_what_links_in_protected_directories_lead_to_is_protected() {
