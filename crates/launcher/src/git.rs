@@ -71,8 +71,11 @@ fn repositories(project: &Path, stand_ins: &StandIns) -> Vec<GitDir> {
     }
 }
 
+/// Git stops at a socket node under `commondir`: a session that was killed made what looks like a repository there.
 fn is_repository(path: &Path) -> bool {
-    path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir()
+    let is_held = rustix::fs::lstat(path.join("commondir"))
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+    !is_held && path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir()
 }
 
 /// `.git` says where the worktree's entry is; the entry must say that it belongs to this project, and lie in a repository.

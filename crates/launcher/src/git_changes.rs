@@ -1,22 +1,18 @@
 //! What git on the host obeys, compared between the beginning and the end of a session (docs/decisions/0032). Owns the words
-//! about it; the names are `profiles/protect.toml`'s. Protects nothing, and puts only a `HEAD` aside that made a project a
-//! repository. Called by `launch`, and by `holds` before it lets go of a project's names.
+//! about it; the names are `profiles/protect.toml`'s. Protects and removes nothing. Called by `launch`.
 
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole, HostFacts};
 use cofferdam_policy::{Policy, obeyed_names};
-use rustix::fs::{CWD, RenameFlags, Stat};
+use rustix::fs::Stat;
 
 use crate::obeyed::direct_project;
 use crate::stand_ins::StandIns;
 
 /// What `git rebase --continue` goes on with.
 const TODO: &str = "rebase-merge/git-rebase-todo";
-
-/// Where a `HEAD` goes that made the project's own directory a repository.
-const SET_ASIDE: &str = "HEAD.set-aside";
 
 /// Most submodules and most hooks of a repository that are compared; they are protected all the same.
 const MOST: usize = 64;
@@ -31,17 +27,15 @@ type Stamp = (u64, u64, u32, i64, i64, i64, i64, i64);
 #[derive(Debug)]
 pub(crate) struct GitNames {
     stand_ins: StandIns,
-    project: PathBuf,
     obeyed: Vec<(PathBuf, Option<Stamp>)>,
     todos: Vec<(PathBuf, Option<Stamp>)>,
     heads: Vec<(PathBuf, String)>,
-    has_set_aside: bool,
 }
 
 impl GitNames {
     /// Nothing where the session cannot write to the project.
     pub(crate) fn look(policy: &Policy, facts: &HostFacts, state: &Path) -> Option<Self> {
-        let project = direct_project(policy, facts)?.to_path_buf();
+        direct_project(policy, facts)?;
         let stand_ins = StandIns::of(state);
         let is_compared = |dir: &&GitDir| !matches!(dir.role, GitRole::OtherWorktree | GitRole::Whole);
         let dirs: Vec<&GitDir> = facts.git.iter().filter(is_compared).take(MOST).collect();
@@ -60,12 +54,10 @@ impl GitNames {
         let has_head = |dir: &&&GitDir| dir.role != GitRole::Submodule;
         let head = |dir: &&GitDir| Some((dir.path.clone(), head_of(&dir.path)?));
         Some(GitNames {
-            has_set_aside: exists(&project.join(SET_ASIDE)),
             todos: dirs.iter().filter(has_head).map(|dir| stamped(dir.path.join(TODO))).collect(),
             // The common directory of a linked worktree has a `HEAD` of its own, too.
             heads: dirs.iter().filter(has_head).filter_map(head).collect(),
             obeyed: obeyed.into_iter().map(stamped).collect(),
-            project,
             stand_ins,
         })
     }
@@ -102,41 +94,12 @@ impl GitNames {
                 ));
             }
         }
-        if !self.has_set_aside && exists(&self.project.join(SET_ASIDE)) {
-            told.push(format!(
-                "a HEAD was made in {}, which made it a repository of its own to git: it is now {SET_ASIDE}; look at it and at `config` and `hooks` there",
-                self.project.display()
-            ));
-        }
         told
-    }
-}
-
-/// Whether a directory that is no repository could become one without a name that is held: both others are there.
-pub(crate) fn may_become_a_repository(project: &Path) -> bool {
-    !exists(&project.join("HEAD")) && is_directory(&project.join("objects")) && is_directory(&project.join("refs"))
-}
-
-/// Takes the `HEAD` away that would make it one once its names are held no longer.
-pub(crate) fn set_head_aside(project: &Path) {
-    if !exists(&project.join("HEAD")) || !is_directory(&project.join("objects")) || !is_directory(&project.join("refs"))
-    {
-        return;
-    }
-    let (from, to) = (project.join("HEAD"), project.join(SET_ASIDE));
-    if rustix::fs::renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE).is_err() {
-        // One of an earlier session is there: the newer one takes its place.
-        crate::message::best_effort(rustix::fs::rename(&from, &to), "it is told as what it is: a change of HEAD");
     }
 }
 
 fn exists(path: &Path) -> bool {
     rustix::fs::lstat(path).is_ok()
-}
-
-/// Through links: git follows them, too.
-fn is_directory(path: &Path) -> bool {
-    path.is_dir()
 }
 
 fn stamp(path: &Path, stand_ins: &StandIns) -> Option<Stamp> {
@@ -154,7 +117,7 @@ fn hooks_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// What `HEAD` says, if git takes it for one.
-fn head_of(dir: &Path) -> Option<String> {
+pub(crate) fn head_of(dir: &Path) -> Option<String> {
     let path = dir.join("HEAD");
     let text = match std::fs::read_link(&path) {
         Ok(target) => format!("ref: {}", target.display()),

@@ -14,8 +14,8 @@ use cofferdam_plan::{Hold, HoldKind};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags};
 use rustix::io::Errno;
 
-use crate::git_changes;
 use crate::git_links::GitLinks;
+use crate::git_root::{self, COMMONDIR, Cleared, GitRoot};
 use crate::message::best_effort;
 use crate::stand_ins::{self, DIRECTORY_MODE, FILE_MODE, Identity, Own, Record, Registry, SOCKET_MODE, is_empty};
 
@@ -39,8 +39,12 @@ pub(crate) struct Holds {
     held: Vec<Held>,
     pools: Pools,
     known: Option<Known>,
-    /// A project that a `HEAD` would make a repository: it must have none when its names are held no longer.
-    pub(crate) project: Option<PathBuf>,
+    /// A project that must not have become a repository by itself when its names are held no longer.
+    pub(crate) root: Option<GitRoot>,
+    /// It is one, and that could not be changed: `commondir` keeps git from it.
+    keeps_commondir: bool,
+    /// What happened to projects of killed sessions.
+    swept: Vec<String>,
     /// Where links must not stay that lead git on the host to other files.
     pub(crate) links: Option<GitLinks>,
 }
@@ -61,7 +65,8 @@ impl Holds {
         let known = Known { state: state.to_path_buf(), session: session.to_owned(), own };
         let pools = Pools::open(state);
         let held = Vec::with_capacity(holds.len());
-        let mut taken = Holds { held, pools, known: Some(known), project: None, links: None };
+        let mut taken = Holds::default();
+        (taken.held, taken.pools, taken.known) = (held, pools, Some(known));
         let done = taken.take_all(holds, &registry);
         if done.is_ok() {
             taken.sweep(&registry);
@@ -101,12 +106,27 @@ impl Holds {
     /// What killed sessions left, but what this one or another that lives needs.
     fn sweep(&mut self, registry: &Registry) {
         for (name, records) in registry.left.iter().take(MOST_SWEPT) {
+            let mut is_done = true;
             for record in records {
                 let is_needed = registry.others.iter().any(|other| other.identity == record.identity)
                     || self.held.iter().any(|held| held.identity == record.identity);
-                if !is_needed {
-                    remove(record);
+                if is_needed || !record.is_untouched() {
+                    continue;
                 }
+                match root_of(record).map_or(Cleared::Nothing, git_root::clear) {
+                    Cleared::Nothing => remove(record),
+                    Cleared::Done(text) => {
+                        self.swept.push(text);
+                        remove(record);
+                    }
+                    Cleared::Not(text) => {
+                        self.swept.push(text);
+                        is_done = false;
+                    }
+                }
+            }
+            if !is_done {
+                continue;
             }
             best_effort(registry.forget(name.as_os_str()), "the next session finds it again");
         }
@@ -125,6 +145,12 @@ fn parent_of<'a>(hold: &'a Hold, opened: &mut Option<(&'a Path, Rc<OwnedFd>)>) -
 
 fn record(hold: &Hold, identity: Identity) -> Record {
     Record { path: hold.path.clone(), kind: hold.kind.clone(), identity }
+}
+
+/// The project that is no repository as long as this name is held.
+fn root_of(record: &Record) -> Option<&Path> {
+    let is_commondir = record.kind == HoldKind::Socket && record.path.file_name().is_some_and(|name| name == COMMONDIR);
+    record.path.parent().filter(|_| is_commondir)
 }
 
 /// Removes a stand-in of a killed session, unless it was put to use.
@@ -149,7 +175,18 @@ impl Holds {
 impl Holds {
     /// Takes away what a session left for git on the host, once, while the names are still held; in words.
     pub(crate) fn clear(&mut self) -> Vec<String> {
-        self.links.take().map(|links| links.remove()).unwrap_or_default()
+        let mut told = std::mem::take(&mut self.swept);
+        told.extend(self.links.take().into_iter().flat_map(|links| links.remove()));
+        match self.root.take().map_or(Cleared::Nothing, |root| root.clear()) {
+            Cleared::Nothing => {}
+            Cleared::Done(text) => told.push(text),
+            Cleared::Not(text) => {
+                self.keeps_commondir = self.held.iter().any(Held::is_commondir);
+                let until = if self.keeps_commondir { "; until then the name `commondir` there is held" } else { "" };
+                told.push(format!("{text}{until}"));
+            }
+        }
+        told
     }
 }
 
@@ -158,20 +195,21 @@ impl Drop for Holds {
         // A session that failed has no report; what it left goes all the same.
         self.clear();
         let Some(Known { state, session, own }) = self.known.take() else { return };
-        if let Some(project) = &self.project {
-            git_changes::set_head_aside(project);
-        }
         // Without the lock nothing is removed: the record stays, and the next session finishes it.
         let Ok(registry) = Registry::lock(&state, &session) else { return };
         // A directory that a process of another session may stand in must not become a name of a third one's project.
         let may_wait = registry.sessions == 0;
         for held in self.held.drain(..) {
             let is_shared = registry.others.iter().any(|other| other.identity == held.identity);
-            if !is_shared && is_still_ours(&held) {
+            let is_kept = self.keeps_commondir && held.is_commondir();
+            if !is_shared && !is_kept && is_still_ours(&held) {
                 give_back(&held, may_wait.then(|| self.pools.of(&held.kind)));
             }
         }
-        best_effort(registry.forget(session.as_str()), "the next session finds it without a stand-in");
+        // What is kept the next session finds as that of a killed one.
+        if !self.keeps_commondir {
+            best_effort(registry.forget(session.as_str()), "the next session finds it without a stand-in");
+        }
         drop(own);
     }
 }
@@ -388,6 +426,10 @@ fn place(
 }
 
 impl Held {
+    fn is_commondir(&self) -> bool {
+        self.kind == HoldKind::Socket && self.name == COMMONDIR
+    }
+
     /// Whether the name in `parent` is this very object.
     fn is_at(&self, parent: &OwnedFd, path: &Path) -> bool {
         path.file_name().is_some_and(|name| Identity::of(parent, name) == Ok(self.identity))

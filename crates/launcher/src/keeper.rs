@@ -421,7 +421,13 @@ impl Keeper {
         let is_config = path.file_name().is_some_and(|name| name == "config");
         let is_file = guard.kind == Kind::File && (is_config || guard.what == Covered::Masked);
         let known = ends.holds_of_plan.iter().find(|hold| hold.path == path).map(|hold| hold.kind.clone());
-        let usual = if is_file { HoldKind::File(String::new()) } else { HoldKind::Directory };
+        // A directory of that name would do for git.
+        let is_socket = guard.kind != Kind::Directory && is_store(&path) || guard.kind == Kind::Socket;
+        let usual = match (is_file, is_socket) {
+            (true, _) => HoldKind::File(String::new()),
+            (false, true) => HoldKind::Socket,
+            (false, false) => HoldKind::Directory,
+        };
         match ends.holds.again(&Hold { path, kind: known.unwrap_or(usual) }) {
             // A host program made it at last; or its directory is gone too, and with it the way to make it inside.
             Ok(()) | Err(Errno::EXIST | Errno::NOENT | Errno::NOTDIR) => Ok(()),
@@ -530,6 +536,11 @@ impl Running<'_> {
 /// Whether what is covered can be read and must not be changed, nor made where it is gone.
 fn is_shown(covered: Covered) -> bool {
     matches!(covered, Covered::Masked | Covered::Protected | Covered::Held)
+}
+
+/// Names that make the directory around them a repository.
+fn is_store(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "objects" || name == "refs")
 }
 
 fn may(covered: Covered) -> May {

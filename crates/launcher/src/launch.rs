@@ -27,8 +27,9 @@ use crate::cgroup::{self, SessionCgroup};
 use crate::changes::{self, Changed};
 use crate::egress::{self, Egress};
 use crate::events::{Allowed, Blocked, Denied, Log, Probed, Reached};
-use crate::git_changes::{self, GitNames};
+use crate::git_changes::GitNames;
 use crate::git_links::GitLinks;
+use crate::git_root::GitRoot;
 use crate::holds::Holds;
 use crate::init::{self, Inheritance};
 use crate::keeper::{Fallen, Keeper};
@@ -490,9 +491,10 @@ fn take_holds(
 ) -> Result<Holds, LaunchError> {
     let known = options.known.as_ref();
     let links = known.and_then(|known| GitLinks::look(&known.policy, &known.facts, since));
+    let root = known.and_then(|known| GitRoot::look(&known.policy, &known.facts));
     if plan.holds.is_empty() {
         let mut none = Holds::default();
-        none.links = links;
+        (none.links, none.root) = (links, root);
         return Ok(none);
     }
     // A stand-in without a record could not be told from a file of the user's.
@@ -501,9 +503,7 @@ fn take_holds(
     };
     let mut holds =
         Holds::take(&plan.holds, state, session).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
-    holds.links = links;
-    let project = known.and_then(|known| known.facts.project.clone());
-    holds.project = project.filter(|project| git_changes::may_become_a_repository(project));
+    (holds.links, holds.root) = (links, root);
     socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
     Ok(holds)
 }

@@ -20,6 +20,7 @@ mod git;
 mod git_changes;
 mod git_config;
 mod git_links;
+mod git_root;
 mod holds;
 mod homes;
 mod hosts;

@@ -294,7 +294,13 @@ fn consider(rule: &FileRule, fact: &PathFact, found: &mut Vec<Decision>) -> Resu
             return Err(PlanError::MissingPath { path: path.to_path_buf(), origin: rule.origin.clone() });
         }
         PathFact::Missing { .. } => return Ok(()),
-        PathFact::Present { .. } if rule.only_missing => return Ok(()),
+        // What stands where a socket node would hold the name could be replaced by a directory: a plain file, or the stand-in
+        // of a session with another state directory.
+        PathFact::Present { kind, .. }
+            if rule.only_missing && !(rule.hold == Hold::Socket && *kind != Kind::Directory) =>
+        {
+            return Ok(());
+        }
         // A protected name that is a link (or anything else) is bound onto itself: it can then not be replaced.
         PathFact::Present { kind: Kind::Other | Kind::Socket, .. } if !refuses(rule.access) => {
             if rule.optional {

@@ -22,6 +22,7 @@ mod files;
 mod git;
 mod git_host;
 mod git_links;
+mod git_root;
 mod guest;
 mod hidden;
 mod hidden_git;
