@@ -487,7 +487,7 @@ impl Last {
     fn value_in(&self, word: &str, words: &str) -> Option<(usize, Form)> {
         let at = match word {
             "" | "=" | ":" | "<<<" => None,
-            _ if word.starts_with(['<', '>', '|', '&']) => None,
+            _ if word.chars().all(|c| matches!(c, '<' | '>' | '|' | '&')) => None,
             _ if self.announces => {
                 let form = if self.header_quote.is_some() { Form::Header } else { Form::Word };
                 return Some((0, form));
@@ -640,7 +640,7 @@ fn bare(text: &str, form: Form, closers: &[&str], before: &str) -> (usize, Optio
         },
         Form::Default => {
             let end = closed(text, '{', '}');
-            (end.unwrap_or(word), None)
+            (end.unwrap_or(text.len()), None)
         }
     };
     let in_brackets = brackets_of(before, '(', ')') > 0;
@@ -739,16 +739,19 @@ fn announces_next(word: &str) -> bool {
 fn assigned(word: &str) -> Option<usize> {
     let mut start = 0;
     let mut signs = word.match_indices('=').map(|(at, _)| at);
-    let by_sign = signs.find(|at| is_assigned_name(&word[std::mem::replace(&mut start, at + 1)..*at]));
-    let by_colon = || word.find(['=', ':']).filter(|at| at + 1 < word.len() && is_assigned_name(&word[..*at]));
+    let is_meant = |name: &str, at: usize| is_secret_name(name) && !is_of_variables(name, &word[at + 1..]);
+    let by_sign = signs.find(|at| is_meant(&word[std::mem::replace(&mut start, at + 1)..*at], *at));
+    let by_colon = || word.find(['=', ':']).filter(|at| at + 1 < word.len() && is_meant(&word[..*at], *at));
     by_sign.or_else(by_colon).map(|at| at + 1)
 }
 
-/// In `"$key=$value"` the name is what a variable holds.
-fn is_assigned_name(name: &str) -> bool {
-    let plain = name.trim_start_matches(['"', '\'', '`']);
-    let is_variable = plain.starts_with('$') && !plain.starts_with("$(");
-    !is_variable && is_secret_name(name)
+/// In `"$key=$value"` the name is what a variable holds, and the value too.
+fn is_of_variables(name: &str, value: &str) -> bool {
+    let is_variable = |text: &str| {
+        let plain = text.trim_start_matches(['"', '\'', '`']);
+        plain.starts_with('$') && !plain.starts_with("$(") && !plain.starts_with("$'")
+    };
+    is_variable(name) && is_variable(value)
 }
 
 /// Where a value begins that a shell takes where a variable has none: `${TOKEN:-abc}`, `${TOKEN=abc}`.
@@ -772,9 +775,15 @@ fn assignment(line: &str) -> Option<(&str, &str, &str)> {
     let name = line[..at].trim_end();
     let value = line[at + 1..].trim_start();
     let plain = name.trim_start().trim_start_matches("export ").trim_start_matches("- ");
+    // A shell's `(TOKEN=a command)`: the value ends with the word.
+    let is_in_brackets =
+        line[name.len()..line.len() - value.len()] == *"=" && plain.trim_start_matches('$').starts_with('(');
     // A command is no name.
-    let is_name =
-        !plain.is_empty() && !plain.trim().contains(char::is_whitespace) && !plain.starts_with(['#', '$', '(']);
+    let is_name = !plain.is_empty()
+        && !plain.trim().contains(char::is_whitespace)
+        && !plain.starts_with('#')
+        && !is_in_brackets
+        && !is_of_variables(plain, value);
     is_name.then(|| (name, &line[name.len()..line.len() - value.len()], value))
 }
 

@@ -183,6 +183,10 @@ const SECRETS: &[&str] = &[
     "read -r TOKEN <<< CANARY\n",
     "gh auth login --with-token <<< CANARY\n",
     ": \"${GITHUB_TOKEN:=CANARY CANARY}\"\n",
+    "curl -d \"$key=CANARY\" x\n",
+    "$password = \"CANARY\"\n",
+    "tool --token &CANARY\n",
+    "header = Authorization: |CANARY\n",
     "echo ${TOKEN-CANARY}\n",
 ];
 
