@@ -381,7 +381,9 @@ fn look_at_read(path: &Path, writable: &[PathBuf], stand_ins: &StandIns) -> Vec<
 /// A link in a protected directory cannot be replaced, but what it leads to could be written: hooks are kept with the
 /// sources at times.
 fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFacts, stand_ins: &StandIns) {
-    let is_protected = |index: usize| policy.files.get(index).is_some_and(|rule| rule.access == Access::Protect);
+    // A directory that exists under a name that is only kept from being made is not protected: `.git` is the command's.
+    let protects = |rule: &FileRule| rule.access == Access::Protect && !rule.only_missing;
+    let is_protected = |index: usize| policy.files.get(index).is_some_and(protects);
     let mut tops: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for (index, fact) in &facts.answers {
         if let PathFact::Present { canonical, kind: Kind::Directory, .. } = fact
