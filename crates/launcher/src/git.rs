@@ -122,8 +122,13 @@ fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Ve
     dirs
 }
 
+/// What lies in a repository's `modules` and `worktrees` now.
+pub(crate) fn children(repository: &Path) -> Vec<GitDir> {
+    with_children(repository, GitRole::Main, None).split_off(1)
+}
+
 /// The repositories of submodules below a directory `modules`: those that a configuration names, and what looks like one.
-fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
+pub(crate) fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
     let (mut found, mut budget) = (Vec::new(), MOST_LISTED);
     let named = named_submodules(repository, &modules, &mut found, 0);
     if named.and_then(|()| search(&modules, 0, &mut budget, &mut found)).is_none() {

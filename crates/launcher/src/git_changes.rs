@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{GitDir, GitRole, HostFacts};
-use cofferdam_policy::{Policy, obeyed_names};
+use cofferdam_policy::{ObeyedClass, Policy, obeyed_names};
 use rustix::fs::Stat;
 
-use crate::obeyed::direct_project;
+use crate::git;
+use crate::obeyed::{ObeyedFile, direct_project};
 use crate::stand_ins::StandIns;
 
 /// What `git rebase --continue` goes on with.
@@ -30,12 +31,14 @@ pub(crate) struct GitNames {
     obeyed: Vec<(PathBuf, Option<Stamp>)>,
     todos: Vec<(PathBuf, Option<Stamp>)>,
     heads: Vec<(PathBuf, String)>,
+    project: PathBuf,
+    dirs: Vec<GitDir>,
 }
 
 impl GitNames {
     /// Nothing where the session cannot write to the project.
     pub(crate) fn look(policy: &Policy, facts: &HostFacts, state: &Path) -> Option<Self> {
-        direct_project(policy, facts)?;
+        let project = direct_project(policy, facts)?.to_path_buf();
         let stand_ins = StandIns::of(state);
         let is_compared = |dir: &&GitDir| !matches!(dir.role, GitRole::OtherWorktree | GitRole::Whole);
         let dirs: Vec<&GitDir> = facts.git.iter().filter(is_compared).take(MOST).collect();
@@ -58,6 +61,8 @@ impl GitNames {
             // The common directory of a linked worktree has a `HEAD` of its own, too.
             heads: dirs.iter().filter(has_head).filter_map(head).collect(),
             obeyed: obeyed.into_iter().map(stamped).collect(),
+            project,
+            dirs: facts.git.clone(),
             stand_ins,
         })
     }
@@ -95,6 +100,33 @@ impl GitNames {
             }
         }
         told
+    }
+}
+
+impl GitNames {
+    /// Repositories of submodules and entries of worktrees that were made. The host's `git submodule update --init` takes one
+    /// that is there, with its configuration; no name of theirs could be protected.
+    pub(crate) fn made(&self) -> Vec<ObeyedFile> {
+        let of_role =
+            |role: GitRole| self.dirs.iter().filter(move |dir| dir.role == role).map(|dir| dir.path.as_path());
+        let tops = of_role(GitRole::Main).chain(of_role(GitRole::Common));
+        let mut now: Vec<GitDir> = tops.clone().flat_map(git::children).collect();
+        for (top, entry) in tops.zip(of_role(GitRole::ThisWorktree)) {
+            now.extend(git::submodules(top, entry.join("modules")));
+        }
+        now.retain(|dir| !self.dirs.iter().any(|known| known.path == dir.path));
+        let file = |dir: GitDir| ObeyedFile {
+            class: ObeyedClass::Opens,
+            why: match dir.role {
+                GitRole::OtherWorktree => "the entry of a worktree made inside: it says which repository git obeys",
+                GitRole::Whole => {
+                    "more repositories made inside than are looked at: git obeys their configuration and hooks"
+                }
+                _ => "a repository made inside: git obeys its configuration and hooks",
+            },
+            path: dir.path.strip_prefix(&self.project).unwrap_or(&dir.path).to_path_buf(),
+        };
+        now.into_iter().map(file).collect()
     }
 }
 

@@ -477,7 +477,8 @@ fn look_back(
     }
     let project = options.known.as_ref().and_then(|known| obeyed::direct_project(&known.policy, &known.facts));
     let found = project.map(|project| obeyed::look(project, since, &plan.decisions, options.state.as_deref()));
-    let found = found.unwrap_or_default();
+    let mut found = found.unwrap_or_default();
+    found.add(git.iter().flat_map(GitNames::made).collect());
     log.obeyed(&found);
     found
 }

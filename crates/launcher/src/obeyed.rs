@@ -56,7 +56,7 @@ pub struct Obeyed {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ObeyedFile {
     pub class: ObeyedClass,
-    /// Relative to the project.
+    /// Relative to the project, where it lies in it: the repository of a linked worktree does not.
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
     pub why: &'static str,
@@ -80,6 +80,14 @@ fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Obeyed {
+    /// What was found elsewhere, within the same bound.
+    pub(crate) fn add(&mut self, files: Vec<ObeyedFile>) {
+        self.files.extend(files);
+        self.files.sort();
+        self.more += self.files.len().saturating_sub(MOST_NAMED);
+        self.files.truncate(MOST_NAMED);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.unseen.is_none()
     }

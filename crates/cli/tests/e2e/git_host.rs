@@ -530,3 +530,35 @@ fn what_a_configuration_includes_can_be_written_in_no_way() {
         }
     }
 }
+
+/// A submodule that is not initialised yet has no repository that could be protected; one that the command makes is named.
+#[test]
+fn escape_e23_repositories_made_for_submodules_and_worktrees_are_named_at_the_end() {
+    let attack = r#"mkdir -p .git/modules/sub/objects .git/modules/sub/refs; echo ref: refs/heads/main > .git/modules/sub/HEAD
+        printf '[core]\nrepositoryformatversion=0\nfsmonitor="sh -c \\"touch '"$PWD"'/PWNED\\" #"\n' > .git/modules/sub/config"#;
+    for mode in MODES {
+        let Some(mut place) = Place::with_repository() else { return };
+        place.host("git init -q ../other && cd ../other && echo y > y && git add y && git commit -qm y").ok();
+        place.host("git -c protocol.file.allow=always submodule add -q ../other sub && git commit -qm sub").ok();
+        place.host("git clone -q . ../clone && cp -a ../clone ../control").ok();
+        let update = "git -c protocol.file.allow=always submodule update --init";
+        place.host(&format!("cd ../control; {attack}; {update}"));
+        assert!(place.exists("../control/PWNED"), "{mode}: the attack itself does not work");
+        place.project = place.path("home:clone");
+        assert_eq!(inside(&place, mode, "true").err, "", "{mode}");
+        inside(&place, mode, attack).says(&[".git/modules/sub (a repository made inside", "look at them first"]).ok();
+        assert!(!inside(&place, mode, "true").err.contains("modules"), "{mode}: it was there before");
+        // Ordinary work is possible, and named.
+        inside(&place, mode, "git worktree add -q tree").says(&[".git/worktrees/tree (the entry of a worktree"]).ok();
+        let crowd = format!("{FAKE}; for i in $(seq 100); do fake .git/modules/z$i; done");
+        inside(&place, mode, &crowd).says(&[".git/modules (more repositories made inside"]).ok();
+        let log = place.sandbox(&["audit", "--format", "json"]).ok();
+        assert!(log.contains(".git/modules/sub"), "{mode}: not in the log");
+        let json = place.run(&["--json", "--mode", mode], &["true"]).err;
+        assert!(!json.contains("modules/sub"), "{mode}: {json}");
+    }
+    // The repository of a linked worktree lies elsewhere.
+    let Some((place, git)) = linked_worktree() else { return };
+    let script = format!("{git}{FAKE}; fake $G/modules/one; fake $G/worktrees/wt/modules/two; rm $G/HEAD");
+    place.inside(&script).says(&["/.git/modules/one (a repo", "/.git/worktrees/wt/modules/two (a repo"]);
+}
