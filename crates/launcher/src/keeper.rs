@@ -300,7 +300,7 @@ impl Keeper {
         suspects.retain(|at| {
             let is_shown = names.guard(at).is_some_and(|guard| is_shown(guard.what) && !guard.is_absent);
             let is_gone = matches!(names.look(at), Ok(Seen::Gone));
-            let matters = !is_gone || is_shown || names.signs(at).appeared > 0;
+            let matters = !is_gone || is_shown || is_repository(at, names) || names.signs(at).appeared > 0;
             if !matters {
                 harmless.push(at.clone());
             }
@@ -338,6 +338,9 @@ impl Keeper {
             if noticed.is_some_and(|at| at.duration_since(*changed).is_ok_and(|earlier| earlier < LONGEST)) {
                 began = *changed;
             }
+        }
+        if is_repository(at, &self.names) && !matches!(seen, Seen::Covered { .. }) {
+            found.grounds.get_or_insert(Grounds::Uncovered);
         }
         if signs.changed && is_shown(guard.what) {
             found.grounds.get_or_insert(Grounds::Changed);
@@ -536,6 +539,12 @@ impl Running<'_> {
 /// Whether what is covered can be read and must not be changed, nor made where it is gone.
 fn is_shown(covered: Covered) -> bool {
     matches!(covered, Covered::Masked | Covered::Protected | Covered::Held)
+}
+
+/// A `.git` directory that a host program moved or removed: what is made in its place inside would bring its own hooks, and
+/// nothing tells it from what the host makes.
+fn is_repository(at: &At, names: &Names) -> bool {
+    at.1 == ".git" && names.guard(at).is_some_and(|guard| guard.what == Covered::Parent)
 }
 
 /// Names that make the directory around them a repository.

@@ -180,3 +180,23 @@ fn escape_e22_a_head_that_cannot_be_taken_away_is_said_and_held_off() {
         nothing_runs(&place, mode);
     }
 }
+
+/// A host program that moves `.git` away while a session runs ends it: nothing that is made in its place goes unnoticed.
+#[test]
+fn escape_e22_a_session_ends_when_the_host_moves_the_repository_away() {
+    let evil = "mkdir -p evil/objects evil/refs; echo ref: refs/heads/main > evil/HEAD";
+    for (mode, attack) in MODES.into_iter().zip(["mv evil .git", "ln -s evil .git"]) {
+        let Some(place) = Place::with_repository() else { return };
+        let script = format!(
+            "{evil}; echo ready; for i in $(seq 100); do [ -e .git/HEAD ] || {{ sleep 0.3; {attack}; }}; sleep 0.05; done"
+        );
+        // The control: it goes on as long as the repository is there, also while git on the host works.
+        let mut session = place.start(&["--mode", mode, "--on-unknown", "deny"], &script);
+        place.host("git commit -qm x --allow-empty; git gc -q").ok();
+        assert!(!session.has_ended(), "{mode}");
+        place.host("mv .git ../moved").ok();
+        let (code, _) = session.end();
+        assert_eq!(code, 126, "{mode}");
+        assert!(!place.exists(".git"), "{mode}: it was put in the place of the repository");
+    }
+}
