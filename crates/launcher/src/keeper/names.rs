@@ -284,10 +284,14 @@ impl Names {
             }
             self.by_watch.entry(watch).or_default().push(number);
         }
+        // Each directory that came under its name may have shown something else under each name in it, and nothing was heard
+        // of what happened in those between.
+        let above = self.directories[number].above.as_ref();
+        let times = above.map_or(1, |above| self.signs(above).appeared.max(1));
         for (name, one) in &mut self.directories[number].names {
             // A name that was never there need not be in the new directory either: the look tells.
             if !one.guard.is_some_and(|guard| guard.is_absent) {
-                one.signs.appeared = one.signs.appeared.max(1);
+                one.signs.appeared += times;
             }
             self.dirty.insert((number, name.clone()));
         }
