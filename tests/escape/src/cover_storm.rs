@@ -119,6 +119,7 @@ struct Tally {
     writes: usize,
     falls: u64,
     unreported: usize,
+    uncounted: usize,
     unreported_names: Vec<String>,
     /// Median of a session's windows in microseconds, and how many there were.
     windows: Vec<(u64, u64)>,
@@ -133,6 +134,7 @@ impl Tally {
         self.writes += ended.writes;
         self.falls += ended.windows.iter().map(|(times, ..)| u64::from(*times)).sum::<u64>();
         self.unreported += ended.unreported.len();
+        self.uncounted += ended.uncounted;
         self.unreported_names.extend(ended.unreported.iter().take(8).cloned());
         self.windows.extend(ended.windows.iter().map(|(times, median, _)| (*median, u64::from(*times))));
         self.worst = ended.windows.iter().map(|(.., worst)| *worst).fold(self.worst, u64::max);
@@ -178,7 +180,7 @@ fn one(configuration: Configuration, size: &Size) -> Result<(Value, bool), Strin
         PROGRAMS.iter().zip(host.runs).map(|(program, runs)| format!("{} {runs}", program.name)).collect();
     println!(
         "{}: {} changes by system calls ({} bind mounts), {} in {seconds:.1} s; {} sessions, {} ended by their keeper; {} reads, {} \
-         writes; {} falls reported, {} unreported{}; window {:.2} ms median, {:.1} ms worst [control: {seen} seen]{}",
+         writes; {} falls reported, {} unreported{}, {} contents more than counted; window {:.2} ms median, {:.1} ms worst [control: {seen} seen]{}",
         configuration.name(),
         host.calls,
         host.binds,
@@ -190,6 +192,7 @@ fn one(configuration: Configuration, size: &Size) -> Result<(Value, bool), Strin
         tally.falls,
         tally.unreported,
         if tally.unreported_names.is_empty() { String::new() } else { format!(" {:?}", tally.unreported_names) },
+        tally.uncounted,
         millis(tally.median()),
         millis(tally.worst),
         if good { "" } else { " MISSED" },
@@ -199,7 +202,7 @@ fn one(configuration: Configuration, size: &Size) -> Result<(Value, bool), Strin
     let figures = json!({
         "calls": host.calls, "bind_mounts": host.binds, "programs": runs, "seconds": seconds, "sessions": tally.sessions,
         "ended": tally.ended, "reads": tally.reads, "writes": tally.writes, "falls": tally.falls,
-        "unreported": tally.unreported, "window_median_ms": millis(tally.median()), "window_worst_ms": millis(tally.worst),
+        "unreported": tally.unreported, "uncounted": tally.uncounted, "window_median_ms": millis(tally.median()), "window_worst_ms": millis(tally.worst),
         "control_seen": seen,
     });
     Ok((figures, good))

@@ -51,6 +51,8 @@ pub(crate) struct Ended {
     pub(crate) writes: usize,
     /// What was seen or changed and no report names, as often as that was so.
     pub(crate) unreported: Vec<String>,
+    /// Contents that were read beyond the number of falls that was told of their name.
+    pub(crate) uncounted: usize,
     /// How often each name fell, with the median and the longest of its windows in microseconds.
     pub(crate) windows: Vec<(u32, u64, u64)>,
 }
@@ -115,19 +117,22 @@ impl Running {
             }
         }
         let of_kind = |kind: &str| seen.lines().filter(|line| line.starts_with(kind)).count();
+        let (unreported, uncounted) = unreported(&seen, &report.fallen);
         Ok(Ended {
             by_keeper,
             reads: of_kind("r "),
             writes: of_kind("w "),
-            unreported: unreported(&seen, &report.fallen),
+            unreported,
+            uncounted,
             windows: report.fallen.iter().map(|(_, times, median, worst)| (*times, *median, *worst)).collect(),
         })
     }
 }
 
-/// Each content of the host's that was read is one fall of its name. Writing leaves no content by which to count: one report is
-/// enough for it.
-fn unreported(seen: &str, fallen: &[(PathBuf, u32, u64, u64)]) -> Vec<String> {
+/// What was read or written without a report about its name, and contents of the host's beyond the number that was told. From
+/// the moment when a cover is off until it is on again a host program may put several contents there, and not each is heard of:
+/// the number is a lower bound, the report is about all of them.
+fn unreported(seen: &str, fallen: &[(PathBuf, u32, u64, u64)]) -> (Vec<String>, usize) {
     let mut contents: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for line in seen.lines() {
         let mut words = line.split(' ');
@@ -135,18 +140,20 @@ fn unreported(seen: &str, fallen: &[(PathBuf, u32, u64, u64)]) -> Vec<String> {
         let known = contents.entry((kind, path)).or_default();
         known.extend(words.next().filter(|word| kind == "r" && is_of_the_host(word)));
     }
-    let mut missing = Vec::new();
+    let (mut missing, mut uncounted) = (Vec::new(), 0);
     for ((kind, path), contents) in contents {
         let about = |is_about: &dyn Fn(&Path) -> bool| -> u32 {
             fallen.iter().filter(|one| is_about(&one.0)).map(|(_, times, ..)| *times).sum()
         };
         // With another directory above it there is another object under the name as well. The name itself has to be told.
         let (own, with_above) = (about(&|it| Path::new(path) == it), about(&|it| Path::new(path).starts_with(it)));
-        let told = if own == 0 { 0 } else { with_above };
-        let more = contents.len().max(1).saturating_sub(usize::try_from(told).unwrap_or(usize::MAX));
-        missing.extend((0..more).map(|_| format!("{kind} {path}: {} seen, {told} told", contents.len())));
+        if own == 0 {
+            missing.extend((0..contents.len().max(1)).map(|_| format!("{kind} {path}: {} seen", contents.len())));
+        } else {
+            uncounted += contents.len().saturating_sub(usize::try_from(with_above).unwrap_or(usize::MAX));
+        }
     }
-    missing
+    (missing, uncounted)
 }
 
 /// What the workload itself truncated or appended to says nothing about how often a cover fell.
