@@ -174,18 +174,19 @@ impl<'a> Walk<'a> {
         self.found.searched.directories = at;
     }
 
-    /// Where it is still there, and not in a directory that is hidden as a whole: those come before what lies in them.
+    /// Where it is still there, and not in a directory that is hidden as a whole: those come before what lies in them. Nothing
+    /// that a server keeps is asked for.
     fn find_again(&mut self, root: &OwnedFd, below: &[u8]) {
         let path = self.path_of(below);
         let is_closed = |above: &Path| self.noted.contains(above) && !self.is_given(above);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let within = WITHIN | ResolveFlags::NO_XDEV;
-        if path.ancestors().skip(1).any(is_closed) {
+        if path.ancestors().skip(1).any(is_closed) || self.served.iter().any(|point| path.starts_with(point)) {
             return;
         }
         match rustix::fs::openat2(root, OsStr::from_bytes(below), flags, Mode::empty(), within) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
-            // Or it cannot be looked at, which a session may have seen to.
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // It lies behind a link or in another mount; or it cannot be looked at, which a session may have seen to.
             _ => _ = self.note(&path),
         }
     }

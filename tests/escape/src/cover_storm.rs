@@ -28,6 +28,9 @@ const PROGRAMS_SHARE: usize = 25;
 const CONTROL: usize = 200;
 const CONTROL_SEEN: usize = 3;
 
+/// Contents that may have been read beyond the counted falls: one in so many falls, and one in a short run.
+const UNCOUNTED_IN: usize = 100;
+
 /// How paths are decided, by the name that the launching process gets.
 const WAYS: [&str; 3] = ["fuse", "static", "calls"];
 
@@ -102,7 +105,7 @@ pub fn measure(arguments: &[String]) -> Result<bool, String> {
         }
     }
     if has("--json") {
-        let targets = json!({"direct": {"unreported": 0}, "read": {"reads": 0, "writes": 0}, "control_seen": ">0"});
+        let targets = json!({"direct": {"unreported": 0, "uncounted": "<= 1 % of falls, or 1"}, "read": {"reads": 0, "writes": 0}, "control_seen": ">0"});
         println!("{}", json!({"figures": figures, "targets": targets, "pass": pass}));
     } else {
         println!("{}", if pass { "all targets met" } else { "MISSED" });
@@ -155,7 +158,10 @@ impl Tally {
 
     fn is_good(&self, tree: Tree) -> bool {
         match tree {
-            Tree::Direct => self.unreported == 0 && self.falls > 0,
+            Tree::Direct => {
+                let most = usize::try_from(self.falls).unwrap_or(usize::MAX) / UNCOUNTED_IN;
+                self.unreported == 0 && self.falls > 0 && self.uncounted <= most.max(1)
+            }
             Tree::Read => self.reads == 0 && self.writes == 0,
         }
     }

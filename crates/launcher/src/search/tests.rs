@@ -270,6 +270,8 @@ fn names_behind_links_are_found_and_their_directories_listed_again() {
     for path in ["conf2/master.key", "node_modules/.app/.env", "node_modules/.app/src/prod.tfvars"] {
         tree.write(path);
     }
-    let found = tree.search(BOUNDS);
-    assert_eq!(tree.names(&found), ["app/.env", "app/src/prod.tfvars", "config/master.key", "plain/.env"]);
+    let all = ["app/.env", "app/src/prod.tfvars", "config/master.key", "plain/.env"];
+    assert_eq!(tree.names(&tree.search(BOUNDS)), all);
+    // Also where a later search ends before it gets there.
+    assert_eq!(tree.names(&tree.search(Bounds { entries: 1, ..BOUNDS })), all);
 }
