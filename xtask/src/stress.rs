@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Print one JSON object as the last line: figures, targets, pass
     #[arg(long)]
     json: bool,
-    /// Run as this user (needs root); else as whoever calls, and for root as `cofferdam-test` as well if it exists
+    /// Run as this user (needs root); else as the caller, and for root as `cofferdam-test` as well if it exists
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Use this binary instead of building the shipped one

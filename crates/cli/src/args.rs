@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-/// Run what you do not trust, without it reading, writing or reaching what nobody approved.
+/// Run what you do not trust, without it reading, writing or reaching what was not approved.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {

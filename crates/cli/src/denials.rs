@@ -78,9 +78,9 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             }
             "cannot be asked" => match missing_cache(prepared, path).or_else(|| writable_place(path, home)) {
                 Some(remedy) => {
-                    format!("could not {} {}: nobody approved writing there; {remedy}", denied.op, denied.path)
+                    format!("could not {} {}: writing there was not approved; {remedy}", denied.op, denied.path)
                 }
-                None => format!("could not {} {}: nobody approved writing there", denied.op, denied.path),
+                None => format!("could not {} {}: writing there was not approved", denied.op, denied.path),
             },
             why => {
                 format!("{} {}: {}; {}", refused(&denied.op), denied.path, because(why), remedy(&denied.op, path, home))
@@ -175,12 +175,12 @@ fn refused(op: &str) -> &'static str {
 
 fn because(why: &str) -> &'static str {
     match why {
-        "timeout" => "nobody answered in time",
+        "timeout" => "no answer came in time",
         "budget" => "too many questions in a minute",
         "person" | "hook" => "denied when it was asked",
         "rule" => "a rule protects it",
         "failed" => "it could not be given",
-        _ => "nobody approved it",
+        _ => "it was not approved",
     }
 }
 

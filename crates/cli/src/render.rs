@@ -197,7 +197,7 @@ fn plan_hint(error: &PlanError) -> Option<String> {
             "a link leads from there out of a directory that sessions write: name what it leads to, or drop the rule ({origin})"
         ),
         PlanError::MissingPath { path, origin } => {
-            format!("make it first (`mkdir -p {}`), or drop the rule ({origin})", path.display())
+            format!("it does not exist: make it first (`mkdir -p {}`), or drop the rule ({origin})", path.display())
         }
         PlanError::TooWide { path, .. } => format!("name a directory below `{}`", path.display()),
         PlanError::OutsideCeiling { path, .. } => {

@@ -227,7 +227,7 @@ impl Rules {
             rule: "network_hosts.within".to_owned(),
             origin: Some(ceiling.origin.clone()),
             why: format!("{} is beyond the ceiling: {} only", with_port(host, port), covering.join(", ")),
-            remedy: "ask whoever keeps the ceiling".to_owned(),
+            remedy: "ask the operator who keeps the ceiling".to_owned(),
         })
     }
 
@@ -311,7 +311,7 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
         origin: Some(rule.origin.clone()),
         why: format!("{what} is denied{reason}"),
         remedy: match rule.origin.layer {
-            Layer::Requirements => format!("ask whoever keeps {}", rule.origin.source),
+            Layer::Requirements => format!("ask the operator who keeps {}", rule.origin.source),
             _ => format!("remove `{}` from network.deny ({})", rule.endpoint, rule.origin),
         },
     }

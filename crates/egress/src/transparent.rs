@@ -77,7 +77,7 @@ pub(crate) async fn tunnel<'a>(flow: Flow<'a>, client: TcpStream, mut read: Vec<
             Some(terminator) => {
                 return Box::pin(proxy::serve_terminated(flow, terminator, client, read, dialled)).await;
             }
-            None => Some("its rules are about requests, which nobody can see in TLS"),
+            None => Some("its rules are about requests, which TLS hides"),
         },
         Ok(Ok(_)) if port == TLS_PORT => Some("only TLS is carried to port 443"),
         Ok(Ok(Kind::Http)) => return Box::pin(proxy::serve_origin(flow, client, read, dialled)).await,

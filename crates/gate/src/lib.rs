@@ -1,4 +1,4 @@
-//! The gate: first access to an unknown path blocks until somebody decides. Owns the triggers that notice such an access,
+//! The gate: first access to an unknown path blocks until a person decides. Owns the triggers that notice such an access,
 //! the docket of open questions, the broker that mounts what was granted, and the words that questions and answers are
 //! exchanged in. Refuses to own policy (rules come in the plan) and people (faces are `launcher::desk`'s and `cli`'s).
 //! Driven by `launcher::supervisor`, in its one thread.

@@ -12,7 +12,7 @@ pub enum PlanError {
     Machine { machine: String },
     #[error("isolation `none` is not approved by the organisation's policy")]
     NoneNotApproved { origin: Origin },
-    #[error("`{path}` does not exist")]
+    #[error("nothing can be given at `{path}`")]
     MissingPath { path: PathBuf, origin: Origin },
     #[error("`{path}` cannot be made writable: it is too wide")]
     TooWide { path: PathBuf, origin: Origin },

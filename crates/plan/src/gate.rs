@@ -57,7 +57,7 @@ impl GatePlan {
 
     pub(crate) fn tell(&self) -> String {
         let what = match self.verdict {
-            OnUnknown::Ask => "unknown paths block until somebody decides",
+            OnUnknown::Ask => "unknown paths block until a person decides",
             OnUnknown::Deny => "unknown paths are denied",
             OnUnknown::AllowAndLog => "unknown paths are allowed and recorded",
         };

@@ -46,7 +46,7 @@ pub enum Mode {
 pub enum OnUnknown {
     /// It fails, and the end of the session says what failed.
     Deny,
-    /// The call blocks until somebody decides.
+    /// The call blocks until a person decides.
     #[default]
     Ask,
     /// It succeeds and is recorded. Secrets stay hidden.

@@ -79,6 +79,6 @@ fn process(import: &mut Import) {
     import.amount("maxOutputSize", |bytes| Some(Setting::Limit(Limit::Output(bytes))));
     import.no_equal("cwd", "the command starts in the directory that `sandbox run` was called in");
     for key in ["uid", "gid"] {
-        import.no_equal(key, "the command runs as whoever calls");
+        import.no_equal(key, "the command runs as its caller");
     }
 }

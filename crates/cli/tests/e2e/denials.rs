@@ -59,7 +59,7 @@ fn a_read_only_path_is_named_with_the_flag_that_opens_it() {
     let place = Place::new();
     place.write("home:notes/file", "old");
     let path = place.path("home:notes/file").display().to_string();
-    let ran = place.run(&[], &["tee", &path]).code(1).says(&["nobody approved it", "--rw"]);
+    let ran = place.run(&[], &["tee", &path]).code(1).says(&["it was not approved", "--rw"]);
     let flag = ran.err.split("--rw ").nth(1).expect("a flag").trim().to_owned();
     place.run(&["--rw", &flag], &["tee", &path]).ok();
 }
@@ -68,8 +68,8 @@ fn a_read_only_path_is_named_with_the_flag_that_opens_it() {
 fn a_new_file_in_a_read_only_directory_is_explained_too() {
     let place = Place::new();
     let path = place.path("home:new-file").display().to_string();
-    place.run(&[], &["touch", &path]).code(1).says(&["new-file", "nobody approved it", "--rw"]);
-    place.inside("echo x > ~/new-file").code(1).says(&["new-file", "nobody approved it", "--rw"]);
+    place.run(&[], &["touch", &path]).code(1).says(&["new-file", "it was not approved", "--rw"]);
+    place.inside("echo x > ~/new-file").code(1).says(&["new-file", "it was not approved", "--rw"]);
 }
 
 #[test]

@@ -16,7 +16,9 @@ fn secrets_of_subdirectories_cannot_be_opened() {
             "packages/api/.env.production",
             "packages/api/.streamlit/secrets.toml",
             "infra/prod.tfvars",
+            "infra/prod.tfvars.json",
             "rails/config/master.key",
+            "rails/config/credentials/production.key",
         ];
         let shown = ["packages/api/.env.example", "packages/api/node_modules/dotenv/.env", "rails/master.key"];
         for name in hidden {

@@ -98,7 +98,7 @@ fn a_host_that_nobody_answers_about_is_denied_in_time() {
     let flags = ["--network", "egress", "--on-unknown", "ask", "--ask-timeout", "1s"];
     let ran = internet.run(&flags, &format!("{GET} exit 3")).code(3);
     assert_eq!(ran.out, "403\ncode-0\n");
-    let ran = ran.says(&["other.test:80", "nobody answered in time"]);
+    let ran = ran.says(&["other.test:80", "no answer came in time"]);
     assert!(!ran.err.contains("denied by"), "{}", ran.err);
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     internet.assert_untouched(&format!("{OTHER}:80"), "other.test");

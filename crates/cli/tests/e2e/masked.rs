@@ -23,6 +23,8 @@ fn fill(place: &Place) {
     place.write("home:.config/pip/pip.conf", "[global]\nindex-url = https://u:canary-7@r.example/simple\n");
     place.write("home:.bashrc", "export EDITOR=vi\nexport GITHUB_TOKEN=canary-7\n");
     place.write(".npmrc", "save-exact=true\n//r.example/:_authToken=canary-7\n");
+    place.write("packages/api/.npmrc", "engine-strict=true\n//r.example/:_authToken=canary-7\n");
+    place.write("home:.npm-global/etc/npmrc", "fund=false\n//r.example/:_authToken=canary-7\n");
 }
 
 #[test]
@@ -34,6 +36,8 @@ fn tools_read_their_files_without_secrets_and_cannot_write_them() {
         for (script, shown) in [
             ("cat ~/.cargo/config.toml", "sparse+https://r.example/"),
             ("cat ~/.npmrc .npmrc", "save-exact=true"),
+            ("cat packages/api/.npmrc", "engine-strict=true"),
+            ("cat ~/.npm-global/etc/npmrc", "fund=false"),
             ("cat ~/.config/pip/pip.conf", "@r.example/simple"),
             ("cat ~/.bashrc", "export EDITOR=vi"),
             ("cat .git/config", "@host.example/r.git"),
@@ -43,7 +47,8 @@ fn tools_read_their_files_without_secrets_and_cannot_write_them() {
             let seen = inside(&place, mode, script).ok();
             assert!(seen.contains(shown) && !seen.contains(CANARY), "{mode}: {script}: {seen}");
         }
-        for name in ["~/.cargo/config.toml", "~/.npmrc", "~/.gitconfig", "~/.bashrc", ".npmrc", ".git/config"] {
+        let names = ["~/.cargo/config.toml", "~/.npmrc", "~/.gitconfig", "~/.bashrc", ".npmrc", "packages/api/.npmrc"];
+        for name in names.into_iter().chain([".git/config"]) {
             for act in [format!("echo x >> {name}"), format!("rm -f {name}"), format!("echo x > new; mv new {name}")] {
                 let ran = inside(&place, mode, &act);
                 assert_ne!(ran.code, 0, "{mode}: {act}");

@@ -41,7 +41,7 @@ fn a_directory_without_a_name_of_the_list_is_not_listed_again_until_it_changes()
     }
     std::fs::write(project.join("3/package.json"), "{}").expect("a file");
     std::fs::create_dir(project.join("4/node_modules")).expect("a directory");
-    settle(&project.join("4"));
+    settle();
     let since = |start| {
         let found = look(&project, start, &[], Some(&state));
         assert_eq!((found.more, found.unseen), (0, None));

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use cofferdam_policy::Policy;
 
 use super::*;
+use crate::memory::tests::settle;
 
 /// A project and the place for its memory; removed when dropped.
 struct Tree {
@@ -37,10 +38,6 @@ impl Tree {
         let path = self.project().join(path);
         fs::create_dir_all(path.parent().expect("it is below the project")).expect("a directory");
         fs::write(path, "x").expect("a file");
-    }
-
-    fn settle(&self) {
-        crate::memory::tests::settle(&self.scene);
     }
 
     fn search(&self, bounds: Bounds) -> Found {
@@ -77,15 +74,18 @@ fn every_shipped_name_is_found_at_every_depth() {
         ".env",
         "a/b/c/d/e/f/g/h/i/.env.local",
         "infra/prod.tfvars",
+        "infra/prod.tfvars.json",
         "infra/terraform.tfstate.backup",
         "packages/api/.ENV.Production",
         "packages/api/.dev.vars",
         "packages/api/.htpasswd",
         "packages/api/.netrc",
+        "packages/api/.npmrc",
         "packages/api/.pypirc",
         "packages/api/.streamlit/secrets.toml",
         "packages/api/.vault-token",
         "packages/api/.vault_pass.txt",
+        "packages/api/config/credentials/production.key",
         "packages/api/config/master.key",
         "packages/api/id_ecdsa",
         "packages/api/id_ed25519",
@@ -169,7 +169,7 @@ fn a_remembered_directory_that_changed_is_listed_again() {
     }
     tree.search(BOUNDS);
     assert_eq!(tree.remembered(), 0, "what changed just now is not passed by");
-    tree.settle();
+    settle();
     let first = tree.search(BOUNDS);
     assert_eq!(tree.names(&first), ["2/.env"]);
     assert!(tree.remembered() > 40);
@@ -192,7 +192,7 @@ fn other_rules_remember_for_themselves() {
     for number in 0..40 {
         tree.write(&format!("{number}/file"));
     }
-    tree.settle();
+    settle();
     assert!(tree.names(&tree.search(BOUNDS)).is_empty());
     assert!(tree.remembered() > 40);
     let mut rule = tree.policy.files.iter().find(|rule| rule.path.is_deep()).expect("shipped").clone();
@@ -264,7 +264,7 @@ fn names_behind_links_are_found_and_their_directories_listed_again() {
     for number in 0..40 {
         tree.write(&format!("{number}/file"));
     }
-    tree.settle();
+    settle();
     assert_eq!(tree.names(&tree.search(BOUNDS)), ["plain/.env"]);
     assert!(tree.remembered() > 39);
     for path in ["conf2/master.key", "node_modules/.app/.env", "node_modules/.app/src/prod.tfvars"] {
