@@ -125,7 +125,9 @@ impl Running<'_> {
 
     fn attach(&mut self, wish: &Wish) -> Result<(), String> {
         if self.plan.gate.as_ref().is_some_and(|gate| gate.trigger == Trigger::Notify) {
-            return Err("a session that asks by reported system calls cannot be attached to: /dev/fuse is missing".to_owned());
+            return Err(
+                "a session that asks by reported system calls cannot be attached to: /dev/fuse is missing".to_owned()
+            );
         }
         if self.attached.len() >= MOST_ATTACHED {
             return Err("too many commands are attached already".to_owned());

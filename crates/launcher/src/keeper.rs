@@ -117,6 +117,8 @@ pub(crate) struct Keeper {
     tells_listeners: bool,
     /// Names that the policy gives, sockets among them.
     given: Vec<PathBuf>,
+    /// Read-only trees with hidden names in them: what comes in their place is covered as a whole, and would show those.
+    filtered: Vec<PathBuf>,
     fallen: BTreeMap<(PathBuf, u8), (Covered, Tally)>,
 }
 
@@ -147,6 +149,10 @@ impl Keeper {
             Step::Mount(Mount { target, kind: MountKind::Bind { .. }, .. }) => Some(target.clone()),
             _ => None,
         });
+        let filtered = plan.steps.iter().filter_map(|step| match step {
+            Step::Mount(Mount { target, kind: MountKind::Filtered { .. }, .. }) => Some(target.clone()),
+            _ => None,
+        });
         Ok(Some(Keeper {
             names,
             awaited,
@@ -155,6 +161,7 @@ impl Keeper {
             strict: plan.keeper_is_strict,
             tells_listeners: plan.namespaces.net,
             given: given.collect(),
+            filtered: filtered.collect(),
             fallen: BTreeMap::new(),
         }))
     }
@@ -339,8 +346,12 @@ impl Keeper {
                 began = *changed;
             }
         }
-        if is_repository(at, &self.names) && !matches!(seen, Seen::Covered { .. }) {
+        let shows_hidden = matches!(seen, Seen::Bare { .. }) && self.filtered.contains(&path);
+        if shows_hidden || is_repository(at, &self.names) && !matches!(seen, Seen::Covered { .. }) {
             found.grounds.get_or_insert(Grounds::Uncovered);
+        }
+        if signs.left {
+            found.grounds.get_or_insert(Grounds::Moved);
         }
         if signs.changed && is_shown(guard.what) {
             found.grounds.get_or_insert(Grounds::Changed);
@@ -440,9 +451,6 @@ impl Keeper {
 
     /// Whether the session has got hold of what was bare.
     fn judge(&mut self, processes: BorrowedFd<'_>, found: &mut Found) -> Result<(), Errno> {
-        if !std::mem::take(&mut self.names.strayed).is_empty() {
-            found.grounds.get_or_insert(Grounds::Moved);
-        }
         if found.grounds.is_none() && search::is_held(processes, &found.objects)? {
             found.grounds = Some(Grounds::Held);
         }

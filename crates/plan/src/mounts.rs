@@ -240,13 +240,14 @@ fn why(decision: &Decision) -> String {
 }
 
 /// What the mount of a decision covers; none where it gives something.
-fn covered(decision: &Decision, kind: &MountKind) -> Option<Covered> {
+fn covered(decision: &Decision, kind: &MountKind, around: Around) -> Option<Covered> {
     match (decision.access, &decision.fact) {
         (_, PathFact::Missing { .. }) => Some(Covered::Held),
         (Access::Deny, _) if decision.is_about_socket() => Some(Covered::Socket),
         (Access::Deny, _) => Some(Covered::Hidden),
         (Access::Mask, _) => Some(Covered::Masked),
         (Access::Protect, _) if matches!(kind, MountKind::Bind { .. }) => Some(Covered::Protected),
+        (Access::Read, _) if around == Around::Writable => Some(Covered::Protected),
         _ => None,
     }
 }
@@ -284,8 +285,10 @@ impl FileMounts {
         }
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
         let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();
-        // Under another name of its directory the next session would find what is hidden from this one.
-        if refuses(decision.access) && around == Around::Writable {
+        // Under another name of its directory the next session would find what is hidden from this one, and the host obey a copy
+        // of what was given for reading.
+        let takes = refuses(decision.access) || decision.access == Access::Read;
+        if takes && around == Around::Writable {
             self.pin_parents(&target, enclosing, is_socket_cover || decision.is_other_name);
         }
         // Two missing names below one missing directory are held by one stand-in.
@@ -301,7 +304,7 @@ impl FileMounts {
         // It may be gone by now: who listened there has ended.
         // Another name may lie where this user cannot go.
         let if_present = is_socket_cover || decision.is_other_name;
-        if let Some(what) = covered(decision, &kind) {
+        if let Some(what) = covered(decision, &kind, around) {
             self.cover(target.clone(), what, kind_of(&kind, decision), around, enclosing);
         }
         let why = why(decision);

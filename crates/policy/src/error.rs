@@ -64,7 +64,9 @@ impl PolicyError {
             PolicyError::BeyondCeiling { ceiling, .. } if ceiling.origin.layer == Layer::BuiltIn => {
                 Some("ask for less, or do without the preset".to_owned())
             }
-            PolicyError::BeyondCeiling { .. } => Some("ask for less, or ask the operator who keeps the ceiling".to_owned()),
+            PolicyError::BeyondCeiling { .. } => {
+                Some("ask for less, or ask the operator who keeps the ceiling".to_owned())
+            }
             PolicyError::PresetOnly { .. } => {
                 Some("an organisation's maxima stand in `/etc/cofferdam/requirements.toml`".to_owned())
             }

@@ -130,6 +130,61 @@ fn a_session_is_ended_when_what_lost_its_cover_has_a_second_name() {
 }
 
 #[test]
+fn a_session_is_ended_when_what_lost_its_cover_is_moved_to_where_nothing_is_watched() {
+    let Some(place) = repository() else { return };
+    place.write("src/keep", "TOKEN=new\n");
+    let session = start(&place, &[], "until [ -e stop ]; do sleep 0.1; done");
+    // As a workload that renames it in the moment between does.
+    let moves =
+        "import os, shutil\nshutil.copy('src/keep', 'new')\nos.rename('new', '.env')\nos.rename('.env', 'src/taken')";
+    place.write("moves.py", moves);
+    let code = replace_until_end(&place, session, "python3 moves.py");
+    let told = slurp(&place.path("home:err"));
+    assert_eq!(code, 126, "{told}");
+    assert!(told.contains("it was moved to another name: ended"), "{told}");
+}
+
+#[test]
+fn a_session_is_ended_when_a_read_only_directory_with_a_hidden_name_is_replaced() {
+    for mode in MODES {
+        for (name, flags) in [(".devcontainer", &[][..]), ("infra", &["--ro", "infra"][..])] {
+            let Some(place) = repository() else { return };
+            place.write(&format!("{name}/.env"), "TOKEN=old\n");
+            place.write(&format!("{name}/shown"), "shown\n");
+            let flags = [&["--mode", mode][..], flags].concat();
+            // The negative control: it can be entered, and the name cannot be opened.
+            let script = format!("cat {name}/shown {name}/.env 2>/dev/null");
+            let seen = place.run(&flags, &["bash", "-c", &script]).out;
+            assert_eq!(seen, "shown\n", "{mode} {name}");
+            let session = start(&place, &flags, "sleep 100");
+            place.host(&format!("cp -r {name} new && mv {name} old && mv new {name}")).ok();
+            let (code, _) = session.end();
+            let told = slurp(&place.path("home:err"));
+            assert_eq!(code, 126, "{mode} {name}: {told}");
+            assert!(told.contains("it could not be covered again: ended"), "{mode} {name}: {told}");
+        }
+    }
+}
+
+#[test]
+fn what_is_given_for_reading_in_a_project_stays_so() {
+    for mode in MODES {
+        let Some(place) = repository() else { return };
+        place.write("ci/scripts/run", "echo host\n");
+        let rest = "mv ci ci2; echo x > ci/scripts/run; echo x > ci/scripts/new; echo x > ci/beside; cat ci/scripts/run; echo end";
+        let mut session = start(&place, &["--mode", mode, "--ro", "ci/scripts"], rest);
+        place.host("cp -r ci/scripts new && mv ci/scripts old && mv new ci/scripts").ok();
+        await_falls(&place, 1);
+        session.tell("go\n");
+        let (code, out) = session.end();
+        let told = slurp(&place.path("home:err"));
+        assert_eq!((code, out.as_str()), (0, "echo host\nend\n"), "{mode}: {told}");
+        assert!(told.contains("ci/scripts (protected) was changed"), "{mode}: {told}");
+        assert!(place.exists("ci/beside") && !place.exists("ci2") && !place.exists("ci/scripts/new"), "{mode}");
+    }
+}
+
+#[test]
 fn a_session_that_writes_what_lost_its_cover_is_ended() {
     let Some(place) = repository() else { return };
     let session = start(&place, &[], "until [ -e stop ]; do echo '#' >> .git/config; done 2>/dev/null");

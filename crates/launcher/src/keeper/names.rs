@@ -51,8 +51,8 @@ pub(crate) struct Signs {
     moved_in: bool,
     /// Written to after it had been moved there, which host programs that replace a file do not do.
     pub(crate) changed: bool,
-    /// Moved away uncovered, with the number that the kernel gives both halves of a move.
-    left: Option<u32>,
+    /// Moved away uncovered, to a place that may not be watched.
+    pub(crate) left: bool,
 }
 
 #[derive(Debug, Default)]
@@ -93,8 +93,6 @@ pub(crate) struct Names {
     dirty: BTreeSet<At>,
     /// Names without a cover that came into being.
     fresh: BTreeSet<At>,
-    /// Where what left a covered name was moved to.
-    pub(crate) strayed: Vec<PathBuf>,
 }
 
 impl Names {
@@ -105,7 +103,7 @@ impl Names {
         let inotify = Watches::new().map_err(|errno| (PathBuf::new(), errno))?;
         let (directories, by_path, by_watch) = (Vec::new(), HashMap::new(), HashMap::new());
         let (dirty, fresh) = (BTreeSet::new(), BTreeSet::new());
-        let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh, strayed: Vec::new() };
+        let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh };
         for (cover, tree, exec) in covers {
             let guard = Guard { what: cover.what, kind: cover.kind, exec, is_absent: false };
             match names.add(&cover.path, tree, guard, false) {
@@ -302,21 +300,18 @@ impl Names {
     pub(crate) fn hear(&mut self, most: usize) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
-        let mut moves: HashMap<u32, PathBuf> = HashMap::new();
         let mut replaced = BTreeSet::new();
         let mut is_over = false;
-        let (mut heard, mut is_half) = (0, false);
-        // Both halves of a move, or the object would be lost.
-        while heard < most || is_half || !reader.is_buffer_empty() {
+        let mut heard = 0;
+        while heard < most || !reader.is_buffer_empty() {
             let event = match reader.next() {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             };
-            let (flags, cookie) = (event.events(), event.cookie());
+            let flags = event.events();
             heard += 1;
-            is_half = flags.contains(ReadFlags::MOVED_FROM);
             is_over |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
             let Some(numbers) = self.by_watch.get(&event.wd()) else { continue };
             for number in numbers {
@@ -326,11 +321,8 @@ impl Names {
                     replaced.extend(directory.above.as_ref().map(|above| above.0));
                     continue;
                 };
-                if flags.contains(ReadFlags::MOVED_TO) && cookie != 0 {
-                    moves.insert(cookie, directory.path.join(name));
-                }
                 if let Some(one) = directory.names.get_mut(name) {
-                    one.signs.heard(flags, cookie);
+                    one.signs.heard(flags);
                     if one.below.is_some() {
                         replaced.insert(*number);
                     }
@@ -340,8 +332,6 @@ impl Names {
                 }
             }
         }
-        let left = self.dirty.iter().filter_map(|at| self.directories[at.0].names.get(&at.1)?.signs.left);
-        self.strayed.extend(left.filter_map(|cookie| moves.remove(&cookie)));
         for number in replaced {
             self.reopen_below(number)?;
         }
@@ -430,16 +420,14 @@ impl AsFd for Names {
 }
 
 impl Signs {
-    fn heard(&mut self, flags: ReadFlags, cookie: u32) {
+    fn heard(&mut self, flags: ReadFlags) {
         if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
             self.appeared += 1;
             self.moved_in = flags.contains(ReadFlags::MOVED_TO);
         }
         self.changed |= flags.contains(ReadFlags::CLOSE_WRITE) && self.moved_in;
         // What leaves with its cover on stays covered.
-        if flags.contains(ReadFlags::MOVED_FROM) && self.appeared > 0 {
-            self.left = Some(cookie);
-        }
+        self.left |= flags.contains(ReadFlags::MOVED_FROM) && self.appeared > 0;
     }
 }
 
