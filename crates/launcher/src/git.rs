@@ -110,16 +110,20 @@ fn resolve(base: &Path, path: PathBuf) -> Option<PathBuf> {
 /// A repository with its submodules' repositories and its other worktrees' entries.
 fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Vec<GitDir> {
     let mut dirs = vec![GitDir::new(path.to_path_buf(), role)];
-    let worktrees = path.join("worktrees");
+    dirs.extend(other_worktrees(path, this_worktree));
+    dirs.extend(submodules(path, path.join("modules")));
+    dirs
+}
+
+fn other_worktrees(repository: &Path, this_worktree: Option<&Path>) -> Vec<GitDir> {
+    let worktrees = repository.join("worktrees");
     match subdirectories(&worktrees, &mut (MOST + 1)) {
         Some(entries) => {
             let others = entries.into_iter().filter(|entry| Some(entry.as_path()) != this_worktree);
-            dirs.extend(others.map(|entry| GitDir::new(entry, GitRole::OtherWorktree)));
+            others.map(|entry| GitDir::new(entry, GitRole::OtherWorktree)).collect()
         }
-        None => dirs.push(GitDir::new(worktrees, GitRole::Whole)),
+        None => vec![GitDir::new(worktrees, GitRole::Whole)],
     }
-    dirs.extend(submodules(path, path.join("modules")));
-    dirs
 }
 
 /// What lies in a repository's `modules` and `worktrees` now.
@@ -127,7 +131,8 @@ pub(crate) fn children(repository: &Path) -> Vec<GitDir> {
     with_children(repository, GitRole::Main, None).split_off(1)
 }
 
-/// The repositories of submodules below a directory `modules`: those that a configuration names, and what looks like one.
+/// The repositories of submodules below a directory `modules`: those that a configuration names, and what looks like one;
+/// with the entries of their worktrees.
 pub(crate) fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
     let (mut found, mut budget) = (Vec::new(), MOST_LISTED);
     let named = named_submodules(repository, &modules, &mut found, 0);
@@ -136,7 +141,11 @@ pub(crate) fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
     }
     found.sort();
     found.dedup();
-    found.into_iter().map(|path| GitDir::new(path, GitRole::Submodule)).collect()
+    let with_worktrees = |path: PathBuf| {
+        let worktrees = other_worktrees(&path, None);
+        std::iter::once(GitDir::new(path, GitRole::Submodule)).chain(worktrees)
+    };
+    found.into_iter().flat_map(with_worktrees).collect()
 }
 
 /// The submodules that a repository's configuration names: it is protected, so no workload can take one off this list by
@@ -221,32 +230,23 @@ fn configuration(path: &Path) -> Vec<Entry> {
     read_bytes(path, LONGEST_CONFIG).map(|bytes| git_config::parse(&bytes)).unwrap_or_default()
 }
 
-/// What else git reads because this repository's configuration says so.
+/// What else git reads because the configuration in this directory says so. The worktree's own counts whether or not git
+/// looks at it now: a host program may set `extensions.worktreeConfig` at any time.
 fn names_read(dir: &GitDir, homes: &[&Path]) -> Vec<PathBuf> {
-    if !matches!(dir.role, GitRole::Main | GitRole::Common | GitRole::Submodule) {
-        return Vec::new();
-    }
-    let file = dir.path.join("config");
-    let entries = configuration(&file);
+    let files = ["config", "config.worktree"];
+    let entries: Vec<Entry> = files.iter().flat_map(|name| configuration(&dir.path.join(name))).collect();
     let mut names = Vec::new();
-    let is_set = |entry: &Entry| {
-        (entry.section.as_str(), entry.key.as_str()) == ("extensions", "worktreeconfig")
-            && git_config::is_true(&entry.value)
-    };
-    if entries.iter().any(is_set) {
-        names.push(dir.path.join("config.worktree"));
-    }
     if dir.role == GitRole::Submodule {
         // The file in its working tree that leads to it.
-        let worktree =
-            entries.iter().rfind(|entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree"));
+        let worktrees =
+            entries.iter().filter(|entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree"));
         names.extend(
-            worktree
-                .and_then(|entry| resolve(&dir.path, OsString::from_vec(entry.value.clone()).into()))
+            worktrees
+                .filter_map(|entry| resolve(&dir.path, OsString::from_vec(entry.value.clone()).into()))
                 .map(|at| at.join(".git")),
         );
     }
-    add_included(&file, entries, homes, 0, &mut names);
+    add_included(&dir.path.join("config"), entries, homes, 0, &mut names);
     names
 }
 

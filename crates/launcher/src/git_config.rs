@@ -124,13 +124,6 @@ fn read_value(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// Whether a value means yes to git.
-pub(crate) fn is_true(value: &[u8]) -> bool {
-    let Ok(value) = str::from_utf8(value) else { return false };
-    ["true", "yes", "on"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
-        || value.parse::<i64>().is_ok_and(|number| number != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,14 +160,5 @@ mod tests {
         let entries = parse(b"# \xff\n[submodule \"a\xff\"]\n\turl = \xe9\xa0\n[include]\n\tpath = b\xfe\n");
         let parts: Vec<_> = entries.iter().map(|entry| (entry.part.as_slice(), entry.value.as_slice())).collect();
         assert_eq!(parts, [(b"a\xff".as_slice(), b"\xe9\xa0".as_slice()), (b"", b"b\xfe")]);
-    }
-
-    #[test]
-    fn yes_is_what_git_takes_for_yes() {
-        for (value, expected) in
-            [("true", true), ("YES", true), ("on", true), ("2", true), ("0", false), ("no", false), ("", false)]
-        {
-            assert_eq!(is_true(value.as_bytes()), expected, "{value:?}");
-        }
     }
 }

@@ -69,8 +69,8 @@ pub enum GitRole {
 pub struct GitDir {
     pub path: PathBuf,
     pub role: GitRole,
-    /// What git reads besides, because the repository's configuration says so: files that it includes, the worktree's own
-    /// configuration, and the file in a submodule's working tree that leads to it. As they are written there.
+    /// What git reads besides, because the repository's configuration says so: files that it includes, and the file in a
+    /// submodule's working tree that leads to it. As they are written there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<PathBuf>,
 }
@@ -310,12 +310,8 @@ impl HostFacts {
             home: self.home.clone(),
             other_home: self.other_home.clone(),
             project: self.project.clone(),
-            git_dirs: self
-                .git
-                .iter()
-                .filter(|g| matches!(g.role, GitRole::Main | GitRole::Common | GitRole::Submodule))
-                .map(|g| g.path.clone())
-                .collect(),
+            // Git reads `config.worktree` in the entry of a linked worktree.
+            git_dirs: self.git.iter().filter(|g| g.role != GitRole::Whole).map(|g| g.path.clone()).collect(),
             variables: self.variables.clone(),
         }
     }

@@ -289,6 +289,95 @@ fn escape_e24_what_the_configuration_leads_to_is_protected() {
     }
 }
 
+/// The configuration of a linked worktree lies in its entry; so does that of a submodule's worktree. `prepare` and `attack`
+/// are run in the project, `then` on the host.
+#[test]
+fn escape_e24_the_configuration_of_a_linked_worktree_is_protected() {
+    let evil = CONFIG.replace("worktree=%s", "x=%s");
+    let own = format!("E=$(git rev-parse --git-dir); rm -f $E/config.worktree; {evil} > $E/config.worktree");
+    let on = "git config extensions.worktreeConfig true";
+    let submodule = "git init -q ../other && git -C ../other commit -qm x --allow-empty
+        git -c protocol.file.allow=always submodule add -q ../other sub && git commit -qm sub";
+    let of_submodule = format!("{evil} > .git/modules/sub/worktrees/subwt/config.worktree");
+    let inner = format!(
+        "sub() {{ {evil}; }}; cp -a .git/modules/sub evil; sub > evil/config; rm sub/.git; echo gitdir: ../evil > sub/.git"
+    );
+    let table: [(&str, bool, String, String, &str); 7] = [
+        ("a missing one", true, on.into(), own.clone(), "git status"),
+        ("one that is there", true, format!("{on}; git config --worktree a.b c"), own.clone(), "git status"),
+        (
+            "one made before it counts",
+            true,
+            "true".into(),
+            own,
+            "git config extensions.worktreeConfig true; git status",
+        ),
+        (
+            "an include",
+            true,
+            format!("{on}; git config --worktree include.path $PWD/included"),
+            format!("{evil} > included"),
+            "git status",
+        ),
+        (
+            "another worktree's",
+            false,
+            format!("{on}; git worktree add -q ../wt2"),
+            format!("{evil} > .git/worktrees/wt2/config.worktree"),
+            "cd ../wt2; git status",
+        ),
+        (
+            "a submodule's worktree's",
+            false,
+            format!(
+                "{submodule}; git -C sub worktree add -q ../../subwt; git -C sub config extensions.worktreeConfig true"
+            ),
+            of_submodule,
+            "cd ../subwt; git status",
+        ),
+        (
+            "core.worktree of a submodule's",
+            false,
+            format!(
+                "{submodule}; cd sub && git sparse-checkout set --no-cone '/*' && cat ../.git/modules/sub/config.worktree"
+            ),
+            inner,
+            "cd sub; git status",
+        ),
+    ];
+    for (what, is_linked, prepare, attack, then) in table {
+        let made = || {
+            let place = if is_linked { linked_worktree()?.0 } else { Place::with_repository()? };
+            place.host(&prepare).ok();
+            Some(place)
+        };
+        let Some(control) = made() else { return };
+        control.host(&format!("{attack}; {then}"));
+        assert!(control.exists("PWNED"), "{what}: the attack itself does not work");
+        for mode in MODES {
+            let Some(place) = made() else { return };
+            inside(&place, mode, &attack);
+            place.host(then);
+            assert!(!place.exists("PWNED"), "{what}, {mode}: git on the host ran what the command wrote");
+            inside(&place, mode, "git status && git commit -qm x --allow-empty").ok();
+        }
+    }
+}
+
+#[test]
+fn the_configuration_of_a_linked_worktree_is_masked() {
+    for mode in MODES {
+        let Some((place, git)) = linked_worktree() else { return };
+        place.host("git config extensions.worktreeConfig true; git worktree add -q ../wt2").ok();
+        for worktree in ["wt", "wt2"] {
+            let set = "git config --worktree http.extraHeader 'Authorization: Basic canary-7'";
+            place.host(&format!("cd ../{worktree}; {set}; git config --worktree a.b shown")).ok();
+            let seen = inside(&place, mode, &format!("{git}cat $G/worktrees/{worktree}/config.worktree")).ok();
+            assert!(seen.contains("shown") && !seen.contains("canary-7"), "{mode}: {worktree}: {seen}");
+        }
+    }
+}
+
 /// A loop of includes, and one that leads nowhere, start a session like any other.
 #[test]
 fn includes_that_go_round_in_circles_end() {
