@@ -266,7 +266,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let mut in_project = places.project.as_deref().map(Listings::new);
     let writable = writable(policy, facts);
     // Directories that are known to be real: names missing in them need no further look.
-    let real: Vec<PathBuf> = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).cloned().collect();
+    let real: Vec<PathBuf> = facts.own_trees().map(Path::to_path_buf).collect();
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_deep()) {
         if rule.optional && !rule.path.is_glob() && !may_exist(rule, &places, &mut in_homes, &mut in_root, &writable) {
             continue;
@@ -395,8 +395,7 @@ fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFa
     for (top, index) in tops {
         let mut entries = 0;
         let mut is_cut = false;
-        let own = facts.project.iter().chain(facts.git.iter().map(|git| &git.path));
-        let is_own = own.into_iter().any(|root| is_at_or_below(&top, root));
+        let is_own = facts.own_trees().any(|root| is_at_or_below(&top, root));
         // What lies near the top is seen before a bound is reached.
         let mut directories = VecDeque::from([(top.clone(), 0)]);
         while let Some((directory, depth)) = directories.pop_front() {
@@ -532,11 +531,10 @@ fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns)
     }
     let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
-    let project = facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).map(PathBuf::as_path);
     let named = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.origin.layer != Layer::BuiltIn);
     let roots = facts.answers.iter().filter(|(index, _)| gives(index) && named(index));
-    let roots: Vec<&Path> = roots.map(|(_, fact)| fact.canonical()).chain(project.clone()).collect();
-    let given: Vec<&Path> = given.chain(project).filter(|path| is_in_own_area(path)).collect();
+    let roots: Vec<&Path> = roots.map(|(_, fact)| fact.canonical()).chain(facts.own_trees()).collect();
+    let given: Vec<&Path> = given.chain(facts.own_trees()).filter(|path| is_in_own_area(path)).collect();
     let could_be_seen = |path: &Path| !is_in_own_area(path) || given.iter().any(|root| path.starts_with(root));
     match bound::sockets(&roots, could_be_seen) {
         Ok(found) => {
@@ -711,11 +709,16 @@ fn link_fact(link: PathBuf, writable: &[PathBuf]) -> Option<PathFact> {
     Some(PathFact::Present { canonical: link, kind: Kind::Other, id })
 }
 
-/// Trees that rules give for writing, and the project.
+/// Trees that rules give for writing, as they are written and where they really are, and those of the project.
 fn writable(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
     let places = facts.places();
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
-    grants.flat_map(|rule| rule.path.expand(&places)).chain(facts.project.iter().cloned()).collect()
+    let given: Vec<PathBuf> = grants.flat_map(|rule| rule.path.expand(&places)).collect();
+    let named: Vec<PathBuf> = given.iter().cloned().chain(facts.own_trees().map(Path::to_path_buf)).collect();
+    // A link that an earlier session may have left gives nothing, so what it leads to is not written.
+    let real = |path: PathBuf| path.canonicalize().ok().filter(|real| !is_led_out(&path, real, &named));
+    let real: Vec<PathBuf> = given.into_iter().filter_map(real).collect();
+    named.into_iter().chain(real).collect()
 }
 
 /// Where covers would count for one spelling of a name only. An overlay asks the file system below for each spelling.
@@ -730,7 +733,7 @@ fn folding(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
         }
     }
     if policy.project.value >= Access::Overlay {
-        trees.extend(facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).map(PathBuf::as_path));
+        trees.extend(facts.own_trees());
     }
     // A server that never answers would stop the start; what lies there is hidden, or told not to be searched.
     let is_served = |mount: &&MountFact| matches!(mount.shows, Shows::Unknown { .. });

@@ -305,6 +305,11 @@ pub fn is_of_the_system(path: &Path) -> bool {
 }
 
 impl HostFacts {
+    /// The project and its repositories, which lie outside of it where it is a linked worktree.
+    pub fn own_trees(&self) -> impl Iterator<Item = &Path> {
+        self.project.iter().chain(self.git.iter().map(|git| &git.path)).map(PathBuf::as_path)
+    }
+
     pub fn places(&self) -> Places {
         Places {
             home: self.home.clone(),

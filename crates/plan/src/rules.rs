@@ -391,7 +391,7 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
 
 /// Whether it lies in the project or in one of its repositories.
 fn is_given_for_writing(path: &Path, facts: &HostFacts) -> bool {
-    facts.project.iter().chain(facts.git.iter().map(|git| &git.path)).any(|root| is_at_or_below(path, root))
+    facts.own_trees().any(|root| is_at_or_below(path, root))
 }
 
 /// A socket that somebody on the host listens at is covered, whatever gives its directory: a read-only mount does not stop

@@ -1,7 +1,7 @@
 //! What git on the host does with a project after a session: nothing that the command wrote decides what it runs or what
 //! the next session's project is (corpus A21, E22-E24). Each test shows first that the attack works without a sandbox.
 
-use crate::support::{Place, binary, finish};
+use crate::support::{Place, binary, finish, is_root};
 
 const MODES: [&str; 2] = ["static", "dynamic"];
 
@@ -515,6 +515,28 @@ fn the_entry_of_a_linked_worktree_cannot_be_replaced() {
         inside(&place, mode, "echo x > made && git add made && git commit -qm made").ok();
         let copy = "cp -a $G ../copy && cd ../copy && mv worktrees w2 && mkdir worktrees && echo x >> w2/wt/modules/lib/config";
         place.host(&format!("{git}{copy} && rm -rf ../copy")).ok();
+    }
+}
+
+/// The repository of a linked worktree is written, though it lies outside of the project.
+#[test]
+fn what_is_protected_in_the_repository_of_a_linked_worktree_is_so_behind_links_and_closed_directories() {
+    for mode in MODES {
+        let Some((place, git)) = linked_worktree() else { return };
+        let made = "mkdir -p $G/scripts $G/info; touch $G/scripts/run $G/info/attributes; ln -s ../scripts/run $G/hooks/post-commit";
+        place.host(&format!("{git}{made}")).ok();
+        for attempt in ["echo x > $G/scripts/run", "mv $G/scripts $G/other", "rm $G/scripts/run"] {
+            let ran = inside(&place, mode, &format!("{git}{attempt}"));
+            assert_ne!(ran.code, 0, "{mode}: {attempt}: {}", ran.err);
+        }
+        if is_root() {
+            println!("skipped: root can look into every directory");
+            continue;
+        }
+        inside(&place, mode, &format!("{git}chmod 000 $G/info")).ok();
+        let ran = inside(&place, mode, &format!("{git}chmod 755 $G/info; echo x > $G/info/attributes"));
+        place.host(&format!("{git}chmod 755 $G/info; test ! -s $G/info/attributes")).ok();
+        assert_ne!(ran.code, 0, "{mode}: {}", ran.err);
     }
 }
 

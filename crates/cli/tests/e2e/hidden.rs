@@ -270,3 +270,28 @@ fn what_a_directory_holds_that_was_closed_stays_hidden_and_protected() {
         place.host("cat packages/api/.env config/master.key sec/x .env && echo x > .cargo/config.toml").ok();
     }
 }
+
+/// A tree may be given by a link: what counts is where it really is.
+#[test]
+fn what_is_hidden_in_a_tree_that_is_given_by_another_name_stays_hidden() {
+    for mode in MODES {
+        let place = Place::new();
+        place.write("home:real/conf/x", "hunter2\n");
+        place.write("home:real/sec/x", "hunter2\n");
+        place.host("cd; ln -s real dots; ln -s conf real/cfg").ok();
+        let config = "[files]\nwrite = [\"~/dots\"]\ndeny = [\"~/real/cfg/x\", \"~/real/sec/x\"]\n";
+        place.write("home:.config/cofferdam/config.toml", config);
+        inside(&place, mode, "echo x > ~/real/made").ok();
+        for attempt in ["rm ~/real/cfg", "mv ~/real/cfg ~/real/other", "ln -sfn other ~/real/cfg"] {
+            let ran = inside(&place, mode, attempt);
+            assert_ne!(ran.code, 0, "{mode}: {attempt}: {}", ran.err);
+        }
+        if rustix::process::getuid().is_root() {
+            println!("skipped: root can look into every directory");
+            continue;
+        }
+        inside(&place, mode, "chmod 000 ~/real/sec").ok();
+        let ran = inside(&place, mode, "chmod 755 ~/real/sec; cat ~/real/sec/x");
+        assert!(ran.code != 0 && !ran.out.contains("hunter2"), "{mode}: {} {}", ran.out, ran.err);
+    }
+}
