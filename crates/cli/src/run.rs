@@ -127,6 +127,10 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
             escaped(&directory)
         );
     }
+    for file in &prepared.known.facts.unfollowed {
+        let file = file.display().to_string();
+        say!("sandbox: {} includes more files than are followed: the others may not be protected", escaped(&file));
+    }
     if let Some(errno) = outcome.output_failed {
         say!("sandbox: output could not be written: {}", std::io::Error::from_raw_os_error(errno));
     }

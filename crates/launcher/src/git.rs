@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use cofferdam_kernel::file::read_bytes;
-use cofferdam_plan::{GitDir, GitRole};
+use cofferdam_plan::{GitDir, GitRole, HostFacts};
 use rustix::fs::FileType;
 
 use crate::git_config::{self, Entry};
@@ -23,7 +23,8 @@ const MOST_LISTED: usize = 256;
 /// Longest name of a submodule, in components; a deeper one protects `modules` as a whole.
 const DEEPEST: usize = 8;
 
-/// Files that a configuration includes, and how deep.
+/// Files that the configurations of a directory or of the user include, and how deep. Where there are more, the
+/// configuration that includes them is said.
 const MOST_INCLUDED: usize = 32;
 const DEEPEST_INCLUDE: usize = 5;
 
@@ -33,19 +34,23 @@ const LONGEST_CONFIG: u64 = 1 << 20;
 /// A path with its prefix; git's own limit is the same.
 const LONGEST_POINTER: u64 = 1 << 16;
 
-/// `homes` are where a path that begins with `~` may lead, and where git's configuration of the user lies.
-pub(crate) fn git_dirs(project: &Path, homes: &[&Path], stand_ins: &StandIns) -> Vec<GitDir> {
-    let mut dirs = repositories(project, stand_ins);
-    for dir in &mut dirs {
-        dir.reads = names_read(dir, homes);
+/// Adds the git directories of the project and what git reads besides. Paths that begin with `~` may lead to one of the
+/// homes, and git's configuration of the user lies there.
+pub(crate) fn look(facts: &mut HostFacts, stand_ins: &StandIns) {
+    let places = facts.places();
+    let homes: Vec<&Path> = places.homes().collect();
+    if let Some(project) = &places.project {
+        facts.git = repositories(project, stand_ins);
     }
-    // The user's own configuration may include files of the project.
-    if let Some(first) = dirs.first_mut() {
-        for file in homes.iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| home.join(name))) {
-            add_included(&file, configuration(&file), homes, 0, &mut first.reads);
-        }
+    for dir in &mut facts.git {
+        dir.reads = names_read(dir, &homes, &mut facts.unfollowed);
     }
-    dirs
+    // The user's own configuration may include files of the project, whether or not that is a repository.
+    let mut users = Included::new(&homes);
+    for file in homes.iter().flat_map(|home| [".gitconfig", ".config/git/config"].map(|name| home.join(name))) {
+        users.follow(&file, configuration(&file), 0);
+    }
+    facts.git_includes = users.finish(&mut facts.unfollowed);
 }
 
 fn repositories(project: &Path, stand_ins: &StandIns) -> Vec<GitDir> {
@@ -232,40 +237,64 @@ fn configuration(path: &Path) -> Vec<Entry> {
 
 /// What else git reads because the configuration in this directory says so. The worktree's own counts whether or not git
 /// looks at it now: a host program may set `extensions.worktreeConfig` at any time.
-fn names_read(dir: &GitDir, homes: &[&Path]) -> Vec<PathBuf> {
-    let files = ["config", "config.worktree"];
-    let entries: Vec<Entry> = files.iter().flat_map(|name| configuration(&dir.path.join(name))).collect();
-    let mut names = Vec::new();
+fn names_read(dir: &GitDir, homes: &[&Path], unfollowed: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let files = ["config", "config.worktree"].map(|name| dir.path.join(name));
+    let entries = files.each_ref().map(|file| configuration(file));
+    let mut included = Included::new(homes);
     if dir.role == GitRole::Submodule {
         // The file in its working tree that leads to it.
-        let worktrees =
-            entries.iter().filter(|entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree"));
-        names.extend(
-            worktrees
-                .filter_map(|entry| resolve(&dir.path, OsString::from_vec(entry.value.clone()).into()))
-                .map(|at| at.join(".git")),
-        );
+        let is_place = |entry: &&Entry| (entry.section.as_str(), entry.key.as_str()) == ("core", "worktree");
+        let places = entries.iter().flatten().filter(is_place);
+        let worktrees = places.filter_map(|entry| resolve(&dir.path, OsString::from_vec(entry.value.clone()).into()));
+        included.names.extend(worktrees.map(|at| at.join(".git")));
     }
-    add_included(&dir.path.join("config"), entries, homes, 0, &mut names);
-    names
+    for (file, entries) in files.iter().zip(entries) {
+        included.follow(file, entries, 0);
+    }
+    included.finish(unfollowed)
 }
 
-/// Files that a configuration includes, whatever the condition: a condition may come true while a session runs.
-fn add_included(file: &Path, entries: Vec<Entry>, homes: &[&Path], depth: usize, names: &mut Vec<PathBuf>) {
-    for entry in entries {
-        let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
-        let Some(parent) = file.parent().filter(|_| is_include && depth < DEEPEST_INCLUDE) else { continue };
-        // `~name/` leads to one of the homes, if it leads to anything that a session can write.
-        let slash = entry.value.iter().position(|byte| *byte == b'/').filter(|_| entry.value.starts_with(b"~"));
-        let targets: Vec<PathBuf> = match slash.and_then(|at| entry.value.get(at + 1..)) {
-            Some(rest) => homes.iter().map(|home| home.join(OsStr::from_bytes(rest))).collect(),
-            None => vec![parent.join(OsStr::from_bytes(&entry.value))],
-        };
-        for target in targets {
-            if names.len() < MOST_INCLUDED && !names.contains(&target) {
-                names.push(target.clone());
+/// Files that configurations include, whatever the condition: a condition may come true while a session runs.
+struct Included<'a> {
+    homes: &'a [&'a Path],
+    names: Vec<PathBuf>,
+    /// Configurations that include more than is followed.
+    cut: Vec<PathBuf>,
+}
+
+impl<'a> Included<'a> {
+    fn new(homes: &'a [&'a Path]) -> Self {
+        Included { homes, names: Vec::new(), cut: Vec::new() }
+    }
+
+    fn finish(self, unfollowed: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+        unfollowed.extend(self.cut);
+        self.names
+    }
+
+    fn follow(&mut self, file: &Path, entries: Vec<Entry>, depth: usize) {
+        for entry in entries {
+            let is_include = matches!(entry.section.as_str(), "include" | "includeif") && entry.key == "path";
+            let Some(parent) = file.parent().filter(|_| is_include) else { continue };
+            // `~name/` leads to one of the homes, if it leads to anything that a session can write.
+            let slash = entry.value.iter().position(|byte| *byte == b'/').filter(|_| entry.value.starts_with(b"~"));
+            let targets: Vec<PathBuf> = match slash.and_then(|at| entry.value.get(at + 1..)) {
+                Some(rest) => self.homes.iter().map(|home| home.join(OsStr::from_bytes(rest))).collect(),
+                None => vec![parent.join(OsStr::from_bytes(&entry.value))],
+            };
+            for target in targets {
+                if self.names.contains(&target) {
+                    continue;
+                }
+                if self.names.len() >= MOST_INCLUDED || depth >= DEEPEST_INCLUDE {
+                    if !self.cut.iter().any(|known| known == file) {
+                        self.cut.push(file.to_path_buf());
+                    }
+                    continue;
+                }
+                self.names.push(target.clone());
                 let real = target.canonicalize().unwrap_or_else(|_| target.clone());
-                add_included(&target, configuration(&real), homes, depth + 1, names);
+                self.follow(&target, configuration(&real), depth + 1);
             }
         }
     }
@@ -275,6 +304,38 @@ fn add_included(file: &Path, entries: Vec<Entry>, homes: &[&Path], depth: usize,
 mod tests {
     use super::*;
 
+    fn look_in(project: &Path) -> HostFacts {
+        let (home, project) = (project.join("home"), Some(project.to_path_buf()));
+        let stand_ins = StandIns::of(&home.join("state"));
+        let mut facts = HostFacts { home, project, ..HostFacts::default() };
+        look(&mut facts, &stand_ins);
+        facts
+    }
+
+    #[test]
+    fn a_configuration_that_includes_more_than_is_followed_is_said() {
+        let project = crate::memory::tests::scene("git-includes");
+        let write = |name: &str, text: &str| {
+            let path = project.join(name);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("writable");
+            std::fs::write(path, text).expect("writable");
+        };
+        let includes = |many: usize| (0..many).map(|n| format!("[include]\n\tpath = {n}\n")).collect::<String>();
+        write("home/.gitconfig", &includes(MOST_INCLUDED));
+        let facts = look_in(&project);
+        assert_eq!((facts.git_includes.len(), facts.unfollowed.len()), (MOST_INCLUDED, 0));
+        write("home/.gitconfig", &includes(MOST_INCLUDED + 2));
+        assert_eq!(look_in(&project).unfollowed, [project.join("home/.gitconfig")]);
+        write("home/.gitconfig", "[include]\n\tpath = d0\n");
+        for depth in 0..=DEEPEST_INCLUDE {
+            write(&format!("home/d{depth}"), &format!("[include]\n\tpath = d{}\n", depth + 1));
+        }
+        assert_eq!(look_in(&project).unfollowed, [project.join(format!("home/d{}", DEEPEST_INCLUDE - 1))]);
+        write(".git/config", &includes(MOST_INCLUDED + 1));
+        assert!(look_in(&project).unfollowed.contains(&project.join(".git/config")));
+        std::fs::remove_dir_all(project).expect("ours");
+    }
+
     #[test]
     fn a_configuration_that_is_no_text_names_submodules_and_files_all_the_same() {
         let project = crate::memory::tests::scene("git-bytes");
@@ -283,14 +344,14 @@ mod tests {
         std::fs::create_dir_all(&submodule).expect("writable");
         let config = b"[user]\n\tname = J\xe9r\xf4me\n[submodule \"a\xff\"]\n\turl = x\n[include]\n\tpath = ../b\xfe\n";
         std::fs::write(git.join("config"), config).expect("writable");
-        let dirs = git_dirs(&project, &[], &StandIns::of(&project.join("state")));
+        let dirs = look_in(&project).git;
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Submodule && dir.path == submodule), "{dirs:?}");
         let included = git.join("..").join(OsStr::from_bytes(b"b\xfe"));
         assert!(dirs.iter().any(|dir| dir.role == GitRole::Main && dir.reads.contains(&included)), "{dirs:?}");
         std::fs::remove_file(git.join("config")).expect("ours");
         std::fs::rename(&git, project.join(OsStr::from_bytes(b"r\xff"))).expect("ours");
         std::fs::write(&git, b"gitdir: r\xff\n").expect("writable");
-        let dirs = git_dirs(&project, &[], &StandIns::of(&project.join("state")));
+        let dirs = look_in(&project).git;
         assert!(dirs.iter().any(|dir| dir.path == project.join(OsStr::from_bytes(b"r\xff"))), "{dirs:?}");
         std::fs::remove_dir_all(project).expect("ours");
     }

@@ -48,6 +48,7 @@ impl GitNames {
             obeyed.extend(hooks_in(&dir.path));
             obeyed.extend(dir.reads.iter().cloned());
         }
+        obeyed.extend(facts.git_includes.iter().cloned());
         obeyed.sort();
         obeyed.dedup();
         let stamped = |path: PathBuf| {

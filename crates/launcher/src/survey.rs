@@ -95,7 +95,6 @@ fn find_project(cwd: &Path, places: &Places, stand_ins: &StandIns) -> Option<Pat
 /// Everything `plan` wants to know.
 pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> HostFacts {
     let stand_ins = StandIns::of(&around.state);
-    let homes: Vec<&Path> = [&around.home].into_iter().chain(&around.other_home).map(PathBuf::as_path).collect();
     let mut facts = HostFacts {
         machine: std::env::consts::ARCH.to_owned(),
         uid: rustix::process::getuid().as_raw(),
@@ -104,7 +103,6 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         other_home: around.other_home.clone(),
         cwd: around.cwd.clone(),
         project: around.project.clone(),
-        git: around.project.as_deref().map(|project| git::git_dirs(project, &homes, &stand_ins)).unwrap_or_default(),
         variables: variables(policy, request, around.project.as_ref()),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
@@ -126,6 +124,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         session_dir: Some(around.state.join("sessions")),
         ..HostFacts::default()
     };
+    git::look(&mut facts, &stand_ins);
     if policy.isolation.value == Isolation::None {
         return facts;
     }
@@ -355,7 +354,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
     }
-    let reads = facts.git.iter().flat_map(|git| &git.reads);
+    let reads = facts.git.iter().flat_map(|git| &git.reads).chain(&facts.git_includes);
     facts.git_reads = reads.flat_map(|path| look_at_read(path, &writable, stand_ins)).collect();
     facts.paths = more.into_iter().map(|path| (path.clone(), look(&path, stand_ins))).collect();
     // `.git` is a name to keep, also where it is a link.

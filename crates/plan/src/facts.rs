@@ -227,6 +227,10 @@ pub struct HostFacts {
     /// The project's root, if the working directory is in one (never the home directory or an ancestor of it).
     pub project: Option<PathBuf>,
     pub git: Vec<GitDir>,
+    /// Files that git's configuration of the user includes, as they are written there.
+    pub git_includes: Vec<PathBuf>,
+    /// Configurations of git that include more than was followed.
+    pub unfollowed: Vec<PathBuf>,
     /// Variables that path expressions name.
     pub variables: Vec<(String, PathBuf)>,
     /// What was found for the rules of the policy: the rule's index in `Policy::files` and one path it stands for.

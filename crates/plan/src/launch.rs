@@ -285,6 +285,10 @@ fn tell_of_search(facts: &HostFacts, posture: &mut Posture) {
         let (layer, shown) = ("links in protected directories", directory.display());
         posture.reduced(layer, format!("{} not looked through to the end: {shown}", facts.unlisted.len()));
     }
+    if let Some(file) = facts.unfollowed.first() {
+        let (layer, shown) = ("files that git's configuration includes", file.display());
+        posture.reduced(layer, format!("{} include more than was followed: {shown}", facts.unfollowed.len()));
+    }
     let Some(searched) = &facts.searched else { return };
     let layer = "names hidden at any depth";
     match searched.tell_unseen() {

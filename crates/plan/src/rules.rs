@@ -343,8 +343,20 @@ fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
 fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     let project_access =
         found.last().filter(|d| Some(&d.path) == facts.project.as_ref()).map(|d| (d.access, d.origin.clone()));
-    let Some((project_access, project_origin)) = project_access else { return };
     let built_in = Origin { layer: Layer::BuiltIn, source: "git layout".into(), line: None };
+    let is_given = |path: &Path| {
+        let is_tree = |d: &Decision| d.access == Access::Write && is_at_or_below(path, &d.path);
+        is_given_for_writing(path, facts) || found.iter().any(is_tree)
+    };
+    let reads: Vec<&PathFact> = facts.git_reads.iter().filter(|fact| is_given(fact.canonical())).collect();
+    for fact in reads {
+        let (path, reason) = (fact.canonical().to_path_buf(), "git reads it, because a configuration says so");
+        let mut decision = found_out(path, Access::Protect, reason, &built_in, fact.clone());
+        // Missing, it could be made; git takes an empty file for no setting.
+        decision.hold = Hold::File("".into());
+        found.push(decision);
+    }
+    let Some((project_access, project_origin)) = project_access else { return };
     let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
         if let Some(fact @ PathFact::Present { .. }) = facts.paths.get(&path) {
             found.push(found_out(path, access, reason, origin, fact.clone()));
@@ -356,19 +368,6 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     {
         push(pointer, Access::Protect, "says where the repository is", &built_in);
     }
-    for fact in facts.git_reads.iter().filter(|fact| is_given_for_writing(fact.canonical(), facts)) {
-        let (path, reason) =
-            (fact.canonical().to_path_buf(), "git reads it, because the repository's configuration says so");
-        let mut decision = found_out(path, Access::Protect, reason, &built_in, fact.clone());
-        // Missing, it could be made; git takes an empty file for no setting.
-        decision.hold = Hold::File("".into());
-        found.push(decision);
-    }
-    let mut push = |path: PathBuf, access: Access, reason: &str, origin: &Origin| {
-        if let Some(fact @ PathFact::Present { .. }) = facts.paths.get(&path) {
-            found.push(found_out(path, access, reason, origin, fact.clone()));
-        }
-    };
     for git in &facts.git {
         match git.role {
             GitRole::Common => {

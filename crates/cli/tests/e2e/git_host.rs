@@ -560,6 +560,39 @@ fn files_that_configurations_include_by_the_home_cannot_be_written() {
     }
 }
 
+/// Dotfiles are kept in a project: with its git directory elsewhere, without one, or given besides the project.
+#[test]
+fn files_that_the_users_configuration_includes_cannot_be_written_where_the_project_has_no_repository() {
+    for mode in MODES {
+        for prepare in ["git init -q --separate-git-dir ../elsewhere .", "true", "mkdir ../work; mv ../work/ ../app"] {
+            let Some(mut place) = Place::with(&["git"]) else { return };
+            place.write("home:.gitconfig", "[include]\npath = ~/project/included\npath = ~/project/missing\n");
+            place.write("included", "[a]\nb = c\n");
+            place.host(prepare).ok();
+            let dotfiles = place.project.display().to_string();
+            if prepare.ends_with("app") {
+                place.project = place.path("home:app");
+            }
+            for name in ["included", "missing"] {
+                let script = format!("cd {dotfiles}; echo x > made; echo x >> {name}");
+                let flags = ["--mode", mode, "--on-unknown", "deny", "--rw", &dotfiles];
+                let ran = place.run(&flags, &["bash", "-c", &script]);
+                assert!(![0, 125].contains(&ran.code), "{mode}: {prepare}: {name}: {}", ran.err);
+                assert!(place.exists("home:project/made"), "{mode}: {prepare}: {}", ran.err);
+            }
+            place.host(&format!("echo >> {dotfiles}/included")).ok();
+        }
+    }
+}
+
+#[test]
+fn a_configuration_that_includes_more_than_is_followed_is_named_at_the_end() {
+    let Some(place) = Place::with_repository() else { return };
+    place.host("for i in $(seq 40); do git config --add include.path ../i$i; done").ok();
+    place.inside("true").says(&[".git/config includes more files than are followed"]).ok();
+    place.sandbox(&["explain"]).ok().contains("include more than was followed").then_some(()).expect("it is said");
+}
+
 #[test]
 fn no_link_on_the_way_to_a_protected_name_can_be_replaced() {
     for mode in MODES {
