@@ -15,6 +15,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Vec<Entry> {
     // One character for each byte, and back again at the end: all that means something here is ASCII.
     let text: String =
         bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).iter().map(|byte| char::from(*byte)).collect();
+    // For git that is one end of a line, also behind a backslash.
+    let text = text.replace("\r\n", "\n");
     let mut entries = Vec::new();
     let (mut section, mut part) = (String::new(), String::new());
     let mut rest = text.as_str();
@@ -146,6 +148,8 @@ mod tests {
             ("[submodule \"a/b \\\"c\"]\nurl=x # why\n", one("submodule", "a/b \"c", "url", "x")),
             ("[include]\n path = \"a;b\" c  \n", one("include", "", "path", "a;b c")),
             ("[include]\n path = a\\\nb\n", one("include", "", "path", "ab")),
+            ("[include]\r\n path = a\\\r\nb\r\n", one("include", "", "path", "ab")),
+            ("[include]\r\n path = \"a\\\r\nb\" # c\r\n", one("include", "", "path", "ab")),
             ("\u{feff}[submodule \"\u{e9}\"]\nurl = \u{20ac}\n", one("submodule", "\u{e9}", "url", "\u{20ac}")),
             ("# one\n; two\n[a.B]c=1", one("a", "b", "c", "1")),
             ("[broken\nx = 1", Vec::new()),

@@ -166,10 +166,10 @@ pub fn masked(text: &str) -> Option<String> {
     let mut command = None;
     let without_keys = without_private_keys(text);
     for line in without_keys.split_inclusive('\n') {
-        let (body, end) = match line.strip_suffix('\n') {
-            Some(body) => (body, "\n"),
-            None => (line, ""),
-        };
+        // With its carriage return: behind that no backslash and no quote would be the last of the line.
+        let body = line.strip_suffix('\n').unwrap_or(line);
+        let body = body.strip_suffix('\r').unwrap_or(body);
+        let end = &line[body.len()..];
         if state.goes_on(body) {
             continue;
         }

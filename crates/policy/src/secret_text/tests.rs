@@ -69,9 +69,11 @@ fn values_of_several_lines_are_masked_whole() {
         "_authToken \"a\\\"b\nCANARY\"\nname = 1\n",
         "setenv TOKEN a\\\nCANARY\nname = 1\n",
     ] {
-        let shown = shown(text);
-        assert!(!shown.contains("CANARY"), "{text} -> {shown}");
-        assert!(shown.contains("name = 1"), "{text} -> {shown}");
+        for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+            let shown = shown(&text);
+            assert!(!shown.contains("CANARY"), "{text:?} -> {shown}");
+            assert!(shown.contains("name = 1"), "{text:?} -> {shown}");
+        }
     }
 }
 
@@ -194,6 +196,8 @@ const SECRETS: &[&str] = &[
 fn passwords_are_masked_under_short_names_in_options_and_in_addresses_without_a_scheme() {
     for text in SECRETS {
         assert!(!shown(text).contains("CANARY"), "{text} -> {}", shown(text));
+        let text = text.replace('\n', "\r\n");
+        assert!(!shown(&text).contains("CANARY"), "{text:?} -> {}", shown(&text));
     }
     for text in [
         "export GIT_ASKPASS=/usr/bin/ask SSH_ASKPASS=ask\n\taskPass = ask\n",
