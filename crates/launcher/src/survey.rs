@@ -660,7 +660,9 @@ fn is_led_out(path: &Path, canonical: &Path, writable: &[PathBuf]) -> bool {
 /// Where a path leads through a directory that this process cannot enter or list, and that a session could open again
 /// because it can write there and belongs to the same user: that directory.
 fn closed_at(path: &Path, writable: &[PathBuf]) -> Option<PathFact> {
-    let is_refused = |errno: Errno| !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG);
+    // Any other error (a server that is gone, a broken disk) says nothing about the directories on the way, and a session
+    // gets it as well: to hide what lies above would hide the project.
+    let is_refused = |errno: Errno| matches!(errno, Errno::ACCESS | Errno::PERM);
     let whole = rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK;
     let is_closed = |stat: &rustix::fs::Stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::Directory && rustix::fs::access(path, whole).is_err()
@@ -877,6 +879,14 @@ fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_is_no_refusal_closes_no_directory() {
+        let directory = crate::memory::tests::scene("survey-errors");
+        // Stands for a broken disk: no path has a NUL in it, and the error is none of those that mean a missing name.
+        assert_eq!(closed_at(&directory.join("a\0b"), std::slice::from_ref(&directory)), None);
+        std::fs::remove_dir_all(directory).expect("ours");
+    }
 
     #[test]
     fn only_new_kernels_have_a_largest_pid_in_each_namespace() {
