@@ -277,12 +277,16 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let (early, filled) = start_before(plan, &mut way_out, credentials)?;
     let plan = filled.as_ref().unwrap_or(plan);
     let overlay_dir = overlays.as_ref().map(|o| o.path.as_path());
+    // The child waits for the names that are held. Where there are none, nothing keeps the command from changing first what
+    // is looked at.
+    let early_look = plan.holds.is_empty().then(|| Before::look(options, since));
     let ends = start(plan, kinds, outer, cgroup, overlay_dir, catcher, marks)?;
     marks.mark(MARK_CLONED);
     let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan, None));
     let egress = early.or(egress.transpose().map_err(LaunchError::Supervise)?);
-    let git = look_at_git(options);
-    let holds = take_holds(plan, &ends, options, (&session, since))?;
+    let Before { git, links, root } = early_look.unwrap_or_else(|| Before::look(options, since));
+    let mut holds = take_holds(plan, &ends, options, &session)?;
+    (holds.links, holds.root) = (links, root);
     marks.mark(MARK_HOLDS);
     // From here on nobody may look into this process; before, the child could not have written its own id maps.
     process::forbid_tracing().map_err(LaunchError::Supervise)?;
@@ -458,9 +462,23 @@ fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>
 }
 
 /// What git on the host obeys, before anything inside can change it.
-fn look_at_git(options: &Options) -> Option<GitNames> {
-    let known = options.known.as_ref()?;
-    GitNames::look(&known.policy, &known.facts, options.state.as_deref()?)
+#[derive(Default)]
+struct Before {
+    git: Option<GitNames>,
+    links: Option<GitLinks>,
+    root: Option<GitRoot>,
+}
+
+impl Before {
+    fn look(options: &Options, since: Start) -> Self {
+        let Some(known) = &options.known else { return Before::default() };
+        let (policy, facts) = (&known.policy, &known.facts);
+        Before {
+            git: options.state.as_deref().and_then(|state| GitNames::look(policy, facts, state)),
+            links: GitLinks::look(policy, facts, since),
+            root: GitRoot::look(policy, facts),
+        }
+    }
 }
 
 /// What changed of what git and other programs of the host obey, once nothing inside can change it any more.
@@ -484,27 +502,15 @@ fn look_back(
 }
 
 /// Made while the child builds its root, which waits for them before it mounts over them.
-fn take_holds(
-    plan: &LaunchPlan,
-    ends: &Ends,
-    options: &Options,
-    (session, since): (&str, Start),
-) -> Result<Holds, LaunchError> {
-    let known = options.known.as_ref();
-    let links = known.and_then(|known| GitLinks::look(&known.policy, &known.facts, since));
-    let root = known.and_then(|known| GitRoot::look(&known.policy, &known.facts));
+fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) -> Result<Holds, LaunchError> {
     if plan.holds.is_empty() {
-        let mut none = Holds::default();
-        (none.links, none.root) = (links, root);
-        return Ok(none);
+        return Ok(Holds::default());
     }
     // A stand-in without a record could not be told from a file of the user's.
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("holds"), errno: Errno::NOENT });
     };
-    let mut holds =
-        Holds::take(&plan.holds, state, session).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
-    (holds.links, holds.root) = (links, root);
+    let holds = Holds::take(&plan.holds, state, session).map_err(|(path, errno)| LaunchError::Hold { path, errno })?;
     socket::send(ends.socket.as_fd(), HOLDS_READY, None).map_err(LaunchError::Supervise)?;
     Ok(holds)
 }
