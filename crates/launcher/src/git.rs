@@ -320,7 +320,8 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("it has one")).expect("writable");
             std::fs::write(path, text).expect("writable");
         };
-        let includes = |many: usize| (0..many).map(|n| format!("[include]\n\tpath = {n}\n")).collect::<String>();
+        let include = |n: usize| format!("[include]\n\tpath = {n}\n");
+        let includes = |many: usize| (0..many).map(include).collect::<Vec<_>>().concat();
         write("home/.gitconfig", &includes(MOST_INCLUDED));
         let facts = look_in(&project);
         assert_eq!((facts.git_includes.len(), facts.unfollowed.len()), (MOST_INCLUDED, 0));

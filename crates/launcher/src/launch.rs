@@ -276,11 +276,10 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let catcher = way_out.as_mut().and_then(egress::Ends::catcher);
     let (early, filled) = start_before(plan, &mut way_out, credentials)?;
     let plan = filled.as_ref().unwrap_or(plan);
-    let overlay_dir = overlays.as_ref().map(|o| o.path.as_path());
     // The child waits for the names that are held. Where there are none, nothing keeps the command from changing first what
     // is looked at.
     let early_look = plan.holds.is_empty().then(|| Before::look(options, since));
-    let ends = start(plan, kinds, outer, cgroup, overlay_dir, catcher, marks)?;
+    let ends = start(plan, kinds, outer, cgroup, overlays.as_ref().map(|o| o.path.as_path()), catcher, marks)?;
     marks.mark(MARK_CLONED);
     let egress = way_out.zip(plan.egress.as_ref()).map(|(ends, plan)| ends.start(plan, None));
     let egress = early.or(egress.transpose().map_err(LaunchError::Supervise)?);
