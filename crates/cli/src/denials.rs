@@ -137,9 +137,9 @@ pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
                 "{name} is protected: git inside could not write its version of it; outside: git restore -- {word}"
             ),
             Unmet::Stopped => format!(
-                "{name} is protected and tracked: if git had to change it, it has stopped half-way; outside, \
-                 `git status` shows what it left; to throw that away, and everything else that is not committed: \
-                 git restore . && git clean -i"
+                "{name} is protected and tracked: git inside cannot change it. If it had to, it stopped half-way: outside, \
+                 `git status` shows what it left, and the same command can go on; to throw away what it left, and \
+                 everything else that is not committed: git restore . && git clean -i"
             ),
         }
     };

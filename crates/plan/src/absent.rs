@@ -26,7 +26,9 @@ pub(crate) fn absent(
         return Vec::new();
     }
     let places = facts.places();
-    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).collect();
+    // What git has word for word is there, and shown: no decision is about it any more.
+    let shown = facts.tracked.iter().filter(|file| file.object.is_some()).map(|file| file.path.as_os_str());
+    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).chain(shown).collect();
     // Below these something else decides what can be seen.
     let is_closed = |decision: &&Decision| {
         matches!(decision.access, Access::Deny | Access::Overlay | Access::Write)

@@ -62,6 +62,20 @@ fn secrets_of_subdirectories_cannot_be_opened() {
 }
 
 #[test]
+fn what_git_has_word_for_word_is_shown_in_a_project_that_is_given_for_reading() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        for name in [".npmrc", ".netrc", ".env"] {
+            place.write(name, "shown\n");
+        }
+        place.host("git add -f . && git commit -qm all").ok();
+        let script = "cat .npmrc .netrc .env; git status --short";
+        let seen = place.run(&["--mode", mode, "--ro", "."], &["bash", "-c", script]).out;
+        assert_eq!(seen, "shown\nshown\nshown\n", "{mode}");
+    }
+}
+
+#[test]
 fn a_file_of_a_subdirectory_that_git_has_word_for_word_is_shown() {
     for mode in MODES {
         let Some(place) = Place::with_repository() else { return };
