@@ -132,6 +132,44 @@ fn links_that_are_not_found_or_stay_are_said() {
     }
 }
 
+/// A command can make more names than are listed: what git writes is looked at by name first.
+#[test]
+fn escape_e28_any_number_of_names_keeps_no_link_that_git_writes_through() {
+    const NAMES: [&str; 6] = [
+        "COMMIT_EDITMSG",
+        "FETCH_HEAD",
+        "packed-refs",
+        "logs/HEAD",
+        "modules/group/sub/COMMIT_EDITMSG",
+        "modules/group/sub/logs/HEAD",
+    ];
+    for mode in MODES {
+        let Some(place) = prepared() else { return };
+        place.host("git init -q --bare .git/modules/group/sub; mkdir .git/modules/group/sub/logs").ok();
+        let links: String = NAMES.map(|name| format!("ln -sf ~/keep .git/{name}; ")).concat();
+        let many = "(cd .git; seq -f flood%.0f 100001 | xargs touch)";
+        let ran = inside(&place, mode, &(links + many));
+        let ran = ran.says(&["was not all searched for links", "more than 100000 names"]);
+        for name in NAMES {
+            assert!(!place.path(&format!(".git/{name}")).is_symlink(), "{mode}: {name}: {}", ran.err);
+        }
+    }
+}
+
+/// Directories that cannot be searched, and links that are removed, are counted past the first ones.
+#[test]
+fn what_is_told_of_a_git_directory_is_bounded() {
+    for mode in MODES {
+        let Some(place) = prepared() else { return };
+        let deep = "name=$(printf 'd%0249d' 0); cd .git; for at in $(seq 16); do mkdir $name; cd $name; done
+            for at in $(seq 100 199); do mkdir $(printf %0200d $at); ln -s ~/keep l$at; done; cd ~/project; ln -sf ~/keep .git/COMMIT_EDITMSG";
+        let ran = inside(&place, mode, deep);
+        let ran =
+            ran.says(&["COMMIT_EDITMSG was a link to", "and 84 more in ", "were not all searched", "and 85 more in "]);
+        assert!(ran.err.lines().count() < 64, "{mode}: {}", ran.err.lines().count());
+    }
+}
+
 /// Links of shared repositories that were there before stay, and so does a repository that was copied by hard links.
 #[test]
 fn links_of_the_users_own_tools_stay() {
