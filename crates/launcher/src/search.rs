@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Searched, Unseen};
 use cofferdam_policy::decide::index::{is_filled_by_tools, stands_at};
 use cofferdam_policy::{ExpandedRule, FileRule, PlacedRule as _, Policy, folds_alike};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::memory::{Identity, Memory, Remembered};
@@ -39,6 +39,9 @@ pub(crate) const BOUNDS: Bounds =
 /// How often the clock is looked at within a directory, and how many times as long the search goes on there.
 const BETWEEN_LOOKS: usize = 64;
 const INSIDE: u32 = 4;
+
+/// The kernel follows as many links on the way to one file.
+const MOST_LINKS: usize = 40;
 
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -76,7 +79,7 @@ pub(crate) struct Found {
 
 /// Searches the project. `memories` is where it is written down which directories need not be listed again.
 /// A directory that rules hide is searched only where it or something in it is among what other rules give. `served` are
-/// mount points of file systems whose server may never answer.
+/// mount points of the host that may never answer: of file systems that a server keeps, and those that mount others.
 pub(crate) fn search(
     project: &Path,
     rules: &[Sought],
@@ -119,7 +122,11 @@ struct Walk<'a> {
     bounds: Bounds,
     begin: Instant,
     entries: usize,
+    /// Names on the ways of links that were looked at.
+    steps: usize,
     queue: Vec<Directory>,
+    /// Links to directories that tools fill, and where those lie below the project.
+    behind: Vec<(PathBuf, PathBuf)>,
     /// Directories that were listed and need not be the next time.
     newly: usize,
     is_cut: bool,
@@ -144,7 +151,9 @@ impl<'a> Walk<'a> {
             bounds,
             begin: Instant::now(),
             entries: 0,
+            steps: 0,
             queue: Vec::new(),
+            behind: Vec::new(),
             newly: 0,
             is_cut: false,
             noted: BTreeSet::new(),
@@ -172,6 +181,10 @@ impl<'a> Walk<'a> {
             at += 1;
         }
         self.found.searched.directories = at;
+        // After what the project has under its own names: what tools fill may be without end.
+        for (link, below) in std::mem::take(&mut self.behind) {
+            self.list_through(root, link, below, None);
+        }
     }
 
     /// Where it is still there, and not in a directory that is hidden as a whole: those come before what lies in them. Nothing
@@ -181,7 +194,7 @@ impl<'a> Walk<'a> {
         let is_closed = |above: &Path| self.noted.contains(above) && !self.is_given(above);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let within = WITHIN | ResolveFlags::NO_XDEV;
-        if path.ancestors().skip(1).any(is_closed) || self.served.iter().any(|point| path.starts_with(point)) {
+        if path.ancestors().skip(1).any(is_closed) || self.is_served(&path) {
             return;
         }
         match rustix::fs::openat2(root, OsStr::from_bytes(below), flags, Mode::empty(), within) {
@@ -189,6 +202,12 @@ impl<'a> Walk<'a> {
             // It lies behind a link or in another mount; or it cannot be looked at, which a session may have seen to.
             _ => _ = self.note(&path),
         }
+    }
+
+    /// Whether it lies in another file system than the project does, of those that may never answer.
+    fn is_served(&self, path: &Path) -> bool {
+        let is_below = |point: &&&Path| point.starts_with(self.project) && **point != self.project;
+        self.served.iter().filter(is_below).any(|point| path.starts_with(point))
     }
 
     fn bound(&self) -> Option<Unseen> {
@@ -216,6 +235,11 @@ impl<'a> Walk<'a> {
         self.found.searched.leave(path, why);
     }
 
+    fn cut(&mut self, path: PathBuf, why: Unseen) {
+        self.is_cut = true;
+        self.found.searched.leave(path, why);
+    }
+
     fn leave_queued(&mut self, at: usize, why: Unseen) {
         let path = std::mem::take(&mut self.queue[at].path);
         self.leave(&path, why);
@@ -239,7 +263,7 @@ impl<'a> Walk<'a> {
             return self.leave_queued(at, Unseen::OtherFileSystem);
         }
         match open(root, &self.queue[at].path) {
-            Ok(directory) => self.list(&directory, at, old),
+            Ok(directory) => self.list(root, &directory, at, old),
             // Gone, or something else by now.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             // The session could open it no more than this process, unless it is the user's own to change.
@@ -261,12 +285,12 @@ impl<'a> Walk<'a> {
         self.queue.push(Directory { path, depth, known, now: Remembered::default() });
     }
 
-    fn list(&mut self, directory: &OwnedFd, at: usize, old: &Memory) {
+    fn list(&mut self, root: &OwnedFd, directory: &OwnedFd, at: usize, old: &Memory) {
         // Before it is listed: what changes meanwhile has another time the next time.
         let Ok(identity) = Identity::of(directory) else { return self.leave_queued(at, Unseen::Unreadable) };
         let is_deepest = self.queue[at].depth >= self.bounds.depth;
         let (first, before) = (self.queue.len(), self.entries);
-        let (mut hides, mut is_whole, mut leads) = (0, true, false);
+        let (mut hides, mut is_whole, mut leads, mut is_left) = (0, true, false, false);
         let mut children = old.children(self.queue[at].known.unwrap_or(usize::MAX));
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(directory, &mut buffer);
@@ -284,14 +308,13 @@ impl<'a> Walk<'a> {
             if self.entries.is_multiple_of(BETWEEN_LOOKS)
                 && let Some(why) = self.bound_inside(before)
             {
-                (is_whole, self.is_cut) = (false, true);
-                self.leave_queued(at, why);
-                hides += self.note_likely(directory, at);
+                (is_whole, is_left) = (false, true);
+                self.cut(self.path_of(&self.queue[at].path), why);
                 break;
             }
             if self.letters.may_be_meant(name) && self.note(&self.path_at(at, name)) {
                 hides += 1;
-                if hides > self.bounds.in_one || self.found.names.len() > self.bounds.in_all {
+                if self.is_crowded(hides) {
                     self.found.searched.crowded = Some(self.path_of(&self.queue[at].path));
                     return;
                 }
@@ -299,16 +322,18 @@ impl<'a> Walk<'a> {
                     continue;
                 }
             }
-            let kind = match entry.file_type() {
-                FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                kind => kind,
-            };
+            let kind = kind_of(directory, &entry);
             if is_filled_by_tools(name) {
                 continue;
             }
+            if kind == FileType::Symlink {
+                match self.follow(root, at, name) {
+                    Lead::Out => {}
+                    Lead::Within => leads = true,
+                    Lead::Left => is_left = true,
+                }
+            }
             if kind != FileType::Directory {
-                leads |= kind == FileType::Symlink && self.follow(at, name);
                 continue;
             }
             if is_deepest {
@@ -321,71 +346,185 @@ impl<'a> Walk<'a> {
             let known = old.find(&mut children, name);
             self.enqueue(at, name, known);
         }
-        let is_settled = hides == 0 && is_whole && !leads && identity.is_settled();
+        if is_left {
+            hides += self.note_likely(root, &self.path_of(&self.queue[at].path));
+        }
+        let is_settled = hides == 0 && is_whole && !leads && !is_left && identity.is_settled();
         self.newly += usize::from(is_settled);
         let count = self.queue.len() - first;
         self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
     }
 
-    /// A link to a directory of the project gives what is there names that rules may be about: those of several parts begin
-    /// with it, and where tools fill the directory nothing of it is looked at under its own names. Whether it does.
-    fn follow(&mut self, at: usize, name: &[u8]) -> bool {
+    /// A link to a directory of the project gives what is there names that rules may be about: those of several parts may go on
+    /// behind it, and where tools fill the directory nothing of it is looked at under its own names. What a link leads to may
+    /// come and go while the directory of the link stays as it is.
+    fn follow(&mut self, root: &OwnedFd, at: usize, name: &[u8]) -> Lead {
+        let (lead, target) = self.target_of(&self.path_of(&self.queue[at].path), OsStr::from_bytes(name));
         let link = self.path_at(at, name);
-        let real = link.canonicalize().ok().filter(|real| real.is_dir());
-        let Some(below) = real.as_ref().and_then(|real| real.strip_prefix(self.project).ok()) else { return false };
-        let is_filled = below.iter().any(|part| is_filled_by_tools(part.as_bytes()));
-        let begins = |rule: &&Sought| {
-            let parts = rule.at.path.iter().rev().take(rule.at.tail()).last();
-            rule.at.tail() > 1 && parts.is_some_and(|first| folds_alike(first.as_bytes(), name))
-        };
-        let rests = self.rules.iter().filter(begins).map(|rule| rule.at.path.iter().rev().take(rule.at.tail() - 1));
-        let paths: Vec<PathBuf> =
-            rests.map(|rest| link.join(rest.collect::<Vec<_>>().iter().rev().collect::<PathBuf>())).collect();
-        for path in paths.iter().filter(|path| path.exists()) {
-            self.note(path);
+        if let Lead::Left = lead {
+            self.cut(link, Unseen::Time);
+        } else if let Some(below) = target {
+            let levels = self.levels_below(name);
+            if levels > 0 && !self.list_through(root, link.clone(), below.clone(), Some(levels)) {
+                return Lead::Left;
+            }
+            if below.iter().any(|part| is_filled_by_tools(part.as_bytes())) {
+                self.behind.push((link, below));
+            }
         }
-        if is_filled {
-            self.list_through(link);
-        }
-        is_filled || !paths.is_empty()
+        lead
     }
 
-    /// What a link leads to, by its names behind the link.
-    fn list_through(&mut self, link: PathBuf) {
-        let mut ahead = vec![(link, 0)];
-        while let Some((directory, depth)) = ahead.pop() {
-            let why = self.bound().or_else(|| (depth >= self.bounds.depth).then_some(Unseen::Depth));
-            if let Some(why) = why {
-                self.found.searched.leave(directory, why);
-                continue;
+    /// Where a link of a directory leads, and the path below the project, whether something is there or not. Each name on the way
+    /// is looked at by itself: nothing that may never answer is entered.
+    fn target_of(&mut self, directory: &Path, name: &OsStr) -> (Lead, Option<PathBuf>) {
+        let parts = |path: &Path| path.iter().map(OsStr::to_os_string).rev().collect::<Vec<_>>();
+        let (mut here, mut ahead, mut links) = (directory.to_path_buf(), vec![name.to_os_string()], 0);
+        while let Some(part) = ahead.pop() {
+            self.steps += 1;
+            if self.steps > self.bounds.least && self.begin.elapsed() >= self.bounds.time * INSIDE {
+                return (Lead::Left, None);
             }
-            let Ok(entries) = std::fs::read_dir(&directory) else {
-                self.found.closed.push(directory);
-                continue;
-            };
-            for entry in entries.filter_map(Result::ok) {
-                self.entries += 1;
-                let path = entry.path();
-                let is_noted = self.note(&path);
-                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_directory && !is_noted && !is_filled_by_tools(entry.file_name().as_bytes()) {
-                    ahead.push((path, depth + 1));
+            match part.as_bytes() {
+                b"." => continue,
+                b".." => _ = here.pop(),
+                _ => here.push(&part),
+            }
+            if self.served.contains(&here.as_path()) {
+                // The walk says that it does not look there.
+                return (if here.starts_with(self.project) { Lead::Within } else { Lead::Out }, None);
+            }
+            let Ok(target) = std::fs::read_link(&here) else { continue };
+            links += 1;
+            if links > MOST_LINKS {
+                return (Lead::Within, None);
+            }
+            match target.strip_prefix(self.project) {
+                Ok(rest) => {
+                    here = self.project.to_path_buf();
+                    ahead.extend(parts(rest));
+                }
+                Err(_) => {
+                    here.pop();
+                    ahead.extend(parts(&target));
                 }
             }
         }
+        match here.strip_prefix(self.project) {
+            Ok(below) => (Lead::Within, Some(below.to_path_buf())),
+            Err(_) => (Lead::Out, None),
+        }
     }
 
-    /// In a directory that was not listed to its end: the names that rules spell out, and patterns without their stars.
-    fn note_likely(&mut self, directory: &OwnedFd, at: usize) -> usize {
-        let names = self.rules.iter().filter(|rule| rule.at.tail() == 1).filter_map(|rule| rule.at.path.file_name());
-        let names: BTreeSet<Vec<u8>> =
-            names.map(|name| name.as_bytes().iter().copied().filter(|byte| *byte != b'*').collect()).collect();
-        let is_new = |name: &Vec<u8>| !self.noted.contains(&self.path_at(at, name));
-        let exists =
-            |name: &Vec<u8>| rustix::fs::statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let found: Vec<Vec<u8>> =
-            names.into_iter().filter(|name| !name.is_empty() && exists(name) && is_new(name)).collect();
-        found.iter().filter(|name| self.note(&self.path_at(at, name))).count()
+    /// How many parts of a rule may come after a directory of this name; none where no rule of several parts has it.
+    fn levels_below(&self, name: &[u8]) -> usize {
+        let parts =
+            self.rules.iter().flat_map(|rule| rule.at.path.iter().rev().take(rule.at.tail()).enumerate().skip(1));
+        parts.filter(|(_, part)| folds_alike(part.as_bytes(), name)).map(|(after, _)| after).max().unwrap_or(0)
+    }
+
+    /// What a link leads to, by its names behind the link: all of it, or the rest of rules that begin with the link, so many
+    /// levels deep. Whether it was looked at to the end.
+    fn list_through(&mut self, root: &OwnedFd, link: PathBuf, below: PathBuf, levels: Option<usize>) -> bool {
+        let mut ahead = vec![(link, below, 0)];
+        let mut is_whole = true;
+        while let Some((link, below, depth)) = ahead.pop() {
+            if self.found.searched.crowded.is_some() {
+                return false;
+            }
+            let why = self.bound().or_else(|| (depth >= self.bounds.depth).then_some(Unseen::Depth));
+            let why = why.or_else(|| self.is_served(&self.project.join(&below)).then_some(Unseen::OtherFileSystem));
+            if let Some(why) = why {
+                is_whole = false;
+                self.cut(link, why);
+                continue;
+            }
+            match open(root, below.as_os_str().as_bytes()) {
+                Ok(directory) => {
+                    let least = levels.map_or(1, |_| depth + 2);
+                    let names = self.list_behind(root, &directory, &link, least);
+                    is_whole &= names.is_some();
+                    let goes_on = |name: &OsString| match levels {
+                        Some(levels) => depth + 1 < levels && self.levels_below(name.as_bytes()) > 0,
+                        None => !is_filled_by_tools(name.as_bytes()),
+                    };
+                    let names = names.into_iter().flatten().filter(goes_on);
+                    ahead.extend(names.map(|name| (link.join(&name), below.join(&name), depth + 1)));
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(Errno::ACCESS) if !is_own(root, below.as_os_str().as_bytes()) => {}
+                Err(Errno::ACCESS) => self.found.closed.push(link),
+                Err(_) => self.found.searched.leave(link, Unseen::Unreadable),
+            }
+        }
+        is_whole
+    }
+
+    /// Lists a directory behind a link for rules of at least so many parts; the directories in it that are not hidden. `None`
+    /// where it was not listed to its end.
+    fn list_behind(&mut self, root: &OwnedFd, directory: &OwnedFd, link: &Path, least: usize) -> Option<Vec<OsString>> {
+        let (before, mut hides, mut found) = (self.entries, 0, Vec::new());
+        let mut buffer = [MaybeUninit::uninit(); 16384];
+        let mut entries = RawDir::new(directory, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else {
+                self.cut(link.to_path_buf(), Unseen::Unreadable);
+                return None;
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            self.entries += 1;
+            if self.entries.is_multiple_of(BETWEEN_LOOKS)
+                && let Some(why) = self.bound_inside(before)
+            {
+                self.cut(link.to_path_buf(), why);
+                self.note_likely(root, link);
+                return None;
+            }
+            let path = link.join(OsStr::from_bytes(name));
+            if self.letters.may_be_meant(name) && self.note_of(&path, least) {
+                hides += 1;
+                if self.is_crowded(hides) {
+                    self.found.searched.crowded = Some(link.to_path_buf());
+                    return None;
+                }
+                if !self.is_given(&path) {
+                    continue;
+                }
+            }
+            if kind_of(directory, &entry) == FileType::Directory {
+                found.push(OsStr::from_bytes(name).to_os_string());
+            }
+        }
+        Some(found)
+    }
+
+    fn is_crowded(&self, in_one: usize) -> bool {
+        in_one > self.bounds.in_one || self.found.names.len() > self.bounds.in_all
+    }
+
+    /// In a directory that was not listed to its end: the names that rules spell out, and patterns without their stars. What lies
+    /// behind a link out of the project or in another mount counts as there: a rule about what is missing covers nothing.
+    fn note_likely(&mut self, root: &OwnedFd, path: &Path) -> usize {
+        let spelled = |rule: &Sought| {
+            let parts: Vec<&OsStr> = rule.at.path.iter().rev().take(rule.at.tail()).collect();
+            let (last, before) = parts.split_first()?;
+            let last: Vec<u8> = last.as_bytes().iter().copied().filter(|byte| *byte != b'*').collect();
+            let before: PathBuf = before.iter().rev().collect();
+            (!last.is_empty()).then(|| before.join(OsStr::from_bytes(&last)))
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        let exists = |path: &PathBuf| {
+            let below = path.strip_prefix(self.project).unwrap_or(path);
+            let found = rustix::fs::openat2(root, below, flags, Mode::empty(), within);
+            !matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
+        };
+        let paths = self.rules.iter().filter_map(spelled).map(|name| path.join(name));
+        let paths: BTreeSet<PathBuf> = paths.filter(exists).collect();
+        paths.iter().filter(|path| !self.noted.contains(*path) && self.note(path)).count()
     }
 
     fn is_given(&self, path: &Path) -> bool {
@@ -398,17 +537,40 @@ impl<'a> Walk<'a> {
 
     /// Writes down which rules are about a path; whether there are any.
     fn note(&mut self, path: &Path) -> bool {
+        self.note_of(path, 1)
+    }
+
+    /// The same of rules with at least so many parts.
+    fn note_of(&mut self, path: &Path, parts: usize) -> bool {
         if self.noted.contains(path) {
             return true;
         }
         let before = self.found.names.len();
-        let about = self.rules.iter().filter(|rule| stands_at(&rule.at, path)).map(|rule| rule.index);
+        let about = self.rules.iter().filter(|rule| rule.at.tail() >= parts && stands_at(&rule.at, path));
+        let about = about.map(|rule| rule.index);
         self.found.names.extend(about.map(|index| (index, path.to_path_buf())));
         let is_meant = self.found.names.len() > before;
         if is_meant {
             self.noted.insert(path.to_path_buf());
         }
         is_meant
+    }
+}
+
+/// Where a link leads.
+enum Lead {
+    Out,
+    /// Into the project, or it may come to do so.
+    Within,
+    /// It was not followed to the end.
+    Left,
+}
+
+fn kind_of(directory: &OwnedFd, entry: &RawDirEntry<'_>) -> FileType {
+    match entry.file_type() {
+        FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        kind => kind,
     }
 }
 

@@ -468,7 +468,9 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     let gives = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access >= Access::Read);
     let given = facts.answers.iter().filter(|(index, _)| gives(index)).map(|(_, fact)| fact.canonical());
     let given: Vec<&Path> = given.filter(|path| path.starts_with(&project)).collect();
-    let is_served = |mount: &&MountFact| matches!(mount.shows, Shows::Unknown { .. }) && mount.point != project;
+    let is_served = |mount: &&MountFact| {
+        (mount.mounts_on_demand || matches!(mount.shows, Shows::Unknown { .. })) && mount.point != project
+    };
     let served: Vec<&Path> = facts.mounts.iter().filter(is_served).map(|mount| mount.point.as_path()).collect();
     let found = search(&project, &rules, &given, &served, &state.join("searched"), search::BOUNDS);
     let writable = writable(policy, facts);

@@ -29,6 +29,8 @@ pub struct MountFact {
     pub shows: Shows,
     /// Where snapshots of the file system can be found in this mount.
     pub snapshots: Option<PathBuf>,
+    /// Whether a name that is looked up there may be mounted first.
+    pub mounts_on_demand: bool,
 }
 
 /// How what a mount shows can be compared with other mounts.
@@ -94,7 +96,8 @@ fn parse_line(line: &[u8]) -> Option<MountFact> {
         _ => None,
     };
     let top = (Kind::Directory, FileId { device: 0, inode: 0 });
-    Some(MountFact { id, parent, device, root, point, top, shows, snapshots })
+    let mounts_on_demand = name == "autofs";
+    Some(MountFact { id, parent, device, root, point, top, shows, snapshots, mounts_on_demand })
 }
 
 fn is_snapshot(root: &Path) -> bool {

@@ -45,8 +45,12 @@ impl Tree {
     }
 
     fn search_with(&self, given: &[&Path], bounds: Bounds) -> Found {
+        self.search_all(given, &[], bounds)
+    }
+
+    fn search_all(&self, given: &[&Path], served: &[&Path], bounds: Bounds) -> Found {
         let project = self.project();
-        search(&project, &Sought::all(&self.policy, &project), given, &[], &self.scene.join("searched"), bounds)
+        search(&project, &Sought::all(&self.policy, &project), given, served, &self.scene.join("searched"), bounds)
     }
 
     fn names(&self, found: &Found) -> Vec<String> {
@@ -222,13 +226,14 @@ fn a_directory_without_end_is_left_and_said_and_its_likely_names_are_found() {
     }
     let cut = tree.search(Bounds { entries: 100, time: Duration::ZERO, ..BOUNDS });
     let names = tree.names(&cut);
-    assert!([".env", ".netrc"].iter().all(|name| names.iter().filter(|found| found == name).count() == 1), "{names:?}");
+    let likely = [".env", ".netrc", ".streamlit/secrets.toml"];
+    assert!(likely.iter().all(|name| names.iter().filter(|found| found == name).count() == 1), "{names:?}");
     let said = cut.searched.tell_unseen().expect("something was left");
     assert!(said.contains("too many names") && said.contains(&tree.project().display().to_string()), "{said}");
     // As long as there is time it is listed to its end.
     let whole = tree.search(Bounds { entries: 100, time: Duration::from_hours(1), ..BOUNDS });
-    assert_eq!(tree.names(&whole), [".env", ".netrc", "prod.tfvars"]);
-    assert_eq!(tree.names(&tree.search(BOUNDS)), [".env", ".netrc", ".streamlit/secrets.toml", "prod.tfvars"]);
+    assert_eq!(tree.names(&whole), [".env", ".netrc", ".streamlit/secrets.toml", "prod.tfvars"]);
+    assert_eq!(tree.names(&tree.search(BOUNDS)), tree.names(&whole));
 }
 
 #[test]
@@ -274,4 +279,118 @@ fn names_behind_links_are_found_and_their_directories_listed_again() {
     assert_eq!(tree.names(&tree.search(BOUNDS)), all);
     // Also where a later search ends before it gets there.
     assert_eq!(tree.names(&tree.search(Bounds { entries: 1, ..BOUNDS })), all);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_yet_is_looked_at_again() {
+    let tree = Tree::with(&["real/config/f"]);
+    let project = tree.project();
+    for number in 0..40 {
+        tree.write(&format!("{number}/file"));
+    }
+    fs::create_dir(project.join("lib")).expect("a directory");
+    fs::create_dir(project.join("node_modules")).expect("a directory");
+    for (target, link) in [
+        ("../lib/conf2", "1/config"),
+        ("../node_modules/.app", "2/app"),
+        ("../lib/conf3", "3/config"),
+        ("../../lib/creds", "real/config/credentials"),
+        ("../lib/one", "4/.streamlit"),
+    ] {
+        symlink(target, project.join(link)).expect("a link");
+    }
+    symlink("two", project.join("lib/one")).expect("a link");
+    settle();
+    assert!(tree.names(&tree.search(BOUNDS)).is_empty());
+    assert!(tree.remembered() > 30);
+    for path in [
+        "lib/conf2/master.key",
+        "node_modules/.app/.env",
+        "lib/conf3/credentials/production.key",
+        "lib/creds/staging.key",
+        "lib/two/secrets.toml",
+    ] {
+        tree.write(path);
+    }
+    let all = [
+        "1/config/master.key",
+        "2/app/.env",
+        "3/config/credentials/production.key",
+        "4/.streamlit/secrets.toml",
+        "real/config/credentials/staging.key",
+    ];
+    assert_eq!(tree.names(&tree.search(BOUNDS)), all);
+}
+
+#[test]
+fn links_into_the_project_are_followed_however_they_are_written() {
+    let tree = Tree::with(&["lib/conf/master.key", "lib/conf/.env"]);
+    let project = tree.project();
+    symlink(&project, tree.scene.join("alias")).expect("a link");
+    for (link, target) in [
+        ("1/config", project.join("lib/conf")),
+        ("2/config", tree.scene.join("alias/lib/../lib/./conf")),
+        ("3/config", PathBuf::from("../../project/lib/conf/")),
+        ("4/config", PathBuf::from("config")),
+    ] {
+        tree.write(&format!("{}/f", &link[..1]));
+        symlink(target, project.join(link)).expect("a link");
+    }
+    let all = ["1/config/master.key", "2/config/master.key", "3/config/master.key", "lib/conf/.env"];
+    assert_eq!(tree.names(&tree.search(BOUNDS)), all);
+}
+
+#[test]
+fn a_directory_behind_a_link_has_the_bounds_of_every_other() {
+    let tree = Tree::with(&["src/.env"]);
+    for number in 0..300 {
+        tree.write(&format!("node_modules/big/.env.{number}"));
+    }
+    symlink("node_modules/big", tree.project().join("x")).expect("a link");
+    let link = tree.project().join("x");
+    assert_eq!(tree.search(BOUNDS).searched.crowded, Some(link.clone()));
+    tree.forget();
+    fs::remove_dir_all(tree.project().join("node_modules/big")).expect("it is there");
+    for number in 0..2000 {
+        tree.write(&format!("node_modules/big/{number}"));
+    }
+    tree.write("node_modules/big/.env");
+    tree.write("node_modules/big/config/master.key");
+    let cut = tree.search(Bounds { entries: 100, time: Duration::ZERO, ..BOUNDS });
+    assert!(cut.searched.unseen.contains(&(link, Unseen::Entries)), "{:?}", cut.searched);
+    assert_eq!(tree.names(&cut), ["src/.env", "x/.env", "x/config/master.key"]);
+}
+
+/// A server may never answer: nothing that a link leads to there is asked for.
+#[test]
+fn no_link_leads_the_search_to_what_a_server_keeps() {
+    let tree = Tree::with(&["mnt/conf/master.key", "1/f", "2/f"]);
+    let project = tree.project();
+    symlink("../mnt/conf", project.join("1/config")).expect("a link");
+    symlink(tree.scene.join("away/conf"), project.join("2/config")).expect("a link");
+    fs::create_dir(tree.scene.join("away")).expect("a directory");
+    symlink(project.join("lib"), tree.scene.join("away/conf")).expect("a link");
+    tree.write("lib/master.key");
+    let (mount, away) = (project.join("mnt"), tree.scene.join("away"));
+    let found = tree.search_all(&[], &[&mount, &away], BOUNDS);
+    assert!(tree.names(&found).is_empty(), "{:?}", found.names);
+    assert_eq!(found.searched.unseen, [(mount, Unseen::OtherFileSystem)]);
+    // The project itself may lie in one.
+    let found = tree.search_all(&[], &[&tree.scene, &away], BOUNDS);
+    assert_eq!(tree.names(&found), ["1/config/master.key"], "{:?}", found.names);
+}
+
+#[test]
+fn links_without_end_are_left_and_said() {
+    let tree = Tree::with(&["conf/master.key"]);
+    let long: String = "conf/../".repeat(500);
+    for number in 0..100 {
+        symlink(format!("{long}{}", number + 1), tree.project().join(number.to_string())).expect("a link");
+    }
+    symlink("conf", tree.project().join("config")).expect("a link");
+    let begin = Instant::now();
+    let found = tree.search(Bounds { time: Duration::ZERO, least: 1, ..BOUNDS });
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_eq!(tree.names(&found), ["config/master.key"]);
+    assert!(found.searched.tell_unseen().is_some_and(|said| said.contains("out of time")), "{:?}", found.searched);
 }
