@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::message::best_effort;
 use crate::session::make_all;
 
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 /// More is not worth reading at a start.
 const MOST: usize = 50_000;
 /// Longer than as many directories and names to hide as there may be.
@@ -46,8 +46,10 @@ const TRUSTED: &[u64] = &[
     0xCA45_1A4E, // bcachefs
 ];
 
-fn is_trusted(root: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(root).is_ok_and(|found| TRUSTED.contains(&found.f_type.cast_unsigned()))
+/// The device of a directory where its times can be trusted.
+fn trusted_device(root: &OwnedFd) -> Option<u64> {
+    rustix::fs::fstatfs(root).ok().filter(|found| TRUSTED.contains(&found.f_type.cast_unsigned()))?;
+    Some(Identity::of(root).ok()?.device)
 }
 
 /// One directory at one time.
@@ -87,7 +89,7 @@ impl Identity {
     }
 
     /// Whether a change from now on would give it another time.
-    pub(crate) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let since = SystemTime::now().checked_sub(RACY);
         let since = since.and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
         let changed = u64::try_from(self.seconds).ok().map(|seconds| Duration::new(seconds, self.nanoseconds));
@@ -108,6 +110,8 @@ pub(crate) struct Memory {
     bytes: Vec<u8>,
     directories: Vec<(Remembered, Range<usize>)>,
     found: Vec<Range<usize>>,
+    /// The project's, where its times can be trusted.
+    device: Option<u64>,
 }
 
 impl Memory {
@@ -121,8 +125,16 @@ impl Memory {
             directory.hash(&mut key);
         }
         let path = memories.join(format!("{:016x}", name.finish()));
-        let place = Place { path, key: key.finish(), is_trusted: is_trusted(root) };
-        (Memory::read(&place.path, place.key).unwrap_or_default(), place)
+        let device = trusted_device(root);
+        let place = Place { path, key: key.finish(), is_trusted: device.is_some() };
+        let memory = Memory::read(&place.path, place.key).unwrap_or_default();
+        (Memory { device, ..memory }, place)
+    }
+
+    /// Whether a directory that was just listed need not be again as long as it has this identity. What is mounted in the
+    /// project may be a file system whose times other machines do not keep (vfat on a stick).
+    pub(crate) fn can_pass_by(&self, identity: &Identity) -> bool {
+        self.device == Some(identity.device) && identity.is_settled()
     }
 
     fn read(place: &Path, key: u64) -> Option<Memory> {
@@ -161,7 +173,7 @@ impl Memory {
         }
         // Other rules look for other things; each of the names is compared with them again.
         directories.truncate(if is_same_walk { count } else { 0 });
-        Some(Memory { bytes, directories, found })
+        Some(Memory { bytes, directories, found, device: None })
     }
 
     /// Where a walk found what it looks for, by paths below the project.
@@ -325,6 +337,18 @@ pub(crate) mod tests {
     /// Waits until no directory that exists by now counts as changed just now.
     pub(crate) fn settle() {
         std::thread::sleep(RACY + Duration::from_millis(100));
+    }
+
+    #[test]
+    fn only_directories_of_the_projects_file_system_are_passed_by() {
+        let scene = scene("device");
+        settle();
+        let root = cofferdam_kernel::mount::open_source(&scene).expect("it is there");
+        let (memory, _) = Memory::open(&scene.join("memories"), &scene, &root, ());
+        let here = Identity::of(&root).expect("a directory");
+        assert!(memory.can_pass_by(&here));
+        assert!(!memory.can_pass_by(&Identity { device: here.device + 1, ..here }), "mounted in the project");
+        std::fs::remove_dir_all(scene).expect("it is ours");
     }
 
     #[test]

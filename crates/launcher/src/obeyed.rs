@@ -293,7 +293,7 @@ impl Walk<'_> {
                 self.queue[before].known = self.memory.find(&mut children, name);
             }
         }
-        let identity = identity.filter(|identity| is_plain && identity.is_settled());
+        let identity = identity.filter(|identity| is_plain && self.memory.can_pass_by(identity));
         self.newly += usize::from(identity.is_some());
         Ok(identity)
     }

@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
         if is_left {
             hides += self.note_likely(root, &self.path_of(&self.queue[at].path));
         }
-        let is_settled = hides == 0 && is_whole && !leads && !is_left && identity.is_settled();
+        let is_settled = hides == 0 && is_whole && !leads && !is_left && old.can_pass_by(&identity);
         self.newly += usize::from(is_settled);
         let count = self.queue.len() - first;
         self.queue[at].now = Remembered { identity: is_settled.then_some(identity), first, count };
