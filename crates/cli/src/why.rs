@@ -120,7 +120,7 @@ fn about_path(
         return vec![format!("{shown}: the sandbox has its own there; the host's cannot be seen")];
     }
     let mut lines = vec![verdict(policy, path, decided.as_ref(), args.write)];
-    lines.extend(unseen(&facts, path));
+    lines.extend(unseen(policy, &facts, path));
     lines.extend(smallest_change(policy, path, decided.as_ref(), args.write, &places));
     lines.extend(plan.err().map(|error| format!("as things are, a run would be refused: {error}")));
     lines
@@ -165,11 +165,21 @@ fn written(place: PathBuf, tail: usize) -> PathBuf {
     }
 }
 
-/// Where a search for names to hide did not get, nothing is covered.
-fn unseen(facts: &HostFacts, path: &Path) -> Option<String> {
-    let searched = facts.searched.as_ref()?;
-    let (directory, _) = searched.unseen.iter().find(|(directory, _)| path.starts_with(directory))?;
-    Some(format!("{} was not searched for names to hide: what lies there is not covered", directory.display()))
+/// Where a search for names to hide did not get, nothing is covered. It names a few of the places; of the others a path counts
+/// that a rule about any directory refuses and that is not among what was found.
+fn unseen(policy: &Policy, facts: &HostFacts, path: &Path) -> Option<String> {
+    let searched = facts.searched.as_ref().filter(|searched| searched.left > 0)?;
+    if let Some((directory, _)) = searched.unseen.iter().find(|(directory, _)| path.starts_with(directory)) {
+        let directory = directory.display();
+        return Some(format!("{directory} was not searched for names to hide: what lies there is not covered"));
+    }
+    let hides = |index: &usize| policy.files.get(*index).is_some_and(|rule| rule.access <= Access::Mask);
+    let mut found = facts.answers.iter().filter(|(index, _)| hides(index)).map(|(_, fact)| fact.canonical());
+    let rules = real_rules(policy, &facts.places());
+    let is_sought = |rule: &ExpandedRule| rule.rule.path.is_deep() && rule.rule.access <= Access::Mask;
+    let is_unseen = rules.deciding(path).is_some_and(is_sought) && !found.any(|hidden| path.starts_with(hidden));
+    let path = path.display();
+    is_unseen.then(|| format!("{path} was not found by the search for names to hide, which was cut: it is not covered"))
 }
 
 /// A name that is missing and kept from coming into being.

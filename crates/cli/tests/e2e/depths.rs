@@ -135,6 +135,20 @@ fn what_the_search_left_unseen_is_said_and_too_many_names_are_refused() {
     }
     let why = place.sandbox(&["why", &format!("{deep}.env")]).ok();
     assert!(why.contains("was not searched for names to hide"), "{why}");
+    // Past the directories that are named, too; and not of what was found.
+    let unseen = Place::new();
+    unseen.write("a/.env", "x");
+    for number in 0..12 {
+        unseen.write(&format!("{number}/{deep}.env"), "hunter2\n");
+    }
+    for number in 0..12 {
+        let why = unseen.sandbox(&["why", &format!("{number}/{deep}.env")]).ok();
+        assert!(why.contains("names to hide") && why.contains("not covered"), "{number}: {why}");
+    }
+    for path in ["a/.env", "a/other"] {
+        let why = unseen.sandbox(&["why", path]).ok();
+        assert!(!why.contains("not covered"), "{path}: {why}");
+    }
     let many = Place::new();
     for number in 0..1000 {
         many.write(&format!("packages/.env.{number}"), "x");
