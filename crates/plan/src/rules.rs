@@ -2,6 +2,7 @@
 //! Owns the question "what is the access of this path and why"; `mounts` turns the answer into mounts.
 //! Called by `plan()` and by whoever explains a denial (`decide`).
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::decide::index::{Contest, refuses};
@@ -189,9 +190,9 @@ fn decided_with_git(facts: &HostFacts, mut found: Vec<Decision>) -> Vec<Decision
     let index = RuleIndex::new(kept.iter().collect());
     let can_be_read = |object: &PathBuf| index.deciding(object).is_some_and(|rule| rule.access != Access::Deny);
     let has_object = |file: &&TrackedFile| file.object.as_ref().is_some_and(can_be_read);
-    let shown: Vec<&Path> = facts.tracked.iter().filter(has_object).map(|file| file.path.as_path()).collect();
+    let shown: HashSet<&Path> = facts.tracked.iter().filter(has_object).map(|file| file.path.as_path()).collect();
     let hides = |d: &Decision| d.access <= Access::Mask && d.origin.layer == Layer::BuiltIn && !d.is_about_socket();
-    found.retain(|decision| !(hides(decision) && shown.contains(&decision.path.as_path())));
+    found.retain(|decision| !(hides(decision) && shown.contains(decision.path.as_path())));
     one_for_each_path(found)
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Extensions are not looked at: a name that only a shared index holds (split index) is not found, and so stays hidden.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 
 use super::Budget;
@@ -20,7 +21,8 @@ pub(crate) struct Entry {
 /// than this has no entries.
 const MOST_READ: u64 = 16 << 20;
 const LONGEST_NAME: usize = 4096;
-const MOST_FOUND: usize = 256;
+/// As many as the search for names to hide finds (decision 0039). Of more the first ones count.
+const MOST_FOUND: usize = 4096;
 
 /// Times, device, inode, mode, owner and size.
 const STAT: usize = 40;
@@ -39,19 +41,21 @@ pub(super) fn read(file: impl Read, wanted: &[&[u8]], width: usize, budget: &Bud
         return None;
     }
     let last = wanted.iter().max()?;
+    let wanted: HashSet<&[u8]> = wanted.iter().copied().collect();
     let mut found = Vec::new();
     let mut name = Vec::new();
     for _ in 0..number(&header[8..12])? {
         let entry = next(&mut reader, version, width, &mut name)?;
-        budget.spend(STAT + name.len() + wanted.len())?;
+        budget.spend(STAT + name.len())?;
         // Names are sorted; what lies below a name comes after it, and shares its beginning.
         if name.as_slice() > *last && !name.starts_with(last) {
             break;
         }
-        let is_below = |place: &&[u8]| name.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
-        if let Some((object, is_unseen)) = entry.filter(|_| wanted.iter().any(is_below)) {
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let is_wanted = || slashes.chain([name.len()]).any(|end| wanted.contains(&name[..end]));
+        if let Some((object, is_unseen)) = entry.filter(|_| is_wanted()) {
             if found.len() == MOST_FOUND {
-                return None;
+                break;
             }
             found.push(Entry { name: name.clone(), object, is_unseen });
         }

@@ -259,6 +259,25 @@ fn a_repository_that_would_take_minutes_shows_nothing_and_ends_in_time() {
     assert!(repository.budget.spent.get() > LEAST_WORK, "it was put together");
 }
 
+/// A repository of many packages, each with a tracked `.npmrc`.
+#[test]
+fn many_files_that_git_has_are_found() {
+    let Some(scene) = Scene::new("many", &[]) else { return };
+    let paths: Vec<PathBuf> =
+        (0..1000).map(|number| scene.write(&format!("packages/{number}/.npmrc"), b"registry=x\n")).collect();
+    scene.git(&["add", "-A"]).expect("git adds");
+    let begin = Instant::now();
+    let found = scene.repository().tracked(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    println!("{:?}", begin.elapsed());
+    assert_eq!(found.iter().filter(|file| file.object.is_some()).count(), paths.len());
+    // Past the bound the first ones count.
+    let more: Vec<PathBuf> = (0..4200).map(|number| scene.write(&format!("m/{number:04}"), b"x\n")).collect();
+    scene.git(&["add", "-A"]).expect("git adds");
+    let found = scene.repository().entries(&more.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    assert_eq!(found.first().map(|entry| entry.name.as_slice()), Some(b"m/0000".as_slice()));
+    assert_eq!(found.len(), 4096);
+}
+
 #[test]
 fn only_a_command_that_changes_files_can_have_stopped_half_way() {
     let words = |line: &str| line.split('|').map(str::to_owned).collect::<Vec<_>>();
