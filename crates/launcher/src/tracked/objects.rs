@@ -165,8 +165,9 @@ struct Cursor<'a> {
 
 impl Cursor<'_> {
     fn byte(&mut self) -> Option<u8> {
-        self.at += 1;
-        bytes::<1>(self.file, self.at - 1).map(|[byte]| byte)
+        let [byte] = bytes(self.file, self.at)?;
+        self.at = self.at.checked_add(1)?;
+        Some(byte)
     }
 
     /// How far before an object the one lies that it is the difference to.
@@ -241,4 +242,17 @@ fn bytes<const N: usize>(file: &File, at: u64) -> Option<[u8; N]> {
 
 fn number(file: &File, at: u64) -> Option<u32> {
     bytes(file, at).map(u32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_that_lies_in_no_file_is_none() {
+        let file = File::open("/proc/self/exe").expect("it is there");
+        for at in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            assert_eq!(Cursor { file: &file, at }.byte(), None);
+        }
+    }
 }
