@@ -123,7 +123,7 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for directory in &prepared.known.facts.unlisted {
         let directory = directory.display().to_string();
         say!(
-            "sandbox: {} was not looked through to the end: what links in it lead to may not be protected",
+            "sandbox: {} was not looked through to the end: what matches patterns there, and what links in it lead to, may not be protected",
             escaped(&directory)
         );
     }

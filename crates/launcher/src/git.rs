@@ -20,6 +20,16 @@ const MOST: usize = 64;
 /// Directories that are listed in the search for submodules; past it `modules` is protected as a whole.
 const MOST_LISTED: usize = 256;
 
+/// Names of any kind that are looked at in `worktrees` or below `modules`; past it they are protected as a whole, too. Git
+/// makes directories there and no files.
+const MOST_NAMES: usize = 4096;
+
+/// What is left of the two.
+struct Budget {
+    directories: usize,
+    names: usize,
+}
+
 /// Longest name of a submodule, in components; a deeper one protects `modules` as a whole.
 const DEEPEST: usize = 8;
 
@@ -122,7 +132,7 @@ fn with_children(path: &Path, role: GitRole, this_worktree: Option<&Path>) -> Ve
 
 fn other_worktrees(repository: &Path, this_worktree: Option<&Path>) -> Vec<GitDir> {
     let worktrees = repository.join("worktrees");
-    match subdirectories(&worktrees, &mut (MOST + 1)) {
+    match subdirectories(&worktrees, &mut Budget { directories: MOST + 1, names: MOST_NAMES }) {
         Some(entries) => {
             let others = entries.into_iter().filter(|entry| Some(entry.as_path()) != this_worktree);
             others.map(|entry| GitDir::new(entry, GitRole::OtherWorktree)).collect()
@@ -139,7 +149,7 @@ pub(crate) fn children(repository: &Path) -> Vec<GitDir> {
 /// The repositories of submodules below a directory `modules`: those that a configuration names, and what looks like one;
 /// with the entries of their worktrees.
 pub(crate) fn submodules(repository: &Path, modules: PathBuf) -> Vec<GitDir> {
-    let (mut found, mut budget) = (Vec::new(), MOST_LISTED);
+    let (mut found, mut budget) = (Vec::new(), Budget { directories: MOST_LISTED, names: MOST_NAMES });
     let named = named_submodules(repository, &modules, &mut found, 0);
     if named.and_then(|()| search(&modules, 0, &mut budget, &mut found)).is_none() {
         return vec![GitDir::new(modules, GitRole::Whole)];
@@ -175,7 +185,7 @@ fn named_submodules(repository: &Path, modules: &Path, found: &mut Vec<PathBuf>,
 }
 
 /// Other repositories below `modules`, by their looks. `None` if there are too many, or if they lie too deep.
-fn search(modules: &Path, depth: usize, budget: &mut usize, found: &mut Vec<PathBuf>) -> Option<()> {
+fn search(modules: &Path, depth: usize, budget: &mut Budget, found: &mut Vec<PathBuf>) -> Option<()> {
     for entry in subdirectories(modules, budget)? {
         if depth >= DEEPEST {
             return None;
@@ -212,7 +222,7 @@ fn is_directory_mode(stat: &rustix::fs::Stat) -> bool {
 
 /// `None` if there are more than the budget allows, which each one lowers, or if they cannot be listed or entered now: a
 /// session may have seen to that, and could undo it.
-fn subdirectories(path: &Path, budget: &mut usize) -> Option<Vec<PathBuf>> {
+fn subdirectories(path: &Path, budget: &mut Budget) -> Option<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Some(Vec::new()),
         entries => entries.ok()?,
@@ -221,10 +231,11 @@ fn subdirectories(path: &Path, budget: &mut usize) -> Option<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry.ok()?;
+        budget.names = budget.names.checked_sub(1)?;
         if !entry.file_type().ok()?.is_dir() {
             continue;
         }
-        *budget = budget.checked_sub(1)?;
+        budget.directories = budget.directories.checked_sub(1)?;
         found.push(entry.path());
     }
     found.sort();
@@ -334,6 +345,24 @@ mod tests {
         assert_eq!(look_in(&project).unfollowed, [project.join(format!("home/d{}", DEEPEST_INCLUDE - 1))]);
         write(".git/config", &includes(MOST_INCLUDED + 1));
         assert!(look_in(&project).unfollowed.contains(&project.join(".git/config")));
+        std::fs::remove_dir_all(project).expect("ours");
+    }
+
+    #[test]
+    fn any_number_of_files_among_submodules_or_worktrees_protects_them_whole() {
+        let project = crate::memory::tests::scene("git-files");
+        for name in ["modules", "worktrees"] {
+            let directory = project.join(".git").join(name);
+            std::fs::create_dir_all(directory.join("one/objects")).expect("writable");
+            for number in 0..5000 {
+                std::fs::write(directory.join(number.to_string()), "").expect("writable");
+            }
+        }
+        let dirs = look_in(&project).git;
+        for name in ["modules", "worktrees"] {
+            let whole = project.join(".git").join(name);
+            assert!(dirs.iter().any(|dir| dir.role == GitRole::Whole && dir.path == whole), "{dirs:?}");
+        }
         std::fs::remove_dir_all(project).expect("ours");
     }
 

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, RawDir};
 /// every name in it.
 pub(crate) struct Listings<'a> {
     base: &'a Path,
-    /// A directory with more bytes of names than this is not worth a look.
+    /// Of a directory so many bytes of names are read. What was not read may be there.
     most: usize,
     /// Directories below the base that were read so far, by their path relative to it.
     read: Vec<(Vec<u8>, Option<Names>)>,
@@ -24,17 +24,22 @@ pub(crate) struct Listings<'a> {
 /// Directories deeper than this are not read: there are few rules for each.
 const LISTED_LEVELS: usize = 3;
 
-/// Bytes of names in a directory of the system; `/etc` has a few thousand.
-const MOST_NAMES: usize = 1 << 16;
+/// Bytes of names in a directory that programs fill as they like: some 50,000 names.
+const MOST_NAMES: usize = 1 << 20;
 
 impl<'a> Listings<'a> {
     pub(crate) fn new(base: &'a Path) -> Self {
         Listings { base, most: usize::MAX, read: Vec::new() }
     }
 
-    /// For names, not for patterns: a directory with too many is not looked through.
+    /// Of a directory with too many names the first ones are known.
     pub(crate) fn bounded(base: &'a Path) -> Self {
         Listings { most: MOST_NAMES, ..Listings::new(base) }
+    }
+
+    /// Whether a directory was not listed to its end.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.read.iter().any(|(_, names)| names.as_ref().is_some_and(|names| !names.is_whole))
     }
 
     /// False only if a directory on the way does not have the next name, and it could not be created either.
@@ -119,22 +124,24 @@ fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
 struct Names {
     /// Each name behind its length.
     bytes: Vec<u8>,
-    /// A bit for each name's hash: a clear bit is a sure no.
+    /// A bit for each name's hash: a clear bit is a sure no, where all names are known.
     seen: [u64; 32],
+    is_whole: bool,
 }
 
 impl Names {
-    /// `None` where the directory cannot be listed, is not one, or has more names than are worth a look.
+    /// `None` where the directory cannot be listed, or is not one.
     fn list(path: &Path, most: usize) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let mut names = Names { bytes: Vec::with_capacity(4096), seen: [0; 32] };
+        let mut names = Names { bytes: Vec::with_capacity(4096), seen: [0; 32], is_whole: true };
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(directory, &mut buffer);
         while let Some(entry) = entries.next() {
             names.add(entry.ok()?.file_name().to_bytes());
             if names.bytes.len() > most {
-                return None;
+                names.is_whole = false;
+                break;
             }
         }
         Some(names)
@@ -156,7 +163,7 @@ impl Names {
     /// Where names are compared without case the kernel decides, so only absence in any spelling counts as absence.
     fn may_have(&self, name: &[u8]) -> bool {
         let (word, bit) = Self::place(name);
-        if !name.is_ascii() {
+        if !name.is_ascii() || !self.is_whole {
             return true;
         }
         if self.seen[word] & bit == 0 {
@@ -182,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_there_in_any_case_is_never_denied() {
-        let mut names = Names { bytes: Vec::new(), seen: [0; 32] };
+        let mut names = Names { bytes: Vec::new(), seen: [0; 32], is_whole: true };
         for name in [".ssh", ".AWS", "Documents", "x"] {
             names.add(name.as_bytes());
         }
@@ -223,6 +230,23 @@ mod tests {
     fn what_cannot_be_listed_may_exist() {
         let mut listings = Listings::new(Path::new("/proc/self/no-such-directory"));
         assert!(listings.may_exist(Path::new("a/b"), &[]));
+    }
+
+    #[test]
+    fn what_is_not_listed_may_exist() {
+        let scene = crate::memory::tests::scene("listings");
+        for number in 0..5500 {
+            std::fs::write(scene.join(format!("{number:0200}")), "").expect("writable");
+        }
+        std::fs::write(scene.join("a.code-workspace"), "").expect("writable");
+        let mut listings = Listings::bounded(&scene);
+        assert!(
+            listings.may_exist(Path::new("no-such"), &[]) && listings.missing_top(&scene.join("no-such")).is_none()
+        );
+        assert!(listings.is_cut());
+        let mut few = Listings::new(&scene);
+        assert!(!few.may_exist(Path::new("no-such"), &[]) && !few.is_cut());
+        std::fs::remove_dir_all(scene).expect("ours");
     }
 
     #[test]

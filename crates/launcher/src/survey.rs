@@ -262,7 +262,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
     let places = facts.places();
     let mut in_homes: Vec<Listings<'_>> = places.homes().map(Listings::new).collect();
     let mut in_root = Listings::bounded(Path::new("/"));
-    let mut in_project = places.project.as_deref().map(Listings::new);
+    let mut in_project = places.project.as_deref().map(Listings::bounded);
     let writable = writable(policy, facts);
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.own_trees().map(Path::to_path_buf).collect();
@@ -349,6 +349,8 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
             }
         }
     }
+    // Patterns there (`*.code-workspace`) were compared with the names that were read.
+    facts.unlisted.extend(in_project.filter(Listings::is_cut).and(facts.project.clone()));
     look_into_protected(policy, &writable, facts, stand_ins);
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
     for git in &facts.git {

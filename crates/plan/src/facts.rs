@@ -240,7 +240,8 @@ pub struct HostFacts {
     pub closed: Vec<PathFact>,
     /// Links in trees that are given for writing, through which a rule that refuses leads to what it is about.
     pub links: Vec<(usize, PathFact)>,
-    /// Protected directories that were not looked through to the end for links.
+    /// Protected directories that were not looked through to the end for links, and the project where its root was not for
+    /// patterns.
     pub unlisted: Vec<PathBuf>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,

@@ -282,7 +282,7 @@ fn tell_of_covers(isolation: Isolation, covers: &[Cover], decisions: &[Decision]
 
 fn tell_of_search(facts: &HostFacts, posture: &mut Posture) {
     if let Some(directory) = facts.unlisted.first() {
-        let (layer, shown) = ("links in protected directories", directory.display());
+        let (layer, shown) = ("patterns and links in protected directories", directory.display());
         posture.reduced(layer, format!("{} not looked through to the end: {shown}", facts.unlisted.len()));
     }
     if let Some(file) = facts.unfollowed.first() {
