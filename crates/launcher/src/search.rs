@@ -399,15 +399,12 @@ impl<'a> Walk<'a> {
             if links > MOST_LINKS {
                 return (Lead::Within, None);
             }
-            match target.strip_prefix(self.project) {
-                Ok(rest) => {
-                    here = self.project.to_path_buf();
-                    ahead.extend(parts(rest));
-                }
-                Err(_) => {
-                    here.pop();
-                    ahead.extend(parts(&target));
-                }
+            if let Ok(rest) = target.strip_prefix(self.project) {
+                here = self.project.to_path_buf();
+                ahead.extend(parts(rest));
+            } else {
+                here.pop();
+                ahead.extend(parts(&target));
             }
         }
         match here.strip_prefix(self.project) {
