@@ -3,60 +3,54 @@
 //! Run by cargo; the output is included by `src/builtin.rs`.
 #![expect(dead_code, unreachable_pub, reason = "modules of the library are compiled in for their parsers only")]
 
-#[path = "src/always_denied.rs"]
-mod always_denied;
-#[path = "src/at.rs"]
-mod at;
-#[path = "src/check.rs"]
-mod check;
-#[path = "src/cpu_set.rs"]
-mod cpu_set;
-#[path = "src/endpoint.rs"]
-mod endpoint;
-#[path = "src/error.rs"]
-mod error;
-#[path = "src/file.rs"]
-mod file;
-#[path = "src/file_limits.rs"]
-mod file_limits;
-#[path = "src/file_network.rs"]
-mod file_network;
-#[path = "src/file_values.rs"]
-mod file_values;
-#[path = "src/host.rs"]
-mod host;
-#[path = "src/limit.rs"]
-mod limit;
-#[path = "src/network.rs"]
-mod network;
-#[path = "src/network_part.rs"]
-mod network_part;
-#[path = "src/origin.rs"]
-mod origin;
-#[path = "src/path.rs"]
-mod path;
-#[path = "src/profile.rs"]
-mod profile;
-#[path = "src/quantity.rs"]
-mod quantity;
-#[path = "src/setting.rs"]
-mod setting;
-#[path = "src/types.rs"]
-mod types;
+#[path = "src/format"]
+mod format {
+    pub(crate) mod file;
+    mod limits;
+    mod network;
+    pub(crate) mod profile;
+    pub(crate) mod spanned;
+    mod values;
+}
 
-/// Its tables take long to compile, and shipped names are plain; a test holds them to the public suffixes.
-mod name_data {
-    pub(crate) fn to_ascii(_: &str) -> Option<String> {
-        None
-    }
+#[path = "src/language"]
+mod language {
+    pub(crate) mod cpu_set;
+    pub(crate) mod endpoint;
+    pub(crate) mod host;
+    pub(crate) mod path;
+    pub(crate) mod path_entry;
+    pub(crate) mod quantity;
 
-    pub(crate) fn is_well_formed(_: &str) -> bool {
-        true
-    }
+    /// Its tables take long to compile, and shipped names are plain; a test holds them to the public suffixes.
+    pub(crate) mod name_data {
+        pub(crate) fn to_ascii(_: &str) -> Option<String> {
+            None
+        }
 
-    pub(crate) fn is_public_suffix(_: &str) -> bool {
-        false
+        pub(crate) fn is_well_formed(_: &str) -> bool {
+            true
+        }
+
+        pub(crate) fn is_public_suffix(_: &str) -> bool {
+            false
+        }
     }
+}
+
+#[path = "src/types"]
+mod types {
+    pub(crate) mod always_denied;
+    pub(crate) mod error;
+    pub(crate) mod files;
+    pub(crate) mod limit;
+    mod names;
+    pub(crate) mod network;
+    pub(crate) mod network_part;
+    pub(crate) mod origin;
+    pub(crate) mod policy;
+    pub(crate) mod setting;
+    pub(crate) mod validate;
 }
 
 use std::error::Error;
@@ -64,14 +58,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use at::At;
-use endpoint::{Ports, Target};
-use limit::Limit;
-use network_part::{HostRule, NetworkPart};
-use origin::{Layer, Ruled};
-use path::{Base, PathExpr};
-use setting::Setting;
-use types::ObeyedClass;
+use format::spanned::At;
+use format::{file, profile};
+use language::endpoint::{Ports, Target};
+use language::path::{Base, PathExpr};
+use types::files::ObeyedClass;
+use types::limit::Limit;
+use types::network_part::{HostRule, NetworkPart};
+use types::origin::{Layer, Ruled};
+use types::setting::Setting;
+use types::validate;
 
 const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
 
@@ -263,7 +259,7 @@ fn environment(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
         let source_piece = code.piece(&source);
         for At { value: variable, offset } in entries {
             let (line, _) = lines.position(*offset);
-            if variable.reason.trim().is_empty() || !check::is_variable_name(&variable.name) {
+            if variable.reason.trim().is_empty() || !validate::is_variable_name(&variable.name) {
                 return Err(format!("{source}:{line}: `{}` needs a usable name and a reason", variable.name).into());
             }
             let name = code.piece(&variable.name);

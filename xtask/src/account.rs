@@ -18,7 +18,7 @@ pub(crate) struct User {
     pub(crate) home: PathBuf,
 }
 
-/// The user that is named; else, for root, the test user if there is one; else whoever runs us.
+/// The user that is named; else, for root, the test user if there is one; else the user who runs us.
 pub(crate) fn choose_user(passwd: &str, own: u32, name: Option<&str>) -> Result<User, Problems> {
     let users: Vec<User> = passwd.lines().filter_map(parse_user).collect();
     let named = |name: &str| users.iter().find(|u| u.name == name).cloned();

@@ -7,8 +7,10 @@ mod bench;
 mod conformance;
 mod elf;
 mod escape;
+mod inventory;
 mod junit;
 mod map;
+mod module_graph;
 mod neighbour;
 mod problems;
 mod runner;
@@ -36,7 +38,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Check ARCHITECTURE.md against the crates, their arrows and where `unsafe` stands
+    /// Check ARCHITECTURE.md against the crates, their arrows and where `unsafe` stands; show sizes and circles of files
     Map,
     /// Check docs/conformance.toml against docs/requirements.md and the tests
     Conformance(conformance::Args),

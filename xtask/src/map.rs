@@ -1,10 +1,14 @@
 //! `cargo xtask map`: ARCHITECTURE.md is true. Owns the comparison of its crate table with the real crates, their
-//! dependency arrows, the purity of DATA and PURE crates and the place of `unsafe`; draws no map itself.
+//! dependency arrows, the purity of DATA and PURE crates, the place of `unsafe` and circles of files; draws no map itself,
+//! and prints what `module_graph` and `inventory` found in the product.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use crate::inventory::{Struct, contents};
+use crate::module_graph::ModuleGraph;
 use crate::problems::Problems;
-use crate::rust_source::{code_only, lines_with_word, without_tests};
+use crate::rust_source::{code_only, lines_with_word, product_code};
 use crate::workspace::{DependencyKind, Package, Workspace};
 
 const MAP: &str = "ARCHITECTURE.md";
@@ -20,6 +24,13 @@ const OUTSIDE: &[&str] = &["std::fs", "std::net", "std::process", "std::env", "s
 /// calls which no safe wrapper offers keep theirs apart in the same way.
 const UNSAFE_DIRS: &[&str] = &["crates/kernel/", "tests/"];
 const UNSAFE_FILE: &str = "/raw.rs";
+
+/// Directories of the crates whose files may use each other in pairs at most, and are counted.
+const PRODUCT_DIR: &str = "crates/";
+/// What a file uses of the modules that it declares is shown and does not count against this.
+const CIRCLE_FILES: usize = 2;
+/// The largest structs that are shown.
+const STRUCTS_SHOWN: usize = 10;
 
 /// A row of the crate table.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,16 +48,96 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String, Problems> {
     check_length(&text, &mut problems);
     check_presence(&rows, &workspace.packages, &mut problems);
     check_arrows(&rows, &workspace.packages, &mut problems);
+    let mut product = Product::default();
     for package in &workspace.packages {
         let kind = rows.get(&package.dir).map_or("", |row| row.kind.as_str());
-        for (file, source) in workspace.sources(package)? {
-            check_unsafe(&file, &source, &mut problems);
+        let sources = workspace.sources(package)?;
+        for (file, source) in &sources {
+            check_unsafe(file, source, &mut problems);
             if matches!(kind, "DATA" | "PURE") {
-                check_purity(&package.dir, &file, &source, &mut problems);
+                check_purity(&package.dir, file, source, &mut problems);
+            }
+        }
+        if package.dir.starts_with(PRODUCT_DIR) {
+            product.add(&package.dir, &sources, &mut problems);
+        }
+    }
+    // Printed where something is wrong too: the arrows of a circle show how to undo it.
+    print!("{product}");
+    problems.or(format!("map: {} crates, {} lines", rows.len(), text.lines().count()))
+}
+
+/// What is shown of the product's crates.
+#[derive(Debug, Default)]
+struct Product {
+    crates: Vec<String>,
+    circles: Vec<String>,
+    /// With the file that each stands in.
+    structs: Vec<(Struct, String)>,
+}
+
+impl Product {
+    fn add(&mut self, dir: &str, sources: &[(String, String)], problems: &mut Problems) {
+        let files: Vec<_> =
+            sources.iter().filter_map(|(file, source)| Some((file, product_file(dir, file)?, source))).collect();
+        let graph = ModuleGraph::new(files.iter().map(|(_, path, source)| (*path, source.as_str())));
+        let mut lines = 0;
+        let mut siblings = BTreeSet::new();
+        for (file, _, source) in files.iter().filter(|(_, path, _)| !graph.is_test(path)) {
+            let contents = contents(source);
+            lines += contents.lines;
+            siblings.extend(contents.siblings);
+            self.structs.extend(contents.structs.into_iter().map(|one| (one, (*file).clone())));
+        }
+        siblings.remove(short_name(dir));
+        let siblings: Vec<String> = siblings.into_iter().collect();
+        self.crates.push(format!("{dir}: {lines} lines of code, uses {}", listed(&siblings)));
+        self.add_circles(dir, &graph, problems);
+    }
+
+    fn add_circles(&mut self, dir: &str, graph: &ModuleGraph, problems: &mut Problems) {
+        for circle in graph.circles() {
+            let shown = format!("circle of {} files in {dir}: {}", circle.len(), circle.join(", "));
+            let arrows = graph.arrows_among(&circle).map(|(from, to, names)| {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                format!("    {from} -> {to} ({})", names.join(", "))
+            });
+            self.circles.push([shown].into_iter().chain(arrows).collect::<Vec<_>>().join("\n"));
+        }
+        for circle in graph.without_own_modules().circles() {
+            if circle.len() > CIRCLE_FILES {
+                problems.add(format!("circle of {} files in {dir}: {}", circle.len(), circle.join(", ")));
             }
         }
     }
-    problems.or(format!("map: {} crates, {} lines", rows.len(), text.lines().count()))
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.crates {
+            writeln!(f, "{line}")?;
+        }
+        let mut structs: Vec<_> = self.structs.iter().collect();
+        structs.sort_by(|(a, _), (b, _)| b.fields.cmp(&a.fields).then_with(|| a.name.cmp(&b.name)));
+        for (one, file) in structs.into_iter().take(STRUCTS_SHOWN) {
+            writeln!(f, "struct of {} fields: {} in {file}", one.fields, one.name)?;
+        }
+        for circle in &self.circles {
+            writeln!(f, "{circle}")?;
+        }
+        writeln!(f, "circles of files: {}", self.circles.len())
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "no sibling".to_owned() } else { names.join(", ") }
+}
+
+/// The path below `src` of a file that ships; None for tests and build scripts.
+fn product_file<'a>(dir: &str, file: &'a str) -> Option<&'a str> {
+    let path = file.strip_prefix(dir)?.strip_prefix("/src/")?;
+    let is_test = path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    (!is_test).then_some(path)
 }
 
 fn check_length(text: &str, problems: &mut Problems) {
@@ -105,10 +196,10 @@ fn check_unsafe(file: &str, source: &str, problems: &mut Problems) {
 
 fn check_purity(dir: &str, file: &str, source: &str, problems: &mut Problems) {
     // Tests may read fixtures, in `tests.rs` or in what `#[cfg(test)]` marks. Build scripts run at home.
-    if !file.starts_with(&format!("{dir}/src/")) || file.ends_with("/tests.rs") || file.contains("/tests/") {
+    if product_file(dir, file).is_none() {
         return;
     }
-    let code = without_tests(&code_only(source));
+    let code = product_code(source);
     for (index, line) in code.lines().enumerate() {
         if let Some(outside) = OUTSIDE.iter().find(|&&path| line.contains(path)) {
             problems.add(format!("{file}:{}: `{outside}` in a crate that takes values only", index + 1));
@@ -232,6 +323,30 @@ mod tests {
         check_purity("crates/plan", "crates/plan/src/lib.rs", source, &mut problems);
         check_purity("crates/plan", "crates/plan/build.rs", source, &mut problems);
         assert_eq!(problems.lines().len(), 1);
+    }
+
+    #[test]
+    fn a_circle_of_three_files_is_a_problem_and_one_of_two_is_shown() {
+        let with = |files: &[(&str, &str)]| {
+            let sources: Vec<_> =
+                files.iter().map(|(file, source)| (format!("crates/plan/src/{file}"), (*source).to_owned())).collect();
+            let (mut product, mut problems) = (Product::default(), Problems::default());
+            product.add("crates/plan", &sources, &mut problems);
+            (product.to_string(), problems.lines().to_vec())
+        };
+        let two = [("a.rs", "use crate::b::B;\nstruct A(u8);"), ("b.rs", "use cofferdam_policy::P;\nuse crate::a::A;")];
+        let (shown, problems) = with(&two);
+        let expected = "\
+crates/plan: 4 lines of code, uses policy
+struct of 1 fields: A in crates/plan/src/a.rs
+circle of 2 files in crates/plan: a, b
+    a -> b (B)
+    b -> a (A)
+circles of files: 1
+";
+        assert_eq!((shown.as_str(), problems.len()), (expected, 0));
+        let (_, problems) = with(&[two[0], ("b.rs", "use crate::c::C;"), ("c.rs", "use crate::a::A;")]);
+        assert_eq!(problems, ["circle of 3 files in crates/plan: a, b, c"]);
     }
 
     #[test]

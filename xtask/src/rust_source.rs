@@ -1,5 +1,5 @@
 //! Just enough of Rust's lexical grammar to look for words in code and not in comments or literals.
-//! Owns blanking and word search; knows nothing of the checks. Called by `map` and `conformance`.
+//! Owns blanking and word search; knows nothing of the checks. Called by `map` and what it counts, and by `conformance`.
 
 /// `source` with comments, strings and character literals replaced by spaces; line breaks stay, so lines still count.
 pub(crate) fn code_only(source: &str) -> String {
@@ -32,8 +32,13 @@ pub(crate) fn code_only(source: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
+/// What of `source` is code that ships: without comments, literals and tests; line breaks stay.
+pub(crate) fn product_code(source: &str) -> String {
+    without_tests(&code_only(source))
+}
+
 /// Blanked `code` without the items that `#[cfg(test)]` marks; line breaks stay. An item ends with its first `;` outside of
-/// brackets, or with the brace that closes its first one.
+/// brackets, with the brace that closes its first one, or before the bracket that closes what it stands in.
 pub(crate) fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut out = code.to_owned();
@@ -43,8 +48,12 @@ pub(crate) fn without_tests(code: &str) -> String {
         for (at, byte) in out.bytes().enumerate().skip(start + MARK.len()) {
             match byte {
                 b'{' | b'(' | b'[' => depth += 1,
+                b'}' | b')' | b']' if depth == 0 => {
+                    end = at;
+                    break;
+                }
                 b'}' | b')' | b']' => {
-                    depth = depth.saturating_sub(1);
+                    depth -= 1;
                     if depth == 0 && byte == b'}' {
                         end = at + 1;
                         break;
@@ -183,6 +192,33 @@ mod tests {
     #[test]
     fn raw_identifiers_do_not_start_a_string() {
         assert_eq!(lines_with_word(&code_only("let r#type = 1; unsafe {}"), "unsafe"), vec![1]);
+    }
+
+    #[test]
+    fn only_the_item_behind_each_mark_is_a_test() {
+        let code = "\
+#[cfg(test)]
+mod tests;
+fn a() {}
+#[cfg(test)]
+#[derive(Debug, Clone)]
+struct B([u8; 2]);
+fn c() {}
+#[cfg(test)]
+fn d(x: [u8; 2]) -> u8 { if true { x[0] } else { x[1] } }
+fn e() {}
+mod f {
+    #[cfg(test)]
+    const G: u8 = 1
+}
+fn h() {}
+#[cfg(test)]
+mod more { fn i() {}
+";
+        let left = without_tests(code);
+        let words = left.split(|c: char| !is_word(c)).filter(|word| !word.is_empty());
+        assert_eq!(words.collect::<Vec<_>>(), ["fn", "a", "fn", "c", "fn", "e", "mod", "f", "fn", "h"]);
+        assert_eq!(left.lines().count(), code.lines().count());
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     }
     let shipped = || workspace.target.join(TARGET).join("release/sandbox");
     let binary = args.binary.clone().unwrap_or_else(shipped);
-    // Whoever loses its parent becomes our child: so everything that comes from a run can be found by descent.
+    // A process that loses its parent becomes our child: so everything that comes from a run can be found by descent.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| Problems::one(format!("cannot adopt orphans: {errno}")))?;
     let kinds = if args.kinds.is_empty() { Kind::ALL.to_vec() } else { args.kinds.clone() };
@@ -108,7 +108,7 @@ fn one(kind: Kind, args: &Args, user: &User, binary: &Path, seed: u64) -> Result
     Ok(Outcome { tally, leaks, seconds })
 }
 
-/// Whoever is killed while it writes leaves a log that the next writer closes off, and that verifies.
+/// A process that is killed while it writes leaves a log that the next writer closes off, and that verifies.
 fn log_problems(ground: &Ground) -> Option<String> {
     match cofferdam_audit::verify(&ground.state()) {
         Ok(report) if report.is_whole() && report.records > 0 => None,

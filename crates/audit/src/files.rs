@@ -1,5 +1,5 @@
-//! The directory of the chain: names, how files in it are opened, and its lock. Owns no content. Used by everybody who
-//! reads or writes here. Files belong to the user alone; no link is followed.
+//! The directory of the chain: names, how files in it are opened, and its lock. Owns no content. Used by every
+//! module that reads or writes here. Files belong to the user alone; no link is followed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) const CHECKPOINT: &str = "checkpoint";
 pub(crate) const KEY: &str = "key";
 pub(crate) const PUBLIC_KEY: &str = "key.pub";
 
-/// Longest wait for somebody else's append. Whoever was stopped in the middle of one keeps nobody for ever.
+/// Longest wait for another process's append. A process that was stopped in the middle of one holds up no other for ever.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const SAFE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);

@@ -1,6 +1,6 @@
 //! The writer: appends records to the chain, one `write` each, under a lock that all sessions of a user share. Owns where
 //! the chain ends; closes off what a crash left, starts new files, signs checkpoints. Never alters what is there, but for
-//! taking back its own half record when the disk is full. Called by `launcher`.
+//! taking back its own half record when the disk is full. Called by `supervisor`.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl Journal {
         })
     }
 
-    /// Signs what was written, if it has become much. For moments when nobody waits.
+    /// Signs what was written, if it has become much. For moments when the workload does not wait.
     pub fn settle(&mut self) -> Result<(), JournalError> {
         let enough = self.settings.checkpoint_at_end;
         if self.seen.is_some_and(|seen| seen.head.sequence - seen.head.checkpoint < enough) {
@@ -156,7 +156,7 @@ impl Journal {
         if written == bytes.len() {
             return Ok(());
         }
-        // Half of it does not help anybody. If it cannot be taken back, the next writer closes it off.
+        // Half of it does not help a reader. If it cannot be taken back, the next writer closes it off.
         rustix::fs::ftruncate(&self.file, size).unwrap_or_default();
         Err(Errno::NOSPC)
     }
@@ -277,7 +277,7 @@ impl Journal {
     }
 }
 
-/// Names for records that nobody else gives: version 7 UUIDs, with the same random part for one writer.
+/// Names for records that no other writer gives: version 7 UUIDs, with the same random part for one writer.
 #[derive(Debug)]
 struct EventIds {
     random: u64,

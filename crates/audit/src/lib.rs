@@ -1,12 +1,12 @@
 //! The audit log: an append-only chain of records with signed checkpoints (docs/decisions/0018). Owns the format, writing,
-//! reading and verification; knows nothing of sandboxes but the names of what can happen to them. Called by `launcher`
+//! reading and verification; knows nothing of sandboxes but the names of what can happen to them. Called by `supervisor`
 //! (writes) and `cli` (reads).
 //!
 //! ```text
 //!   audit/00000001.ndjson  one record a line; the lines of all files are one chain
 //!   audit/head             sequence and hash of the last record, written after it: a cut tail is found
 //!   audit/checkpoint       the latest signature over sequence and hash
-//!   audit/key, key.pub     what signs, and what everybody may know of it
+//!   audit/key, key.pub     what signs, and what every reader may know of it
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! What can happen, and what a record says of it. Owns the vocabulary, which is also that of the files on disk: a name
-//! that was written once never changes its meaning. Used by whoever writes.
+//! that was written once never changes its meaning. Used by `supervisor` and `host`, which write.
 
 use std::time::Duration;
 
@@ -144,7 +144,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Something that the supervisor did and that nobody needs to look at.
+    /// Something that the supervisor did and that the operator need not look at.
     pub fn new(event: Event, session: &'a str, details: Value) -> Self {
         Record {
             event,

@@ -45,7 +45,7 @@ pub enum Trouble {
     Replaced,
     /// The end was cut off.
     Truncated { records: u64 },
-    /// The last line is not whole, and nobody wrote after it yet.
+    /// The last line is not whole, and no process wrote after it yet.
     Unfinished,
     /// A writer found the end other than it had been left.
     Lost,
@@ -102,7 +102,7 @@ pub fn verify(state: &Path) -> Result<Report, Errno> {
     Ok(walk.finish(&snapshot))
 }
 
-/// Everything as it is at one moment, while nobody writes.
+/// Everything as it is at one moment, while no process writes.
 #[derive(Debug)]
 struct Snapshot {
     files: Vec<(u32, OwnedFd, u64)>,
@@ -152,7 +152,7 @@ struct Walk<'a> {
     line: u64,
     sequence: u64,
     hash: Hash,
-    /// Sequences whose hash somebody outside the chain knows, with the file that says so.
+    /// Sequences whose hash a file outside the chain tells, with the name of that file.
     known: Vec<(u64, Hash, &'static str)>,
     gap: Option<Gap>,
     head: Option<Head>,

@@ -1,5 +1,5 @@
 //! The other end of a supervisor's socket. Owns finding the sessions of this user, greeting, and lines; what is shown and
-//! answered is the callers' business. Used by `questions` and `inbox`.
+//! answered is the callers' business. Used by `questions`, `inbox`, `attach` and `output`.
 
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read as _, Write as _};
@@ -8,23 +8,21 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_gate::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, line};
-use cofferdam_launcher::Surroundings;
+use cofferdam_host::state::sessions_in;
+use cofferdam_host::{Surroundings, SurveyError};
+use cofferdam_wire::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::render::Failure;
+use crate::environment::environment;
 
 /// The longest that a supervisor takes to answer; its loop never waits for anything.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Where the directories of this user's sessions are.
-pub(crate) fn sessions_directory() -> Result<PathBuf, Failure> {
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    Ok(Surroundings::look(&environment)?.state.join("sessions"))
+pub(crate) fn sessions_directory() -> Result<PathBuf, SurveyError> {
+    Ok(sessions_in(&Surroundings::look(&environment())?.state))
 }
 
 /// The names of sessions that have a directory, oldest first; whether they live shows when they are called.
@@ -41,7 +39,7 @@ pub(crate) struct Connection {
     pub(crate) session: String,
     stream: UnixStream,
     heard: Vec<u8>,
-    /// Heard, but nobody has asked for it yet.
+    /// Heard, and not handed out yet.
     pending: VecDeque<Event>,
 }
 
@@ -58,7 +56,7 @@ impl Connection {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(directory.join(session), flags, Mode::empty())?;
         let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))?;
-        // Not to wait for a supervisor that is stopped and accepts nobody.
+        // Not to wait for a supervisor that is stopped and accepts no connection.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         rustix::net::connect(&socket, &address)?;
@@ -101,7 +99,7 @@ impl Connection {
 
     /// Hears until `done` has what it needs.
     pub(crate) fn hear_until<T>(&mut self, mut done: impl FnMut(Event) -> Option<T>) -> Result<T, Error> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LONGEST_WAIT;
         loop {
             while let Some(event) = self.pending.pop_front() {
                 if let Some(found) = done(event) {
@@ -137,7 +135,7 @@ impl Connection {
             Event::Session(status) => Some(Ok(status)),
             Event::Refused { message } => Some(Err(Error::other(message))),
             Event::End {} => Some(Err(ErrorKind::UnexpectedEof.into())),
-            Event::Hello { .. } | Event::Done { .. } => None,
+            _ => None,
         })??;
         Ok(Look { connection: self, questions })
     }

@@ -2,40 +2,28 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod attach;
-mod audit;
 mod client;
-mod denials;
-mod doctor;
-mod explain;
-mod falls;
-mod generate;
-mod host_network;
+mod commands;
+mod environment;
+mod failure;
 mod import;
-mod inbox;
-mod learn;
-mod limits;
-mod obeyed;
-mod ocsf;
-mod output;
-mod persist;
-mod policy_command;
-mod policy_files;
-mod questions;
-mod recorded;
+mod log;
+mod preparation;
 mod render;
-mod report;
-mod run;
-mod sessions;
-mod trust;
-mod why;
+mod session_name;
 
 use std::process::ExitCode;
 
 use crate::args::{Cli, Command};
-use crate::output::say;
-use crate::questions::Answer;
-use crate::render::{Failure, OUR_FAILURE};
+use crate::commands::questions::Answer;
+use crate::commands::{
+    attach, audit, doctor, explain, generate, inbox, learn, output, policy, questions, run, sessions, supervise, trust,
+    why,
+};
+use crate::failure::Failure;
+use crate::failure::not_run::not_run;
+use crate::render::exit::OUR_FAILURE;
+use crate::render::output::say;
 
 /// musl's own costs a fifth of the time before the launch (docs/decisions/0009).
 #[global_allocator]
@@ -43,7 +31,7 @@ static ALLOCATOR: cofferdam_kernel::memory::Allocator = cofferdam_kernel::memory
 
 fn main() -> ExitCode {
     if cofferdam_kernel::process::has_raised_privilege() {
-        // A set-user-ID copy would hand its owner's rights to whoever calls it.
+        // A set-user-ID copy would hand its owner's rights to every caller.
         say!("error: sandbox must not be installed set-user-ID or with file capabilities");
         return ExitCode::from(OUR_FAILURE);
     }
@@ -51,25 +39,36 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return generate::usage(&error),
     };
-    let result = match cli.command {
-        Command::Run(args) => Ok(run::run(&args)),
-        Command::Learn(args) => Ok(learn::learn(&args)),
-        Command::Explain(args) => explain::explain(&args),
-        Command::Doctor(args) => Ok(doctor::doctor(&args)),
-        Command::Ps(args) => sessions::list(&args),
-        Command::Kill(args) => sessions::kill(&args),
-        Command::Attach(args) => attach::attach(&args),
-        Command::Logs(args) => audit::logs(&args),
-        Command::Audit(args) => audit::audit(&args),
-        Command::Trust(args) => trust::trust(&args),
-        Command::Policy(command) => policy_command::run(&command),
-        Command::Why(args) => why::why(&args),
-        Command::Questions(args) => questions::list(&args),
-        Command::Approve(args) => questions::answer(&args, Answer::Approve),
-        Command::Deny(args) => questions::answer(&args, Answer::Deny),
-        Command::Inbox => inbox::run(),
-        Command::Completions { shell } => Ok(generate::completions(shell)),
-        Command::Man => generate::manual(),
-    };
-    result.unwrap_or_else(|failure: Failure| failure.report())
+    match cli.command {
+        Command::Run(args) if args.detach => told(run::detach::detach(&args)),
+        Command::Run(args) => run::run(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json)),
+        Command::Learn(args) => {
+            learn::learn(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json))
+        }
+        Command::Explain(args) => told(explain::explain(&args)),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Ps(args) => told(sessions::list(&args)),
+        Command::Kill(args) => told(sessions::kill(&args)),
+        Command::Attach(args) => told(attach::attach(&args)),
+        Command::Output(args) => told(output::output(&args)),
+        Command::Supervise(args) => supervise::supervise(&args),
+        Command::Logs(args) => told(audit::logs(&args)),
+        Command::Audit(args) => told(audit::audit(&args)),
+        Command::Trust(args) => told(trust::trust(&args)),
+        Command::Policy(command) => told(policy::run(&command, |mistake| {
+            Failure::from(mistake).report();
+        })),
+        Command::Why(args) => told(why::why(&args)),
+        Command::Questions(args) => told(questions::list(&args)),
+        Command::Approve(args) => told(questions::answer(&args, Answer::Approve)),
+        Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),
+        Command::Inbox => told(inbox::run()),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man => told(generate::manual()),
+    }
+}
+
+/// An error becomes text and an exit code here, and nowhere else.
+fn told(result: Result<ExitCode, impl Into<Failure>>) -> ExitCode {
+    result.unwrap_or_else(|error| error.into().report())
 }

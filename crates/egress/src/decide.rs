@@ -1,5 +1,5 @@
 //! May this host be reached? Owns the verdict about names, addresses, ports and requests, with the rule that gave it and
-//! the smallest change; resolves nothing, opens nothing and asks nobody. Called by every protocol of this crate, by
+//! the smallest change; resolves nothing, opens nothing and asks no question. Called by every protocol of this crate, by
 //! `sandbox why` and by the dry run.
 //!
 //! Deny wins over allow, whatever the layers. What no rule is about is [`Verdict::Unknown`]: the caller asks or refuses
@@ -12,8 +12,10 @@ use cofferdam_policy::{
     Cidr, Endpoint, Host, Layer, Network, NetworkRule, Origin, Ports, Ruled, Target, WEB_PORTS, with_port,
 };
 
-use crate::address::{Class, embedded, special};
-use crate::request_path;
+pub mod address;
+mod request_path;
+
+use address::{Class, embedded, special};
 
 #[cfg(test)]
 mod tests;
@@ -107,7 +109,7 @@ impl Rules {
         refused.map_or(Verdict::Unknown, Verdict::Denied)
     }
 
-    /// Judges every address that a name resolved to: one bad address refuses all of them.
+    /// Checks every address that a name resolved to: one bad address refuses all of them.
     pub fn addresses(&self, host: &Host, port: u16, found: &[IpAddr]) -> Result<(), Denial> {
         found.iter().try_for_each(|address| self.address(host, port, *address))
     }
@@ -195,7 +197,7 @@ impl Rules {
         self.own = own;
     }
 
-    /// Why what is [`Verdict::Unknown`] is refused, where nobody is asked.
+    /// Why what is [`Verdict::Unknown`] is refused, where no question is asked.
     pub fn unlisted(&self, host: &Host, port: u16) -> Denial {
         let asked = with_port(host, port);
         let elsewhere = self.allow.iter().find(|rule| rule.endpoint.target.covers(host));
@@ -282,7 +284,7 @@ impl Rules {
     }
 }
 
-/// Whether a rule that someone trusted wrote is about this very address, or about a network of nothing else.
+/// Whether a rule of a trusted layer is about this very address, or about a network of nothing else.
 fn lists(rule: &NetworkRule, address: IpAddr, port: u16, class: Class, range: &Cidr) -> bool {
     let Target::Net(net) = &rule.endpoint.target else { return false };
     let meant = if class.needs_exact_rule() { net.is_one() } else { range.covers(net) };

@@ -1,35 +1,32 @@
 //! Egress by name: which hosts and ports a session may reach, and the process outside that carries the connections.
-//! Owns the decision, the protocols it reads off the wire and the relay; the session's namespace is `kernel::network`'s,
-//! questions and records are the supervisor's. Used by `launcher`, and by `cli` for the decision alone.
+//! Owns the decision, the protocols it reads off the wire and the connections; the session's namespace is `kernel::network`'s,
+//! questions and records are the supervisor's. Used by `supervisor`, and by `cli` for the decision alone.
+//!
+//! In order; each uses only those before it:
+//!
+//! - [`wire`] and [`decide`] are pure: bytes to values, and values to verdicts.
+//! - `session` is what one session has: its rules, limits, and the link to the supervisor.
+//! - [`names`], `tls` and `ssh_agent` are what programs use on the way: name lookups, TLS that ends here, signatures.
+//! - `connections` carries what was allowed.
+//! - `process` starts all of it, accepts connections and ends.
 #![forbid(unsafe_code)]
 
-pub mod address;
-mod agent;
-mod authority;
-mod carry;
+mod connections;
 pub mod decide;
-mod exchange;
-mod inject;
-mod limits;
-mod link;
-pub mod message;
 pub mod names;
-mod own;
-mod proxy;
-mod publish;
-mod queries;
-mod request_path;
-mod resolve;
-mod service;
-mod terminate;
-mod transparent;
-mod trust;
+mod process;
+mod session;
+mod ssh_agent;
+mod tls;
 pub mod wire;
 
-pub use agent::AgentStart;
+pub use connections::published::Published;
+pub use decide::address;
 pub use decide::{Decided, Denial, Rules, Verdict};
-pub use inject::{Injection, Secret};
-pub use own::own_addresses;
-pub use publish::Published;
-pub use service::{PROXY, Start, Terminates, serve};
-pub use trust::Trusted;
+pub use process::accept::PROXY;
+pub use process::own_addresses::own_addresses;
+pub use process::service::{Start, Terminates, serve};
+pub use session::message;
+pub use ssh_agent::AgentStart;
+pub use tls::ca_bundle::Trusted;
+pub use tls::credentials::{Injection, Secret};

@@ -1,5 +1,5 @@
 //! The protocols that the egress process reads from programs it does not trust: bytes in, values out.
-//! Owns framing and its limits; opens no socket, knows no policy and keeps no clock. The relay calls it with what it
+//! Owns framing and its limits; opens no socket, knows no policy and keeps no clock. `connections` calls it with what it
 //! has read so far and does what the values say.
 
 pub mod agent;

@@ -4,7 +4,10 @@
 //!
 //! An object is opened when it is asked about and mounted from that descriptor: a path that is swapped in between changes
 //! nothing. A grant is put together aside, with its covers and with what is mounted below it already, and attached in one
-//! step, so nobody ever sees it half covered.
+//! step, so no process ever sees it half covered.
+
+pub(crate) mod coverer;
+pub(crate) mod orders;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +22,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use crate::masked::masked_below;
-use crate::orders::{Cover, How, Order, Outcome};
+use crate::broker::orders::{Cover, How, Order, Outcome};
+use crate::host_files::masked::masked_below;
 
 /// The supervisor's end. When it is dropped the process ends.
 #[derive(Debug)]
@@ -145,7 +148,7 @@ impl Worker {
         mount::cut_off(root.as_fd())?;
         mount::attach(scratch.as_fd(), root.as_fd())?;
         rustix::fs::mkdirat(&scratch, EMPTY, Mode::from_raw_mode(0o555))?;
-        // As the launcher's stand-ins: no program takes it for an empty file, and none can listen at it (decision 0027).
+        // As the stand-ins of held names: no program takes it for an empty file, and none can listen at it (decision 0027).
         rustix::fs::mknodat(&scratch, REFUSED, FileType::Socket, Mode::empty(), 0)?;
         Ok(Worker { sandbox, home, root, scratch, held: HashMap::new(), count: 0, view: None, texts: Vec::new() })
     }

@@ -1,8 +1,8 @@
 //! The gate of one session: decides what an access is to be asked, asks, and has the answer carried out. Owns the order of
 //! verdicts (what a rule hides, what this session was denied or granted, what a rule gives, then the question) and the
-//! cases on their way. Driven by `launcher::supervisor`: `wanted`, `turn`, `check_clock`, `answer`, `news`.
+//! cases on their way. Driven by `supervisor::event_loop`: `wanted`, `turn`, `check_clock`, `answer`, `news`.
 
-mod grants;
+mod carry_out;
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,33 +12,32 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::{GatePlan, GateRule, MountFact};
 use cofferdam_policy::{OnUnknown, Places};
+use cofferdam_wire::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Subject, Verdict};
 use rustix::io::Errno;
 
-use crate::asker::Processes;
 use crate::broker::Broker;
-use crate::docket::{Docket, Stage};
-use crate::fuse::Fuse;
-use crate::gate::grants::tree_of;
-use crate::host;
-use crate::judge::{Judge, RulesInHome, Standing};
-use crate::late_mounts::LateMounts;
-use crate::ledger::{Denial, Gives, Grant, Ledger};
-use crate::notify::Notify;
-use crate::orders::{Cover, Order, Outcome};
-use crate::question::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Verdict};
-use crate::stale::Stale;
-use crate::trigger::{Access, Answer, CallId, Noticed, Refused, Trigger};
+use crate::broker::orders::{Cover, Order, Outcome};
+use crate::host_files;
+use crate::host_files::late_mounts::LateMounts;
+use crate::host_files::stale::Stale;
+use crate::open_questions::{OpenQuestions, Stage, asked_path, tree_of};
+use crate::path_rules::{PathRules, RulesInHome, Standing};
+use crate::requester::Processes;
+use crate::session_answers::{Denial, Gives, Grant, SessionAnswers};
+use crate::triggers::fuse::Fuse;
+use crate::triggers::notify::Notify;
+use crate::triggers::{Access, Answer, CallId, Noticed, Refused, Trigger};
 
-/// Between two looks whether somebody who was sent a signal is being killed.
+/// Between two looks whether a thread that was sent a signal is being killed.
 const SECOND_LOOK: Duration = Duration::from_millis(10);
 /// For how long a mount that is meant for one call stays: it has to be met by that call, which was let go already.
 const ONCE: Duration = Duration::from_millis(100);
-/// Paths that are told about although nobody was asked; a program that tries more learns nothing by it.
+/// Paths that are told about although the operator was not asked; a program that tries more learns nothing by it.
 const MOST_TOLD: usize = 4096;
 /// The same where all that is touched is to be known.
 const MOST_LEARNED: usize = 1 << 16;
 
-/// What happened since the last time somebody asked.
+/// What happened since the last time the event loop asked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
     /// A new question, or one that more calls wait for now.
@@ -50,7 +49,7 @@ pub enum News {
         path: PathBuf,
         asker: Asker,
     },
-    /// Somebody looked for a path that a rule hides.
+    /// A process looked for a path that a rule hides.
     Hidden {
         path: PathBuf,
         rule: Box<GateRule>,
@@ -116,15 +115,15 @@ struct Progress {
 #[derive(Debug)]
 pub struct Gate {
     plan: GatePlan,
-    judge: Judge,
+    rules: PathRules,
     trigger: Option<Box<dyn Trigger>>,
     namespace: Option<OwnedFd>,
     broker: Option<Broker>,
     /// The broker was there and is not any more: nothing can be granted.
     is_broken: bool,
     processes: Option<Processes>,
-    docket: Docket,
-    ledger: Ledger,
+    open: OpenQuestions,
+    answers: SessionAnswers,
     expected: VecDeque<Expected>,
     progress: Vec<Progress>,
     next_hold: u64,
@@ -170,14 +169,14 @@ impl Gate {
         own: HashSet<PathBuf>,
         known: &[MountFact],
     ) -> Gate {
-        let mut judge = Judge::new(rules, in_home, places, own);
+        let mut rules = PathRules::new(rules, in_home, places, own);
         for path in &mounted {
-            judge.pass(path);
+            rules.pass(path);
         }
         Gate {
-            docket: Docket::new(plan.per_minute, plan.timeout),
-            judge,
-            ledger: Ledger::new(mounted),
+            open: OpenQuestions::new(plan.per_minute, plan.timeout),
+            rules,
+            answers: SessionAnswers::new(mounted),
             plan,
             trigger: None,
             namespace: None,
@@ -199,14 +198,14 @@ impl Gate {
         }
     }
 
-    /// Whether an idle moment is well spent with [`Gate::learn`]: somebody can ask by now.
+    /// Whether an idle moment is well spent with [`Gate::learn`]: a process inside can ask by now.
     pub fn has_to_learn(&self) -> bool {
-        self.trigger.is_some() && self.judge.has_to_learn()
+        self.trigger.is_some() && self.rules.has_to_learn()
     }
 
     /// Makes now what the first look into the home would have to wait for.
     pub fn learn(&self) {
-        self.judge.learn();
+        self.rules.learn();
     }
 
     /// Serves the FUSE root from now on.
@@ -252,7 +251,7 @@ impl Gate {
         self.processes = Some(Processes(processes));
     }
 
-    /// Nobody is left who could ask. Whoever lets go of the namespace last takes it apart, so that goes first.
+    /// No process is left that could ask. The process that lets go of the namespace last takes it apart, so that goes first.
     pub fn let_go(mut self) {
         self.namespace = None;
         self.broker = None;
@@ -276,11 +275,11 @@ impl Gate {
 
     pub fn deadline(&self) -> Option<Instant> {
         let passing = self.passing.iter().map(|(at, _)| *at).min();
-        [self.docket.next_deadline(), self.look_again, passing].into_iter().flatten().min()
+        [self.open.next_deadline(), self.look_again, passing].into_iter().flatten().min()
     }
 
     pub fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
-        for id in self.docket.expired(now) {
+        for id in self.open.expired(now) {
             self.settle(id, Verdict::DENY_ONCE, Cause::Timeout)?;
         }
         if self.look_again.is_some_and(|at| at <= now) {
@@ -299,10 +298,10 @@ impl Gate {
         std::mem::take(&mut self.trees)
     }
 
-    /// Everybody who could ask is gone: whatever is still open ends so.
+    /// Every process that could ask is gone: whatever is still open ends so.
     pub fn end(&mut self) -> Result<(), Errno> {
         self.is_broken = true;
-        for id in self.docket.ids() {
+        for id in self.open.ids() {
             self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR)?;
         }
         Ok(())
@@ -310,12 +309,12 @@ impl Gate {
 
     /// Questions that wait for an answer.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
-        self.docket.asked().map(|case| &case.question)
+        self.open.asked().map(|case| &case.question)
     }
 
     /// Whether there is such a question; an answer to any other is dropped.
     pub fn answer(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<bool, Errno> {
-        if !self.docket.get(id).is_some_and(|case| case.stage == Stage::Asked) {
+        if !self.open.get(id).is_some_and(|case| case.stage == Stage::Asked) {
             return Ok(false);
         }
         self.settle(id, verdict, cause)?;
@@ -327,7 +326,7 @@ impl Gate {
         match &mut self.trigger {
             Some(trigger) => {
                 self.is_due |= !trigger.can_serve() && answer == Answer::Again;
-                trigger.answer(call, answer, &self.judge)
+                trigger.answer(call, answer, &self.rules)
             }
             None => Ok(()),
         }
@@ -335,9 +334,12 @@ impl Gate {
 
     fn notice(&mut self) -> Result<(), Errno> {
         let Some(trigger) = &mut self.trigger else { return Ok(()) };
-        let noticed = match trigger.turn(&self.judge) {
+        // The set-up sends the way to /proc before it starts the command. A turn that answers the last request of the one must
+        // not take the first of the other: who asks would not be known.
+        let most = if self.processes.is_some() { usize::MAX } else { 1 };
+        let noticed = match trigger.turn(&self.rules, most) {
             Ok(noticed) => noticed,
-            // The file system is gone, and with it everybody who could ask.
+            // The file system is gone, and with it every process that could ask.
             Err(Errno::NODEV) => {
                 self.trigger = None;
                 return Ok(());
@@ -355,9 +357,19 @@ impl Gate {
         Ok(())
     }
 
-    /// A number for a question of somebody else, so that no two of a session have the same.
-    pub fn number(&mut self) -> QuestionId {
-        self.docket.number()
+    /// A number for one more question about a host or a key: no two questions of a session have the same, and all of them
+    /// count in one budget. None where that is spent.
+    pub fn number(&mut self) -> Option<QuestionId> {
+        self.spend().then(|| self.open.number())
+    }
+
+    /// Whether one more question may be asked now; the first of a series that may not is told.
+    fn spend(&mut self) -> bool {
+        let spent = self.open.spend(Instant::now());
+        if spent.is_err_and(|over| over.is_first) {
+            self.news.push(News::OverBudget);
+        }
+        spent.is_ok()
     }
 
     /// Who made a connection from this port in the session's network, and the package that it says it works for. `first`
@@ -404,8 +416,8 @@ impl Gate {
     }
 
     fn tell_hidden(&mut self, path: PathBuf, thread: u32) {
-        let ruling = self.judge.ruling(&path);
-        let rule = self.judge.rule(ruling).cloned();
+        let ruling = self.rules.ruling(&path);
+        let rule = self.rules.rule(ruling).cloned();
         if let Some(rule) = rule.filter(|_| self.is_news(&path)) {
             let asker = self.asker(thread);
             self.news.push(News::Hidden { path, rule: Box::new(rule), asker });
@@ -415,9 +427,9 @@ impl Gate {
     /// What becomes of an access, in the order in which verdicts count.
     fn consider(&mut self, access: Access) -> Result<(), Errno> {
         let (path, op) = (access.path.clone(), access.op);
-        let ruling = self.judge.ruling(&path);
-        let standing = self.judge.standing(ruling);
-        let is_bare = path == Path::new("/") || standing == Standing::Hidden && self.judge.is_on_the_way(&path);
+        let ruling = self.rules.ruling(&path);
+        let standing = self.rules.standing(ruling);
+        let is_bare = path == Path::new("/") || standing == Standing::Hidden && self.rules.is_on_the_way(&path);
         if op == Op::List && is_bare {
             return self.reply(access.call, Answer::Serve { identity: None });
         }
@@ -428,10 +440,10 @@ impl Gate {
         if standing == Standing::Masked {
             return self.show_masked(&access);
         }
-        if self.ledger.is_denied(&path, op) {
+        if self.answers.is_denied(&path, op) {
             return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
         }
-        if let Some(grant) = self.ledger.granted(&path, op).cloned() {
+        if let Some(grant) = self.answers.granted(&path, op).cloned() {
             return self.give_again(access, &grant);
         }
         let gives = match standing {
@@ -449,7 +461,7 @@ impl Gate {
             OnUnknown::Ask => self.ask(access),
             OnUnknown::Deny => self.deny_unasked(&access, Cause::OnUnknown),
             OnUnknown::AllowAndLog if self.plan.learns && !op.is_write() => self.let_through(&access),
-            // Nothing is written for real because nobody was there to ask.
+            // Nothing is written for real because no operator was there to ask.
             OnUnknown::AllowAndLog if op.is_write() => self.deny_unasked(&access, Cause::OnUnknown),
             OnUnknown::AllowAndLog => {
                 let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
@@ -468,9 +480,9 @@ impl Gate {
     }
 
     /// Something that was granted is met here all the same: a file that was replaced on the host, or a directory that
-    /// somebody stood in before it was covered by the grant.
+    /// a process stood in before it was covered by the grant.
     fn give_again(&mut self, access: Access, grant: &Grant) -> Result<(), Errno> {
-        let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.ledger.is_mounted(&grant.path);
+        let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.answers.is_mounted(&grant.path);
         if is_gone {
             let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
             return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
@@ -482,15 +494,15 @@ impl Gate {
         if access.op.is_write() {
             return self.reply(access.call, Answer::Refuse(Errno::ROFS));
         }
-        let identity = host::stat(&access.path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let identity = host_files::stat(&access.path).ok().map(|stat| (stat.st_dev, stat.st_ino));
         self.reply(access.call, Answer::Serve { identity })
     }
 
     /// A rule gives a path that was not there when the session began.
     fn give_by_rule(&mut self, access: &Access, ruling: Option<usize>) -> Result<(), Errno> {
-        let place = self.judge.rule(ruling).filter(|rule| !rule.is_glob).map(|rule| rule.path.clone());
+        let place = self.rules.rule(ruling).filter(|rule| !rule.is_glob).map(|rule| rule.path.clone());
         match place {
-            Some(place) if !self.ledger.is_mounted(&place) => {
+            Some(place) if !self.answers.is_mounted(&place) => {
                 let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
                 let access = Access { path: place, ..access.clone() };
                 self.open_case(access, Stage::Settling { verdict, cause: Cause::Rule })
@@ -526,22 +538,14 @@ impl Gate {
     }
 
     fn ask(&mut self, access: Access) -> Result<(), Errno> {
-        if let Some(case) = self.docket.joinable(&access) {
+        if let Some(case) = self.open.joinable(&access) {
             case.join(access);
             if case.stage == Stage::Asked {
                 self.news.push(News::Asked(case.question.clone()));
             }
             return Ok(());
         }
-        match self.docket.spend(Instant::now()) {
-            Ok(()) => self.open_case(access, Stage::Holding),
-            Err(over) => {
-                if over.is_first {
-                    self.news.push(News::OverBudget);
-                }
-                self.deny_unasked(&access, Cause::Budget)
-            }
-        }
+        if self.spend() { self.open_case(access, Stage::Holding) } else { self.deny_unasked(&access, Cause::Budget) }
     }
 
     fn question(&self, id: QuestionId, access: &Access) -> Question {
@@ -549,17 +553,17 @@ impl Gate {
         Question {
             id,
             op: access.op,
-            path: access.path.clone(),
+            subject: Subject::Path(access.path.clone()),
             is_dir: access.op == Op::List,
             size: 0,
             flags: access.flags,
             asker: self.asker(access.thread),
-            toolchain: self.judge.toolchain_of(&access.path).map(str::to_owned),
+            toolchain: self.rules.toolchain_of(&access.path).map(str::to_owned),
             also: Vec::new(),
             hint: None,
             waiting: 1,
             asked: now.as_secs_f64(),
-            until: Some((now + self.docket.timeout()).as_secs_f64()),
+            until: Some((now + self.open.timeout()).as_secs_f64()),
         }
     }
 
@@ -568,12 +572,12 @@ impl Gate {
         if !self.has_broker() {
             return self.deny_unasked(&access, Cause::Failed);
         }
-        let id = self.docket.number();
+        let id = self.open.number();
         let question = self.question(id, &access);
         let path = access.path.clone();
         let directory = path.parent().unwrap_or(&path).to_path_buf();
         let is_new = access.op == Op::Create;
-        self.docket.add(question, access, stage, Instant::now());
+        self.open.add(question, access, stage, Instant::now());
         let held = if is_new { directory.clone() } else { path };
         self.order(&Order::Hold { id: parent(id), path: directory }, Expected::Nothing);
         self.order(&Order::Hold { id: object(id), path: held }, Expected::Object(id));
@@ -597,7 +601,7 @@ impl Gate {
         }
     }
 
-    /// Without a broker nothing can be granted: whoever waits for it is refused.
+    /// Without a broker nothing can be granted: every call that waits for it is refused.
     fn lose_broken(&mut self) -> Result<(), Errno> {
         if !self.is_broken {
             return Ok(());
@@ -605,7 +609,7 @@ impl Gate {
         self.broker = None;
         self.expected.clear();
         self.progress.clear();
-        for id in self.docket.ids() {
+        for id in self.open.ids() {
             self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS)?;
         }
         Ok(())
@@ -637,7 +641,7 @@ impl Gate {
     }
 
     fn held(&mut self, id: QuestionId, outcome: Outcome) -> Result<(), Errno> {
-        let Some(case) = self.docket.get_mut(id) else {
+        let Some(case) = self.open.get_mut(id) else {
             self.release(id);
             return Ok(());
         };
@@ -646,7 +650,7 @@ impl Gate {
             return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), errno);
         };
         if case.calls.is_empty() {
-            // Who wanted it was killed meanwhile: nobody is to be asked.
+            // The process that wanted it was killed meanwhile: the operator is not to be asked.
             return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
         }
         case.identity = Some((device, inode));
@@ -669,15 +673,15 @@ impl Gate {
     }
 
     fn settle(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
-        let Some(case) = self.docket.get_mut(id) else { return Ok(()) };
+        let Some(case) = self.open.get_mut(id) else { return Ok(()) };
         case.stage = Stage::Settling { verdict, cause };
         match verdict {
             Verdict::Deny { reach, keep } => {
                 let question = &case.question;
                 if keep != Keep::Once {
                     let is_tree = reach != Reach::File;
-                    let path = if is_tree { tree_of(question) } else { question.path.clone() };
-                    self.ledger.deny(Denial { path, is_tree, only_write: question.op.is_write() });
+                    let path = if is_tree { tree_of(question) } else { asked_path(question).to_path_buf() };
+                    self.answers.deny(Denial { path, is_tree, only_write: question.op.is_write() });
                 }
                 self.close(id, verdict, cause, Vec::new(), Errno::ACCESS)
             }
@@ -694,12 +698,12 @@ impl Gate {
         granted: Vec<PathBuf>,
         errno: Errno,
     ) -> Result<(), Errno> {
-        let Some(case) = self.docket.take(id) else { return Ok(()) };
+        let Some(case) = self.open.take(id) else { return Ok(()) };
         let mut left = Vec::new();
         for call in case.calls {
             self.signalled.retain(|(waiting, _)| *waiting != call.call);
             let is_given = granted.iter().any(|given| call.path.starts_with(given));
-            let is_asked = call.path == case.question.path && call.op == case.question.op;
+            let is_asked = call.path == asked_path(&case.question) && call.op == case.question.op;
             match verdict {
                 Verdict::Deny { .. } => self.reply(call.call, Answer::Refuse(errno))?,
                 Verdict::Allow { .. } if is_given || cause == Cause::Rule && !granted.is_empty() => {
@@ -725,8 +729,8 @@ impl Gate {
     }
 
     fn interrupted(&mut self, call: CallId) -> Result<(), Errno> {
-        let waiting = self.docket.ids().into_iter().find_map(|id| {
-            self.docket.get(id)?.calls.iter().find(|access| access.call == call).map(|access| access.thread)
+        let waiting = self.open.ids().into_iter().find_map(|id| {
+            self.open.get(id)?.calls.iter().find(|access| access.call == call).map(|access| access.thread)
         });
         if let Some(thread) = waiting {
             self.signalled.push((call, thread));
@@ -744,27 +748,27 @@ impl Gate {
         let gone = self.gone();
         let dying = dying.into_iter().chain(gone);
         let is_told = self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve());
-        let is_watched = !self.signalled.is_empty() || !is_told && self.docket.asked().next().is_some();
+        let is_watched = !self.signalled.is_empty() || !is_told && self.open.asked().next().is_some();
         self.look_again = is_watched.then(|| now + SECOND_LOOK);
         for (call, _) in dying {
             self.reply(call, Answer::Refuse(Errno::INTR))?;
-            if let Some((id, _, true)) = self.docket.withdraw(call) {
+            if let Some((id, _, true)) = self.open.withdraw(call) {
                 self.abandon(id)?;
             }
         }
         Ok(())
     }
 
-    /// Calls that nobody waits in any more, where nobody tells of that.
+    /// Calls that no thread waits in any more, where the trigger is not told of that.
     fn gone(&self) -> Vec<(CallId, u32)> {
         let Some(trigger) = self.trigger.as_ref().filter(|trigger| !trigger.can_serve()) else { return Vec::new() };
-        let calls = self.docket.asked().flat_map(|case| &case.calls);
+        let calls = self.open.asked().flat_map(|case| &case.calls);
         calls.filter(|call| !trigger.is_waiting(call.call)).map(|call| (call.call, call.thread)).collect()
     }
 
-    /// Nobody waits for a case any more. One that is being carried out is finished all the same.
+    /// No call waits for a case any more. One that is being carried out is finished all the same.
     fn abandon(&mut self, id: QuestionId) -> Result<(), Errno> {
-        if self.docket.get(id).is_some_and(|case| case.stage == Stage::Asked) {
+        if self.open.get(id).is_some_and(|case| case.stage == Stage::Asked) {
             return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
         }
         Ok(())
@@ -776,7 +780,7 @@ impl Gate {
             std::mem::take(&mut self.passing).into_iter().partition(|(at, _)| *at <= now);
         self.passing = left;
         for (_, target) in over {
-            self.ledger.unmount(&target);
+            self.answers.unmount(&target);
             self.trees.push(Trees::Taken(target.clone()));
             self.order(&Order::Remove { target }, Expected::Removed);
         }
@@ -786,8 +790,8 @@ impl Gate {
     /// Files that were granted and replaced on the host: the old one is taken off, the next open mounts the new one.
     fn take_off_stale(&mut self) -> Result<(), Errno> {
         for path in self.stale.read()? {
-            if self.ledger.is_mounted(&path) && self.has_broker() {
-                self.ledger.unmount(&path);
+            if self.answers.is_mounted(&path) && self.has_broker() {
+                self.answers.unmount(&path);
                 self.order(&Order::Remove { target: path }, Expected::Removed);
             }
         }

@@ -1,5 +1,5 @@
 //! Text of strangers made safe to show: what cannot be seen, or makes other text look different, is written as an escape.
-//! Owns the one list of such characters (attack corpus F2-F4); every face uses it for paths and command lines. Loses
+//! Owns the one list of such characters (attack corpus F2-F4); every client uses it for paths and command lines. Loses
 //! nothing: no two texts look alike, and nothing is left out.
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! Sockets that processes of this network namespace have bound to names in the file system. Owns the reading of
 //! `/proc/net/unix`, with a bound on it, and the look at what each name leads to now; what becomes of a socket is the caller's.
-//! Used by `launcher::survey` at the start, by `gate` when a directory is granted, and by `launcher::keeper` while it is written.
+//! Used by `host::survey` at the start, by `gate` when a directory is granted, and by `supervisor::covers` while it is written.
 //!
 //! A name is listed as its process gave it: one that does not begin with a slash counts from the directory in which that
 //! process stood, and is looked for where any process stands now.
@@ -28,7 +28,7 @@ pub struct BoundSocket {
     pub inode: u64,
 }
 
-/// Why nobody knows of all of them.
+/// Why the caller cannot know of all of them.
 #[derive(Debug, Error)]
 pub enum BoundError {
     #[error(transparent)]
@@ -37,8 +37,9 @@ pub enum BoundError {
     TooMany,
 }
 
-/// Those of them that lie where they are wanted. A name that counts from somewhere is also looked for in `roots`, whoever has
-/// bound it and wherever that one stands: git goes to a directory whose path is too long for a name, binds and returns.
+/// Those of them that lie where they are wanted. A name that counts from somewhere is also looked for in `roots`,
+/// whichever process has bound it and wherever that one stands: git goes to a directory whose path is too long for a name,
+/// binds and returns.
 pub fn sockets(roots: &[&Path], is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<BoundSocket>, BoundError> {
     let list = Proc::open()?.read_whole("net/unix", MOST_BYTES)?.ok_or(BoundError::TooMany)?;
     let names = names(&list);

@@ -1,5 +1,5 @@
 //! A cgroup of the unified hierarchy (v2) as a directory of small files. Owns opening, making, reading, writing and
-//! removing; knows no limit and no layout. Called by `launcher`.
+//! removing; knows no limit and no layout. Called by `supervisor`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

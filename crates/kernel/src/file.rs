@@ -1,5 +1,5 @@
-//! Reading a file that somebody else may have put there: it never waits, never takes more than it was asked for, and reads
-//! nothing but regular files. Owns that one way of reading; what a file means is the caller's. Called by `launcher` and
+//! Reading a file that another process may have put there: it never waits, never takes more than it was asked for, and
+//! reads nothing but regular files. Owns that one way of reading; what a file means is the caller's. Called by `host` and
 //! `cli` for everything that lies where a sandbox could write.
 
 use std::io::{Error, ErrorKind, Read as _};
@@ -16,7 +16,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
 pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     // Looked at before it is opened: to open a device or a pipe is to do something to it.
     check(&rustix::fs::stat(path)?, most)?;
-    // And once more: by now it may be another file. Not waiting also goes for somebody else's lease on it.
+    // And once more: by now it may be another file. Not waiting also goes for another process's lease on it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&file)?;
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn neither_pipes_nor_devices_nor_huge_files_are_read_and_nobody_waits() {
         let dir = scene("special");
-        rustix::fs::mknodat(CWD, dir.join("fifo"), FileType::Fifo, Mode::RWXU, 0).expect("anybody can make a fifo");
+        rustix::fs::mknodat(CWD, dir.join("fifo"), FileType::Fifo, Mode::RWXU, 0).expect("any user can make a fifo");
         let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).expect("a socket can be made");
         std::os::unix::fs::symlink("/dev/zero", dir.join("device")).expect("writable");
         std::fs::File::create(dir.join("sparse")).and_then(|file| file.set_len(10 << 30)).expect("it holds nothing");

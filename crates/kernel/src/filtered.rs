@@ -148,7 +148,7 @@ fn fill(source: BorrowedFd<'_>, layer: BorrowedFd<'_>, hidden: &[Hidden]) -> Res
     let mut made: HashMap<PathBuf, Option<(OwnedFd, OwnedFd)>> = HashMap::new();
     // Outer names first: below one that is hidden there is nothing to hide.
     let mut hidden: Vec<&Hidden> = hidden.iter().collect();
-    hidden.sort_by(|a, b| a.path.cmp(&b.path));
+    hidden.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     'names: for one in hidden {
         let mut names = one.path.components();
         let Some(Component::Normal(last)) = names.next_back() else { return Err(Errno::INVAL) };

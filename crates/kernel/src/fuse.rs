@@ -20,7 +20,7 @@ pub fn open() -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, DEVICE, flags, Mode::empty())
 }
 
-/// A detached file system whose requests arrive at `device`. File modes count as on any other; nobody but this user sees it.
+/// A detached file system whose requests arrive at `device`. File modes count as on any other; no other user sees it.
 pub fn new_tree(device: BorrowedFd<'_>, uid: u32, gid: u32, exec: bool) -> Result<OwnedFd, Errno> {
     let (fd, uid, gid) = (device.as_raw_fd().to_string(), uid.to_string(), gid.to_string());
     let options = [

@@ -1,6 +1,6 @@
 //! Kernel: safe wrappers around the interfaces that a launch needs and rustix does not offer, each checked against the kernel's rules.
 //! Owns every line of unsafe code (in `raw.rs` only); refuses to own policy or order, and knows no sibling crate.
-//! Called by `launcher`, by `cli` for `doctor`, and by the tests.
+//! Called by `launcher`, `supervisor`, `gate`, `host` and `egress`, by `cli` for `doctor`, and by the tests.
 
 mod raw;
 
@@ -29,3 +29,6 @@ pub mod timing;
 pub mod watches;
 
 pub use rustix::io::Errno;
+
+/// For calls whose failure changes nothing that matters; `why` says why.
+pub fn best_effort<T>(_result: Result<T, Errno>, _why: &'static str) {}

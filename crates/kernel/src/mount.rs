@@ -152,7 +152,7 @@ pub fn pivot_into(root: BorrowedFd<'_>) -> Result<(), Errno> {
     // Old and new root may be the same directory: the old one is then stacked on top of the new one.
     rustix::process::pivot_root(c".", c".")?;
     rustix::process::chdir(c"/")?;
-    // `/` starts below such a stack, but `/..` ends on top of it: whoever asks for `/..` would stand in the old root.
+    // `/` starts below such a stack, but `/..` ends on top of it: a process that asks for `/..` would stand in the old root.
     // Unmounting takes the topmost mount only, and the set-up has left one on the old root.
     for _ in 0..MOST_STACKED {
         if mount_id(c"/..")? == mount_id(c"/")? {

@@ -1,6 +1,6 @@
 //! Moving between namespaces: how the broker reaches the sandbox's view from one that still has the host's tree, and how a
 //! further command joins a session.
-//! Owns the calls; only a process with a single thread may make them. Called by `gate::broker` and `launcher::attach`.
+//! Owns the calls; only a process with a single thread may make them. Called by `gate::broker` and `launcher::join`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -1,6 +1,6 @@
 //! The network namespace of a sandbox: made beside the rest of the set-up, because it takes the kernel longer than all the
 //! mounts together (docs/decisions/0013). Owns making, its loopback, what catches connections to the outside
-//! (docs/decisions/0022), and joining. Called by `launcher::apply`.
+//! (docs/decisions/0024), and joining. Called by `launcher::apply`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -95,7 +95,7 @@ fn loopback_up() -> Result<(), Errno> {
     raw::set_interface_up(socket.as_fd(), b"lo")
 }
 
-/// Every address becomes local, and whoever listens here hears what was meant for it.
+/// Every address becomes local, and the process that listens here hears what was meant for it.
 fn catch_outgoing(catch: Catch<'_>) -> Result<(), Errno> {
     netlink::make_all_local(AddressFamily::INET)?;
     netlink::add_address(OWN)?;

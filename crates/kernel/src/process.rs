@@ -1,8 +1,9 @@
 //! Making and ending processes: clone3 into namespaces, fork, pidfds, parent-death signal, dumpability.
-//! Owns no policy about which namespaces. Called by `launcher`.
+//! Owns no policy about which namespaces. Called by `launcher`, `supervisor` and `gate`.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
 
@@ -94,14 +95,33 @@ pub fn keep_only(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     raw::close_between(first, u32::MAX)
 }
 
+/// A descriptor that this process was started with, by its number. In the place of a standard stream stays /dev/null.
+pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
+    let taken = raw::take_inherited(number)?;
+    if number <= 2 {
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        match number {
+            0 => rustix::stdio::dup2_stdin(null)?,
+            1 => rustix::stdio::dup2_stdout(null)?,
+            _ => rustix::stdio::dup2_stderr(null)?,
+        }
+    }
+    Ok(taken)
+}
+
+/// These variables instead of those that this process was started with. The caller must be single-threaded.
+pub fn replace_environment(variables: &[(String, String)]) {
+    raw::replace_environment(variables);
+}
+
 /// Whether this program was started with more rights than its caller has (set-user-ID, file capabilities).
 pub fn has_raised_privilege() -> bool {
     raw::is_secure_exec()
 }
 
-/// Kills every other process of this pid namespace. Only for its pid 1: anybody else would hit processes that are not
-/// theirs to end.
-pub fn kill_everybody_else() -> Result<(), Errno> {
+/// Kills every other process of this pid namespace. Only for its pid 1: any other caller would hit processes that
+/// are not its to end.
+pub fn kill_all_others() -> Result<(), Errno> {
     if rustix::process::getpid().is_init() { raw::kill_all() } else { Err(Errno::PERM) }
 }
 

@@ -1,5 +1,5 @@
 //! Project quotas of ext4 and xfs: a hard limit on what lies below one directory. Only root of the host may set them.
-//! Owns the two kernel interfaces; which directory and how much is the caller's. Called by `launcher`.
+//! Owns the two kernel interfaces; which directory and how much is the caller's. Called by `supervisor`.
 
 use std::os::fd::AsFd;
 
@@ -17,7 +17,7 @@ pub fn is_available(directory: impl AsFd) -> bool {
     raw::quota_format(directory.as_fd()).is_ok() && raw::quota_get(directory.as_fd(), PROBE).is_ok()
 }
 
-/// A number that nobody uses, to ask about.
+/// A number that no project uses, to ask about.
 const PROBE: u32 = 0x4356_ffff;
 
 /// Gives the number `project` a quota on the file system of `directory`; refuses a number that is in use.

@@ -58,14 +58,14 @@ pub(crate) fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Optio
     if pid == 0 {
         return Ok(None);
     }
-    // SAFETY: CLONE_PIDFD stored a new descriptor, owned by nobody else.
+    // SAFETY: CLONE_PIDFD stored a new descriptor, owned by no other value.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Some((i32::try_from(pid).map_err(|_| Errno::OVERFLOW)?, pidfd)))
 }
 
 /// The parent gets the pid, the child gets `None`.
 pub(crate) fn fork() -> Result<Option<i32>> {
-    // SAFETY: the launcher is single-threaded (it starts no runtime), so the child inherits no lock held by another thread.
+    // SAFETY: the supervisor is single-threaded (it starts no runtime), so the child inherits no lock held by another thread.
     let pid = check(libc::c_long::from(unsafe { libc::fork() }))?;
     Ok(if pid == 0 { None } else { Some(i32::try_from(pid).map_err(|_| Errno::OVERFLOW)?) })
 }
@@ -339,7 +339,7 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
     if fd < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and no other code of this process knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -439,6 +439,28 @@ pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
     // SAFETY: no pointers. The caller holds no owned descriptor in the range that it will use or drop afterwards.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })?;
     Ok(())
+}
+
+/// A copy of a descriptor by its number, closed at exec; the number itself stays open for a standard stream alone.
+pub(crate) fn take_inherited(number: i32) -> Result<OwnedFd> {
+    // SAFETY: no pointers; a number that is not open is an error.
+    let copy = own_fd(check(libc::c_long::from(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) }))?)?;
+    if let Some(own) = u32::try_from(number).ok().filter(|number| *number > 2) {
+        close_between(own, own)?;
+    }
+    Ok(copy)
+}
+
+pub(crate) fn replace_environment(variables: &[(String, String)]) {
+    // SAFETY: called before any thread is started, so no other one reads the environment meanwhile.
+    unsafe {
+        for (name, _) in std::env::vars_os() {
+            std::env::remove_var(name);
+        }
+        for (name, value) in variables {
+            std::env::set_var(name, value);
+        }
+    }
 }
 
 /// Whether the kernel started this program with more rights than its caller has (set-user-ID, file capabilities).
@@ -600,7 +622,7 @@ impl Allocator {
         while self.busy.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
-        // SAFETY: whoever sets `busy` is alone until it is cleared, and `act` is one call of dlmalloc, which neither
+        // SAFETY: the thread that sets `busy` is alone until it is cleared, and `act` is one call of dlmalloc, which neither
         // allocates by way of this type nor panics.
         let done = act(unsafe { &mut *self.heap.get() });
         self.busy.store(false, Ordering::Release);

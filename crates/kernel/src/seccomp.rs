@@ -1,5 +1,5 @@
 //! Installing a filter and answering its notifications. Owns the mechanism; the program and the answers come from `plan`.
-//! Called by `launcher`.
+//! Called by `launcher`, `supervisor` and `gate`.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -95,7 +95,7 @@ impl Listener {
         }
     }
 
-    /// Whether the call still waits: its process has not been killed, and its number belongs to nobody else.
+    /// Whether the call still waits: its process has not been killed, and its number belongs to no other process.
     pub fn is_waiting(&self, id: u64) -> bool {
         raw::notif_is_valid(self.0.as_fd(), id)
     }

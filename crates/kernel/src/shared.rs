@@ -1,5 +1,5 @@
 //! A page that parent and child both see: how pid 1 tells the outcome without holding a descriptor.
-//! Called by `launcher`.
+//! Called by `launcher` and `supervisor`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ impl SharedEnd {
         self.0[0].store(1, Ordering::Release);
     }
 
-    /// `None` until somebody has told.
+    /// `None` until pid 1 has told.
     pub fn get(self) -> Option<Told> {
         if self.0[0].load(Ordering::Acquire) == 0 {
             return None;

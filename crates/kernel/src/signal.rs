@@ -1,4 +1,4 @@
-//! Signals: blocking, waiting, resetting before exec. Called by `launcher` on both sides.
+//! Signals: blocking, waiting, resetting before exec. Called by `launcher` and `supervisor`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

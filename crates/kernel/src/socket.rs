@@ -1,5 +1,5 @@
 //! A pair of message sockets that can carry one descriptor per message: how the set-up child reports to its parent.
-//! Closed before the workload starts. Also says who made the other end of a connection. Called by `launcher` on both sides.
+//! Closed before the workload starts. Also says who made the other end of a connection. Called by `launcher` and `supervisor`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -47,6 +47,11 @@ pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd, Errno> {
 pub fn send(socket: BorrowedFd<'_>, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
     send_all(socket, message, &fds)
+}
+
+/// The same without waiting; AGAIN where the other side has not read what came before.
+pub fn send_now(socket: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
+    rustix::net::send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map(drop)
 }
 
 /// Most descriptors that one message carries.
@@ -114,7 +119,7 @@ fn receive_with(socket: impl AsFd, most: usize, flags: RecvFlags) -> Result<(Vec
     Ok((buffer, descriptors))
 }
 
-/// Whether nobody has the other end any more; what was sent before does not hide it.
+/// Whether no process has the other end any more; what was sent before does not hide it.
 pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(&socket, PollFlags::empty())];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;

@@ -1,10 +1,18 @@
-//! Time stamps that parent and child both write, for `sandbox run --timing`. Costs nothing unless switched on.
+//! Time stamps that parent and child both write, for `sandbox run --timing`; they cost nothing unless switched on. And how
+//! long `poll` may wait for a moment to come.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use rustix::event::Timespec;
 use rustix::io::Errno;
+
+/// For `poll`: zero if it has come.
+pub fn time_until(at: Instant) -> Timespec {
+    let left = at.saturating_duration_since(Instant::now());
+    Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(left.subsec_nanos()) }
+}
 
 /// Marks in one shared page; index by the order of steps.
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use cofferdam_kernel::best_effort;
 use cofferdam_kernel::filtered::{self, Hidden, Place};
 use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
@@ -17,10 +18,8 @@ use cofferdam_plan::{FileId, HiddenName, Kind, LaunchPlan, Mount, MountKind, Res
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::attach::JOINED;
-use crate::keeper;
-use crate::message::{About, HOLDS_READY, Message, StepError, best_effort};
-use crate::unrouted::Counters;
+use crate::marks;
+use crate::report::{About, HOLDS_READY, JOINED, Message, StepError};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
@@ -69,12 +68,12 @@ pub(crate) fn apply(
     builder.catcher = catcher;
     for (index, step) in plan.steps.iter().enumerate() {
         if *step == Step::Seccomp && plan.namespaces.pid {
-            // Under a filter that reports opening, this would wait for a listener that nobody has yet.
+            // Under a filter that reports opening, this would wait for a listener that the supervisor does not have yet.
             let sent = send_namespaces(parent, plan.namespaces.net);
             sent.about(|| "the namespaces".to_owned()).map_err(|error| (index, error))?;
         }
         builder.apply(step).map_err(|error| (index, error))?;
-        marks.mark(crate::launch::FIRST_STEP_MARK + index);
+        marks.mark(marks::FIRST_STEP + index);
     }
     if plan.namespaces.net && !builder.has_network {
         // A plan that promises an own network and forgets to move in must not run with the host's.
@@ -83,13 +82,18 @@ pub(crate) fn apply(
     Ok(Applied { listener: builder.listener })
 }
 
-/// For commands that join later: once this process is not dumpable, nobody opens these any more. With them goes what an own
-/// network counts, which nobody could open once a short command has ended.
+/// What the kernel counts in this network namespace; the open file stays readable after its last process has ended.
+fn open_network_counters() -> Option<OwnedFd> {
+    rustix::fs::open("/proc/self/net/snmp", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// For commands that join later: once this process is not dumpable, no other process opens these any more. With them goes
+/// what an own network counts, which the supervisor could not open once a short command has ended.
 fn send_namespaces(parent: BorrowedFd<'_>, has_own_network: bool) -> Result<(), Errno> {
     let mut own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
     if has_own_network {
         // Without them there is one hint less.
-        own.extend(Counters::open_own());
+        own.extend(open_network_counters());
     }
     let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
     socket::send_all(parent, &Message::Namespaces.encode(), &fds)
@@ -113,7 +117,7 @@ pub(crate) fn apply_to_joined(plan: &LaunchPlan, parent: BorrowedFd<'_>) -> Resu
     Ok(Applied { listener: builder.listener })
 }
 
-/// Whoever was told to go earlier stays so.
+/// A process that was told to go earlier stays so.
 pub(crate) fn end_first() -> Result<(), StepError> {
     const FILE: &str = "self/oom_score_adj";
     let proc = Proc::open().map_err(|error| from_proc(&error))?;
@@ -209,7 +213,7 @@ impl Builder<'_> {
         self.proc.as_ref().ok_or_else(|| StepError::new("/proc", Errno::NOENT))
     }
 
-    /// The child maps itself: there is no moment at which somebody else's pid could be written to.
+    /// The child maps itself: there is no moment at which another process's pid could be written to.
     fn map_ids(&mut self, uid: u32, gid: u32) -> Result<(), StepError> {
         let proc = self.proc()?;
         proc.write("self/setgroups", "deny").map_err(|error| from_proc(&error))?;
@@ -217,7 +221,7 @@ impl Builder<'_> {
         proc.write("self/gid_map", &format!("{gid} {gid} 1\n")).map_err(|error| from_proc(&error))
     }
 
-    /// The number belongs to the pid namespace of whoever writes, and root may write that of the machine.
+    /// The number belongs to the pid namespace of the process that writes, and root may write that of the machine.
     fn limit_pids(&mut self, value: u64) -> Result<(), StepError> {
         if !rustix::process::getpid().is_init() {
             return Err(StepError::new("the largest pid outside of an own pid namespace", Errno::PERM));
@@ -448,7 +452,7 @@ impl Builder<'_> {
     fn make_mount_point(&self, target: &Path, kind: Kind) -> Result<(), StepError> {
         let about = || format!("the mount point {}", target.display());
         let (parent, name) = split(target).about(about)?;
-        // GnuPG and others trust a socket only where nobody else could put one.
+        // GnuPG and others trust a socket only where no other user could put one.
         let mode = if kind == Kind::Socket { 0o700 } else { 0o755 };
         let parent = self.make_directories(parent, Mode::from_raw_mode(mode))?;
         let result = match kind {
@@ -530,7 +534,7 @@ impl Builder<'_> {
 
     /// Every cover is mounted by now: this is how the keeper sees them.
     fn send_trees(&self) -> Result<(), StepError> {
-        for tree in keeper::trees(self.plan) {
+        for tree in self.plan.watched_trees() {
             let about = || tree.display().to_string();
             let view = mount::open_in_root(self.root()?, tree).about(about)?;
             socket::send(self.parent, &Message::Tree.encode(), Some(view.as_fd())).about(about)?;

@@ -1,46 +1,25 @@
 //! The child of the launch: executes the plan, becomes pid 1, starts the command, reaps, forwards signals.
 //! Owns the order "set up, drop everything, only then start what is not trusted". Holds no descriptor but, for a
-//! terminal session, the write end of a pipe that says the command was stopped. Called by `launch` in the child.
+//! terminal session, the write end of a pipe that says the command was stopped. Called by `supervisor::launch` in the child.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
-use cofferdam_kernel::shared::SharedEnd;
-use cofferdam_kernel::timing::Marks;
+use cofferdam_kernel::best_effort;
 use cofferdam_kernel::{process, signal, socket};
-use cofferdam_plan::LaunchPlan;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::apply::apply;
-use crate::keeper;
-use crate::message::{About, Message, StepError, best_effort};
-use crate::output::Writers;
-use crate::streams::{self, Kinds};
-use crate::terminal::{self, Outer};
+use crate::inheritance::Inheritance;
+use crate::marks;
+use crate::report::{About, Message, StepError};
+use crate::streams::{self};
+use crate::terminal::{self};
 use crate::workload;
 
-/// What the child gets from its parent.
-pub(crate) struct Inheritance<'a> {
-    pub(crate) plan: &'a LaunchPlan,
-    pub(crate) parent: OwnedFd,
-    /// Reports stops of the command; only terminal sessions have one.
-    pub(crate) stops: Option<OwnedFd>,
-    /// What takes the place of the user's streams, where output is limited or carried.
-    pub(crate) writers: Writers,
-    pub(crate) kinds: Kinds,
-    /// Where the command's exit code is left once nobody else is inside.
-    pub(crate) told: SharedEnd,
-    pub(crate) outer: Option<Outer>,
-    pub(crate) overlay_dir: Option<&'a Path>,
-    /// Who gets the sockets that hear connections to the outside.
-    pub(crate) catcher: Option<OwnedFd>,
-    pub(crate) marks: Marks,
-}
-
 /// Never returns.
-pub(crate) fn run(inheritance: &Inheritance<'_>) -> ! {
+pub fn run(inheritance: &Inheritance<'_>) -> ! {
     let code = match prepare(inheritance) {
         Ok(terminal) => start(inheritance, terminal.as_ref()),
         Err((step, error)) => {
@@ -56,7 +35,7 @@ pub(crate) fn run(inheritance: &Inheritance<'_>) -> ! {
 
 /// Everything that needs privilege or a way to the parent. Returns the sandbox's side of the terminal.
 fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, StepError)> {
-    inheritance.marks.mark(crate::launch::MARK_CHILD);
+    inheritance.marks.mark(marks::CHILD);
     let outside = |error| (usize::from(u16::MAX), error);
     // A caller that launches again is not dumpable any more, and its child could not write its own id maps.
     process::allow_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
@@ -83,7 +62,7 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     }
     let counts = inheritance.plan.limits.counts_processes()
         || inheritance.plan.gate.is_some()
-        || keeper::is_wanted(inheritance.plan);
+        || inheritance.plan.watches_covers();
     if counts && inheritance.plan.namespaces.pid {
         send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
     }
@@ -121,6 +100,9 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
         workload::become_command(inheritance, terminal);
     }
+    if !inheritance.has_command {
+        process::without_descriptors_from(0, reap_for_ever);
+    }
     let command = match process::fork() {
         Ok(None) => workload::become_command(inheritance, terminal),
         Ok(Some(pid)) => pid,
@@ -135,8 +117,8 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
     }
     process::without_descriptors_from(u32::from(has_stops), || {
         let ended = reap(command, has_stops);
-        inheritance.marks.mark(crate::launch::MARK_REAPED);
-        end_everybody();
+        inheritance.marks.mark(marks::REAPED);
+        end_all_others();
         inheritance.told.tell(ended.code, ended.signalled);
         i32::from(ended.code)
     })
@@ -153,10 +135,18 @@ fn not_started(inheritance: &Inheritance<'_>, errno: Errno) -> i32 {
     125
 }
 
-/// Nothing outlives the command; once this returns nobody but pid 1 is left in the namespace.
-fn end_everybody() {
-    best_effort(process::kill_everybody_else(), "nobody may be left");
+/// Nothing outlives the command; once this returns no process but pid 1 is left in the namespace.
+fn end_all_others() {
+    best_effort(process::kill_all_others(), "the other processes may have ended already");
     while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+}
+
+/// The life of a pid 1 whose commands join from outside: the supervisor tells each of them to end, and kills this process last.
+fn reap_for_ever() -> i32 {
+    while signal::wait().is_ok() {
+        while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_)) | Err(Errno::INTR)) {}
+    }
+    125
 }
 
 /// How the command ended, as a shell would say it.
@@ -184,8 +174,13 @@ fn reap(command: Pid, has_stops: bool) -> Ended {
         } else if received.sender == 0
             && let Some(signal) = Signal::from_named_raw(received.signal)
         {
-            // From outside this pid namespace: for the command's process group.
-            best_effort(rustix::process::kill_process_group(command, signal), "it may be gone already");
+            // From outside this pid namespace: for the command's process group, which the command makes itself. What came
+            // before is for its process, where it waits until the command starts.
+            let sent = match rustix::process::kill_process_group(command, signal) {
+                Err(Errno::SRCH) => rustix::process::kill_process(command, signal),
+                other => other,
+            };
+            best_effort(sent, "it may be gone already");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the standard streams may be, a closed list, and how each gets inside: a descriptor keeps the mount that it was opened
 //! on, so a file of the host never goes in by its own (docs/decisions/0033). Owns the list, stdin that is opened again on a
-//! mount of its own, and the sandbox's own devices; bytes are carried by `output` and `input`, terminals by `relay`.
-//! Called by `launch`, `init`, `workload`, and for further commands by `attach` and `visit`.
+//! mount of its own, and the sandbox's own devices; bytes are carried by `supervisor`.
+//! Called by `init`, `workload` and `join`, and by `supervisor` before it clones.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -13,14 +13,13 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::stdio::{stderr, stdin, stdout};
 
-use crate::sink::PIPEFS_MAGIC;
-
+pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
 /// Harmless devices that every sandbox has its own of.
 const DEVICES: [(u32, u32, &CStr); 5] =
     [(1, 3, c"/dev/null"), (1, 5, c"/dev/zero"), (1, 7, c"/dev/full"), (1, 8, c"/dev/random"), (1, 9, c"/dev/urandom")];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A pipe without a name, or a socket: it leads to what is at its other end and nowhere else.
     Channel,
     Terminal,
@@ -34,23 +33,23 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether its bytes are carried, so that the descriptor stays outside.
-    pub(crate) fn is_carried(self) -> bool {
+    pub fn is_carried(self) -> bool {
         matches!(self, Kind::File | Kind::Fifo)
     }
 }
 
 /// What a stream is that no sandbox gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) stream: &'static str,
-    pub(crate) is: &'static str,
+pub struct Refused {
+    pub stream: &'static str,
+    pub is: &'static str,
 }
 
 /// Standard input, output and error, in this order.
-pub(crate) type Kinds = [Kind; 3];
+pub type Kinds = [Kind; 3];
 
 /// The streams of this process.
-pub(crate) fn look() -> Result<Result<Kinds, Refused>, Errno> {
+pub fn look() -> Result<Result<Kinds, Refused>, Errno> {
     let mut kinds = [Kind::Channel; 3];
     let streams = [("stdin", stdin()), ("stdout", stdout()), ("stderr", stderr())];
     for (kind, (stream, fd)) in kinds.iter_mut().zip(streams) {
@@ -71,7 +70,7 @@ fn access(fd: BorrowedFd<'_>) -> Result<OFlags, Errno> {
 }
 
 /// What a descriptor is, or what it is that is not on the list.
-pub(crate) fn kind_of(fd: BorrowedFd<'_>) -> Result<Result<Kind, &'static str>, Errno> {
+pub fn kind_of(fd: BorrowedFd<'_>) -> Result<Result<Kind, &'static str>, Errno> {
     if rustix::fs::fcntl_getfl(fd)?.contains(OFlags::PATH) {
         return Ok(Err("a descriptor that was opened with O_PATH"));
     }
@@ -95,7 +94,7 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>) -> Result<Result<Kind, &'static str>, 
 
 /// In the set-up child, while the host's tree is in view: puts something else in the place of a stdin that is carried.
 /// Returns what the supervisor needs of it: the same open file, or the end of a pipe that is to be filled.
-pub(crate) fn replace_stdin(kind: Kind) -> Result<Option<OwnedFd>, Errno> {
+pub fn replace_stdin(kind: Kind) -> Result<Option<OwnedFd>, Errno> {
     if !kind.is_carried() {
         return Ok(None);
     }
@@ -134,7 +133,7 @@ fn opened_again() -> Result<OwnedFd, Errno> {
 }
 
 /// In the command's process: devices of the host give way to the sandbox's own, whose mounts cannot be changed.
-pub(crate) fn take_own_devices(kinds: &Kinds) -> Result<(), Errno> {
+pub fn take_own_devices(kinds: &Kinds) -> Result<(), Errno> {
     for (at, kind) in kinds.iter().enumerate() {
         let Kind::Device(path) = kind else { continue };
         match at {
@@ -146,8 +145,40 @@ pub(crate) fn take_own_devices(kinds: &Kinds) -> Result<(), Errno> {
     Ok(())
 }
 
-pub(crate) fn own_device(path: &CStr, instead_of: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub fn own_device(path: &CStr, instead_of: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, access(instead_of)? | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The command's ends of the pipes, and which streams they become.
+#[derive(Debug, Default)]
+pub struct Writers(pub Vec<(OwnedFd, Streams)>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    Stdout,
+    Stderr,
+    Both,
+}
+
+impl Writers {
+    /// For a command that gets its streams as descriptors: what stands for stdout, and what for stderr.
+    pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let of = |but: Streams| self.0.iter().find(|(_, streams)| *streams != but).map(|(writer, _)| writer.as_fd());
+        [of(Streams::Stderr), of(Streams::Stdout)]
+    }
+
+    /// In the command's process, before it is executed.
+    pub fn become_streams(&self) -> Result<(), Errno> {
+        for (writer, streams) in &self.0 {
+            if *streams != Streams::Stderr {
+                rustix::stdio::dup2_stdout(writer)?;
+            }
+            if *streams != Streams::Stdout {
+                rustix::stdio::dup2_stderr(writer)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The terminal of an interactive session: an own pty inside, raw mode outside, bytes copied in between.
-//! Owns termios and window size on both sides; the copying is `relay`'s. Called by `launch`, `init`, `relay`.
+//! Owns termios and window size on both sides; the copying is `supervisor`'s. Called by `init` and `join`, and by `supervisor`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,11 +9,16 @@ use rustix::io::Errno;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize};
 
-use crate::prompt::Size;
+/// Of a window, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
+}
 
 /// The host's terminal as it was at start.
 #[derive(Debug, Clone)]
-pub(crate) struct Outer {
+pub struct Outer {
     termios: Termios,
     size: Winsize,
     /// Which of the standard streams it is.
@@ -41,7 +46,7 @@ impl Stream {
 }
 
 impl Outer {
-    pub(crate) fn look(terminal: Terminal) -> Result<Option<Self>, Errno> {
+    pub fn look(terminal: Terminal) -> Result<Option<Self>, Errno> {
         let stream = match terminal {
             Terminal { stdin: true, .. } => Stream::Input,
             Terminal { stdout: true, .. } => Stream::Output,
@@ -54,26 +59,26 @@ impl Outer {
         Ok(Some(Outer { termios, size, stream, is_input: terminal.stdin, is_shared }))
     }
 
-    pub(crate) fn is_input(&self) -> bool {
+    pub fn is_input(&self) -> bool {
         self.is_input
     }
 
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
     /// Whether another program has taken the terminal for keys of its own, as a pager does.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub fn is_taken(&self) -> bool {
         !is_line_mode(self.stream.fd())
     }
 
     /// Whether this process may change the terminal now (it is not in the background).
-    pub(crate) fn in_foreground(&self) -> bool {
+    pub fn in_foreground(&self) -> bool {
         rustix::termios::tcgetpgrp(self.stream.fd()).is_ok_and(|group| group == rustix::process::getpgrp())
     }
 
     /// Returns how many bytes were typed before.
-    pub(crate) fn make_raw(&self) -> Result<usize, Errno> {
+    pub fn make_raw(&self) -> Result<usize, Errno> {
         let mut raw = self.termios.clone();
         raw.make_raw();
         if self.is_shared {
@@ -86,24 +91,24 @@ impl Outer {
     }
 
     /// The key that ends input.
-    pub(crate) fn end_of_input(&self) -> u8 {
+    pub fn end_of_input(&self) -> u8 {
         self.termios.special_codes[SpecialCodeIndex::VEOF]
     }
 
-    pub(crate) fn restore(&self) -> Result<(), Errno> {
+    pub fn restore(&self) -> Result<(), Errno> {
         rustix::termios::tcsetattr(self.stream.fd(), OptionalActions::Drain, &self.termios)
     }
 
     /// Copies the present window size to the sandbox's terminal, which tells the programs inside.
     /// With `rows` instead of its own where others need some.
-    pub(crate) fn resize(&self, master: BorrowedFd<'_>, rows: Option<u16>) -> Result<(), Errno> {
+    pub fn resize(&self, master: BorrowedFd<'_>, rows: Option<u16>) -> Result<(), Errno> {
         let mut size = rustix::termios::tcgetwinsize(self.stream.fd())?;
         size.ws_row = rows.unwrap_or(size.ws_row);
         rustix::termios::tcsetwinsize(master, size)
     }
 
     /// The sandbox's terminal begins as the user's own is.
-    pub(crate) fn pass_on_to(&self, terminal: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn pass_on_to(&self, terminal: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut termios = self.termios.clone();
         if self.is_shared {
             // The host's terminal stays in its normal mode: it adds the carriage returns and echoes what is typed itself.
@@ -115,14 +120,14 @@ impl Outer {
     }
 
     /// The present window size.
-    pub(crate) fn size(&self) -> Result<Size, Errno> {
+    pub fn size(&self) -> Result<Size, Errno> {
         let size = rustix::termios::tcgetwinsize(self.stream.fd())?;
         Ok(Size { rows: size.ws_row, columns: size.ws_col })
     }
 }
 
 /// Where the sandbox's terminal output goes.
-pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
+pub fn output(terminal: Terminal) -> BorrowedFd<'static> {
     match terminal {
         Terminal { stdout: true, .. } => rustix::stdio::stdout(),
         Terminal { stderr: true, .. } => rustix::stdio::stderr(),
@@ -131,23 +136,23 @@ pub(crate) fn output(terminal: Terminal) -> BorrowedFd<'static> {
 }
 
 /// The same terminal on a descriptor of its own, non-blocking. O_NONBLOCK on the inherited one would hit the shell too.
-pub(crate) fn reopen(terminal: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
+pub fn reopen(terminal: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&terminal));
     rustix::fs::openat(CWD, path, access | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Whether a terminal gathers lines; programs that want single keys switch that off.
-pub(crate) fn is_line_mode(terminal: BorrowedFd<'_>) -> bool {
+pub fn is_line_mode(terminal: BorrowedFd<'_>) -> bool {
     rustix::termios::tcgetattr(terminal).is_ok_and(|termios| termios.local_modes.contains(LocalModes::ICANON))
 }
 
-/// The side of a pty that programs use, without making it anybody's controlling terminal.
-pub(crate) fn open_other_side(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+/// The side of a pty that programs use, without making it the caller's controlling terminal.
+pub fn open_other_side(master: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::pty::ioctl_tiocgptpeer(master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
 }
 
 /// Inside, for a command that joins: a pty of the sandbox's own devpts, as controlling terminal of the caller's session.
-pub(crate) fn open_for_joined() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub fn open_for_joined() -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;
@@ -157,7 +162,7 @@ pub(crate) fn open_for_joined() -> Result<(OwnedFd, OwnedFd), Errno> {
 }
 
 /// Inside, before the command starts: a pty of the sandbox's own devpts, as controlling terminal of pid 1's session.
-pub(crate) fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
+pub fn open_inside(outer: &Outer) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::openat(CWD, c"/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&master)?;

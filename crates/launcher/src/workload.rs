@@ -4,19 +4,20 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use cofferdam_kernel::best_effort;
 use cofferdam_kernel::{exec, process, signal, socket};
 use cofferdam_plan::LaunchPlan;
 use rustix::io::Errno;
 
-use crate::init::Inheritance;
-use crate::message::{Message, best_effort};
+use crate::inheritance::Inheritance;
+use crate::report::Message;
 use crate::streams;
 
 /// Never returns: becomes the command, or reports why not and ends.
 pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> ! {
     let plan = inheritance.plan;
     let message = prepare(inheritance, terminal).err().unwrap_or_else(|| {
-        inheritance.marks.mark(crate::launch::MARK_EXECUTE);
+        inheritance.marks.mark(crate::marks::EXECUTE);
         Message::NotExecuted { errno: execute(plan).raw_os_error() }
     });
     let code = match message {

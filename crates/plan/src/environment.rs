@@ -3,8 +3,8 @@
 
 use cofferdam_policy::Policy;
 
-use crate::egress::EgressPlan;
-use crate::terminates::{JAVA_OPTIONS, withheld};
+use crate::network::egress::EgressPlan;
+use crate::network::terminates::{JAVA_OPTIONS, withheld};
 
 /// Variables the sandbox sets itself; policy may override them with `env.set`.
 fn own(uid: u32) -> Vec<(String, String)> {

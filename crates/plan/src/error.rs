@@ -12,6 +12,8 @@ pub enum PlanError {
     Machine { machine: String },
     #[error("isolation `none` is not approved by the organisation's policy")]
     NoneNotApproved { origin: Origin },
+    #[error("isolation `none` has no walls: what `{}` asks for cannot be kept", origin.source)]
+    NoWalls { origin: Origin },
     #[error("nothing can be given at `{path}`")]
     MissingPath { path: PathBuf, origin: Origin },
     #[error("`{path}` cannot be made writable: it is too wide")]
@@ -65,6 +67,7 @@ impl PlanError {
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             PlanError::NoneNotApproved { origin }
+            | PlanError::NoWalls { origin }
             | PlanError::MissingPath { origin, .. }
             | PlanError::TooWide { origin, .. }
             | PlanError::OutsideCeiling { origin, .. }

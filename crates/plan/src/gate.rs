@@ -1,5 +1,5 @@
 //! Dynamic mode: which trigger asks, how, and the rules by which the gate knows a path without asking. Owns the choice of
-//! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `launcher`.
+//! the trigger and the expansion of rules; questions and mounts at run time are `gate`'s. Called by `plan()` and `supervisor`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,8 +15,10 @@ use cofferdam_policy::{
 };
 use serde::Serialize;
 
-use crate::facts::{HostFacts, PathFact, TrackedFile};
-use crate::rules::Decision;
+use crate::facts::git::TrackedFile;
+use crate::facts::host::HostFacts;
+use crate::facts::path::PathFact;
+use crate::files::decision::Decision;
 use crate::step::Trigger;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -182,9 +184,12 @@ fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home
     for rule in policy.files.iter().filter(|rule| !rule.only_missing && is_in_home(&rule.path, &places) == in_home) {
         for path in rule.expand(&places) {
             // What exists was decided above, by its real path; of two rules the one that was kept. One that refuses is
-            // about other spellings of the name as well, which a rule that gives is not.
+            // about other spellings of the name as well, which a rule that gives is not. One that gives what another protects
+            // keeps a third, about another spelling, from hiding it.
             let by = decided.get(path.as_os_str()).filter(|_| rule.path.is_one_path());
-            let is_decided = by.is_some_and(|access| *access == rule.access || !refuses(rule.access));
+            let keeps_shown = |access: Access| matches!(access, Access::Protect | Access::Mask);
+            let gives = |access: Access| !refuses(rule.access) && !keeps_shown(access);
+            let is_decided = by.is_some_and(|access| *access == rule.access || gives(*access));
             if is_decided || gives_the_home(rule, &path, &places) {
                 continue;
             }

@@ -1,25 +1,31 @@
 //! The plan itself: which namespaces, which steps in which order, and what posture they reach.
-//! Owns the order of a launch, which reads as a checklist; the details of files and system calls live in `mounts` and `seccomp`.
+//! Owns the order of a launch, which reads as a checklist; the details of files and system calls live in `files` and `seccomp`.
 //! Called by `cli`; the result is executed by `launcher`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Isolation, KeeperMode, NetworkMode, Origin, Policy};
+use cofferdam_policy::{Access, Isolation, KeeperMode, Layer, NetworkMode, OnUnknown, Origin, Policy};
 use serde::Serialize;
 
-use crate::absent::absent;
-use crate::cover::{self, Cover, Covered};
-use crate::egress::EgressPlan;
-use crate::facts::{HostFacts, PathFact, Terminal};
+use crate::facts::host::{HostFacts, Terminal};
+use crate::facts::path::PathFact;
+use crate::files::absent::absent;
+use crate::files::cover::{self, Cover, Covered};
+use crate::files::decision::Decision;
+use crate::files::mounts::list::FileMounts;
+use crate::files::rules::decisions;
+use crate::files::{mounts, rules, system};
 use crate::gate::GatePlan;
-use crate::limits::{self, LimitsPlan};
+use crate::limits::choice::{self, ChosenLimits};
+use crate::limits::plan::LimitsPlan;
+use crate::network::egress::{EgressPlan, tell_of_credentials};
+use crate::network::terminates::{TerminatesPlan, refuse_writable_secrets};
 use crate::posture::Posture;
-use crate::rules::{Decision, decisions};
 use crate::seccomp::{self, Filter};
 use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
-use crate::terminates::{TerminatesPlan, refuse_writable_secrets, tell_of_credentials};
-use crate::{PlanError, environment, mounts, rules};
+use crate::{PlanError, environment};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
 const LANDLOCK_SCOPES: u32 = 6;
@@ -75,6 +81,35 @@ pub struct LaunchPlan {
     pub posture: Posture,
 }
 
+impl LaunchPlan {
+    /// Whether the supervisor watches a cover, or may have to once an answer gives a tree for writing.
+    pub fn watches_covers(&self) -> bool {
+        self.gate.is_some() || self.covers.iter().any(Cover::is_watched)
+    }
+
+    /// The trees with watched covers, in the order in which the set-up child sends their descriptors.
+    pub fn watched_trees(&self) -> Vec<&Path> {
+        let watched = self.covers.iter().filter(|cover| cover.is_watched());
+        let trees: BTreeSet<&Path> = watched.filter_map(|cover| cover.tree.as_deref()).collect();
+        trees.into_iter().collect()
+    }
+}
+
+/// A wall that was asked for by hand, for this run: no silence may mean that there is none.
+fn asked_for(policy: &Policy) -> Option<&Origin> {
+    let network = &policy.network;
+    let hosts = network.allow.iter().chain(&network.deny).map(|rule| &rule.origin);
+    let mode = Some(&network.mode.origin).filter(|_| network.mode.value != NetworkMode::Host);
+    let debug = Some(&policy.debug.origin).filter(|_| !policy.debug.value);
+    let unknown = &policy.unknown.verdict;
+    let unknown = Some(&unknown.origin).filter(|_| unknown.value != OnUnknown::AllowAndLog);
+    let presets = policy.presets.iter().map(|preset| &preset.origin);
+    let files = policy.files.iter().map(|rule| &rule.origin);
+    let is_by_hand = |origin: &&Origin| matches!(origin.layer, Layer::Flag | Layer::Environment);
+    let settings = mode.into_iter().chain(debug).chain(unknown);
+    settings.chain(hosts).chain(presets).chain(files).find(is_by_hand)
+}
+
 /// Everything a launch will do, or why it cannot be done.
 pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<LaunchPlan, PlanError> {
     if facts.machine != "x86_64" {
@@ -84,79 +119,19 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     if isolation == Isolation::None && policy.none_approved.is_none() {
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });
     }
-    let full = isolation == Isolation::Full;
-    let egress = EgressPlan::of(policy, facts, &request.environment)?;
-    let own_network = full && policy.network.mode.value != NetworkMode::Host;
-    let exec = exec_rules(policy, facts, request)?;
-    let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
-    let decisions = decisions(policy, facts)?;
-    let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
-    refuse_writable_secrets(&decisions)?;
-    let trigger = gate.as_ref().map(|gate| gate.trigger);
-    let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
-    let mut files = mounts::files(&decisions, exec.is_none(), trigger, programs)?;
-    files.hide_absent(&absent(policy, facts, &decisions, files.given().as_deref()));
-    let overlay = (request.learns && trigger == Some(Trigger::Fuse)).then_some(files.overlays);
-    files.overlays += usize::from(overlay.is_some());
-    if files.overlays > 0 && facts.session_dir.is_none() {
-        return Err(PlanError::NoSessionDirectory);
+    if let Some(origin) = asked_for(policy).filter(|_| isolation == Isolation::None) {
+        return Err(PlanError::NoWalls { origin: origin.clone() });
     }
-    let limits = limits::decide(policy, facts, writable(&files, facts))?;
-    let filter = seccomp::filter(policy, full, limits.pinned, trigger)?;
-    let landlock = landlock(facts, exec.as_ref());
-
-    let mut steps = vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
-    steps.extend(counted_limits(facts));
-    steps.extend(limits.largest_pid.map(|value| Step::LargestPid { value }));
-    let own_cgroup = limits.plan.cgroup.is_some();
-    if full && own_cgroup {
-        steps.push(Step::OwnCgroupView);
-    }
-    if own_network {
-        steps.push(Step::CreateNetwork);
-    }
-    steps.push(match trigger {
-        Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid, overlay },
-        None => Step::CloneRoot { exec: exec.is_none() },
-    });
-    steps.extend(std::mem::take(&mut files.trees));
-    steps.extend(mounts::system(facts, limits.room, exec.is_none(), trigger));
-    let terminates = egress.as_ref().and_then(|egress| egress.terminates.as_ref());
-    steps.extend(terminates.map(TerminatesPlan::steps).unwrap_or_default());
-    if !files.holds.is_empty() {
-        steps.push(Step::AwaitHolds);
-    }
-    steps.extend(files.steps);
-    steps.push(Step::PivotRoot);
-    if full {
-        steps.push(Step::SetHostname(HOSTNAME.to_owned()));
-    }
-    if own_network {
-        steps.push(Step::JoinNetwork);
-    }
-    if let Some(agent) = egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
-        steps.push(Step::OfferAgent { at: agent.inside.clone() });
-    }
-    steps.extend(limits.steps.iter().cloned());
-    // Privilege ends here: nothing below may need a capability.
-    steps.push(Step::DropCapabilities);
-    steps.push(Step::NoNewPrivileges);
-    if landlock != LandlockStep::default() {
-        steps.push(Step::Landlock(landlock.clone()));
-    }
-    steps.push(Step::Seccomp); // last, so that the set-up needs no allowances
-    if isolation == Isolation::None {
-        limits.refuse_without_sandbox(policy)?;
-        steps.clear();
-    }
-
+    let mut decided = Decided::of(policy, facts, request)?;
+    let steps = if isolation == Isolation::None { Vec::new() } else { decided.steps(facts) };
+    let Decided { full, own_network, egress, gate, decisions, files, limits, filter, landlock, .. } = decided;
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
     tell_of_covers(isolation, &files.covers, &decisions, &mut posture);
     tell_of_search(facts, &mut posture);
     tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
     // Made together with the process it would begin at the supervisor's cgroup.
-    let cgroup = full && !own_cgroup;
+    let cgroup = full && limits.plan.cgroup.is_none();
     let namespaces = Namespaces { user: on, pid: on, mount: on, ipc: on, net: own_network, uts: full, cgroup };
     Ok(LaunchPlan {
         isolation,
@@ -181,6 +156,98 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         gate,
         egress,
     })
+}
+
+/// What was decided, before it becomes steps: the same could be written as another runtime's configuration.
+struct Decided {
+    full: bool,
+    own_network: bool,
+    egress: Option<EgressPlan>,
+    exec: Option<ExecRules>,
+    gate: Option<GatePlan>,
+    decisions: Vec<Decision>,
+    files: FileMounts,
+    /// Slot of the overlay that takes what a session writes that learns.
+    overlay: Option<usize>,
+    limits: ChosenLimits,
+    filter: Filter,
+    landlock: LandlockStep,
+}
+
+impl Decided {
+    fn of(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Decided, PlanError> {
+        let full = policy.isolation.value == Isolation::Full;
+        let egress = EgressPlan::of(policy, facts, &request.environment)?;
+        let own_network = full && policy.network.mode.value != NetworkMode::Host;
+        let exec = exec_rules(policy, facts, request)?;
+        let gate = GatePlan::of(policy, facts, request.learns, exec.is_none());
+        let decisions = decisions(policy, facts)?;
+        let decisions = if request.learns { rules::without_writes(decisions) } else { decisions };
+        refuse_writable_secrets(&decisions)?;
+        let trigger = gate.as_ref().map(|gate| gate.trigger);
+        let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
+        let mut files = mounts::files(&decisions, exec.is_none(), trigger, programs)?;
+        files.hide_absent(&absent(policy, facts, &decisions, files.given().as_deref()));
+        let overlay = (request.learns && trigger == Some(Trigger::Fuse)).then_some(files.overlays);
+        files.overlays += usize::from(overlay.is_some());
+        if files.overlays > 0 && facts.session_dir.is_none() {
+            return Err(PlanError::NoSessionDirectory);
+        }
+        let limits = choice::decide(policy, facts, writable(&files, facts))?;
+        if policy.isolation.value == Isolation::None {
+            limits.refuse_without_sandbox(policy)?;
+        }
+        let filter = seccomp::filter(policy, full, limits.pinned, trigger)?;
+        let landlock = landlock(facts, exec.as_ref());
+        Ok(Decided { full, own_network, egress, exec, gate, decisions, files, overlay, limits, filter, landlock })
+    }
+
+    /// As a launch carries them out. Takes the mounts with it.
+    fn steps(&mut self, facts: &HostFacts) -> Vec<Step> {
+        let may_execute = self.exec.is_none();
+        let trigger = self.gate.as_ref().map(|gate| gate.trigger);
+        let mut steps =
+            vec![Step::MapIds { uid: facts.uid, gid: facts.gid }, Step::ForbidUserNamespaces, Step::EndFirst];
+        steps.extend(counted_limits(facts));
+        steps.extend(self.limits.largest_pid.map(|value| Step::LargestPid { value }));
+        if self.full && self.limits.plan.cgroup.is_some() {
+            steps.push(Step::OwnCgroupView);
+        }
+        if self.own_network {
+            steps.push(Step::CreateNetwork);
+        }
+        steps.push(match trigger {
+            Some(trigger) => Step::GateRoot { trigger, uid: facts.uid, gid: facts.gid, overlay: self.overlay },
+            None => Step::CloneRoot { exec: may_execute },
+        });
+        steps.extend(std::mem::take(&mut self.files.trees));
+        steps.extend(system::system(facts, self.limits.room, may_execute, trigger));
+        let terminates = self.egress.as_ref().and_then(|egress| egress.terminates.as_ref());
+        steps.extend(terminates.map(TerminatesPlan::steps).unwrap_or_default());
+        if !self.files.holds.is_empty() {
+            steps.push(Step::AwaitHolds);
+        }
+        steps.extend(std::mem::take(&mut self.files.steps));
+        steps.push(Step::PivotRoot);
+        if self.full {
+            steps.push(Step::SetHostname(HOSTNAME.to_owned()));
+        }
+        if self.own_network {
+            steps.push(Step::JoinNetwork);
+        }
+        if let Some(agent) = self.egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
+            steps.push(Step::OfferAgent { at: agent.inside.clone() });
+        }
+        steps.extend(self.limits.steps.iter().cloned());
+        // Privilege ends here: nothing below may need a capability.
+        steps.push(Step::DropCapabilities);
+        steps.push(Step::NoNewPrivileges);
+        if self.landlock != LandlockStep::default() {
+            steps.push(Step::Landlock(self.landlock.clone()));
+        }
+        steps.push(Step::Seccomp); // last, so that the set-up needs no allowances
+        steps
+    }
 }
 
 /// The host's counts for this user stay the upper bound; a session cannot use all of them up.
@@ -250,7 +317,7 @@ fn landlock(facts: &HostFacts, exec: Option<&ExecRules>) -> LandlockStep {
 }
 
 /// Directories of the host whose file systems grow with what the session writes.
-fn writable(files: &mounts::FileMounts, facts: &HostFacts) -> Vec<PathBuf> {
+fn writable(files: &FileMounts, facts: &HostFacts) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for step in &files.steps {
         if let Step::Mount(Mount { kind: MountKind::Bind { source, write: true, .. }, .. }) = step
@@ -302,7 +369,7 @@ fn posture(
     facts: &HostFacts,
     filter: &Filter,
     landlock: &LandlockStep,
-    limits: &limits::Decided,
+    limits: &ChosenLimits,
     gate: Option<&GatePlan>,
 ) -> Posture {
     let mut posture = Posture::default();

@@ -5,22 +5,17 @@ mod bits;
 mod bpf;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use cofferdam_policy::{Policy, SyscallMode};
 use serde::Serialize;
 
 pub use bits::ModeCheck;
 pub use bpf::Instruction;
+pub use verdict::{Verdict, errno};
 
 use crate::PlanError;
 use crate::step::Trigger;
-
-/// The errno values that refusals use; numbers are the kernel's generic ones.
-pub mod errno {
-    pub const EPERM: u16 = 1;
-    pub const EAFNOSUPPORT: u16 = 97;
-    pub const ENOSYS: u16 = 38;
-}
 
 /// A row of `profiles/seccomp.toml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,35 +53,14 @@ pub const GATED: &[&str] = &[
 /// One past the highest call number the tables know.
 const TABLE_SIZE: usize = 512;
 
-/// What the filter answers for one call number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    Allow,
-    Errno(u16),
-    /// Hand to the supervisor, which does what `Filter::answer` says.
-    Notify,
-    /// `clone`: refuse new namespaces.
-    Clone,
-    /// `clone`: refuse new namespaces and everything that is not a thread.
-    CloneThreadOnly,
-    /// `ioctl`: refuse terminal injection.
-    Ioctl,
-    Socket {
-        internet: bool,
-    },
-    SocketPair,
-    Personality {
-        debug: bool,
-    },
-    /// A call that takes a file mode: refuse the bits that lend rights to other users (docs/decisions/0033).
-    Mode(ModeCheck),
-}
-
 /// The compiled filters and what the supervisor needs to answer notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Filter {
     /// For pid 1 and everything it starts; carries the notification listener.
     pub program: Vec<Instruction>,
+    /// What the program was compiled from, by call number.
+    #[serde(skip)]
+    verdicts: Vec<Verdict>,
     pub allowed: usize,
     pub notified: usize,
     pub mode: SyscallMode,
@@ -114,6 +88,12 @@ pub enum Answer {
 }
 
 impl Filter {
+    /// Every call by its name with its verdict, for those who write a filter in their own way.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, Verdict)> {
+        let known = NUMBERS.iter().filter(|(_, number)| (*number as usize) < self.verdicts.len());
+        known.map(|(name, number)| (*name, self.verdicts[*number as usize]))
+    }
+
     /// `is_init` says that pid 1 called, which is ours: it starts the command. No argument here is a pointer.
     pub fn answer(&self, number: u32, arguments: &[u64; 6], is_init: bool) -> Answer {
         let makes_process = match name_of(number) {
@@ -174,6 +154,7 @@ pub fn filter(policy: &Policy, internet: bool, pinned: bool, trigger: Option<Tri
         notified: verdicts.iter().filter(|v| matches!(v, Verdict::Notify)).count(),
         mode: policy.syscalls.mode.value,
         gated,
+        verdicts,
     })
 }
 

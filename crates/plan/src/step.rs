@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::facts::{FileId, Kind};
+use crate::facts::path::{FileId, Kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "a set of namespaces, each there or not")]
@@ -29,7 +29,7 @@ pub enum Resource {
     CoreSize,
     /// Private memory of one process, whether touched or not.
     Data,
-    /// What a user of a machine for audio may have: first before everybody else.
+    /// What a user of a machine for audio may have: runs before all others.
     RealtimePriority,
     /// How far below zero the niceness may go.
     Nice,
@@ -230,4 +230,19 @@ pub enum HoldKind {
 pub struct Hold {
     pub path: PathBuf,
     pub kind: HoldKind,
+}
+
+/// A mount onto what is there.
+pub(crate) fn mount(target: impl Into<PathBuf>, kind: MountKind, why: &str) -> Step {
+    Step::Mount(Mount { target: target.into(), kind, create: None, if_present: false, why: why.to_owned() })
+}
+
+/// A mount onto what may not be there.
+pub(crate) fn if_present(target: impl Into<PathBuf>, kind: MountKind, why: &str) -> Step {
+    Step::Mount(Mount { target: target.into(), kind, create: None, if_present: true, why: why.to_owned() })
+}
+
+/// A mount onto a mount point that has to be made.
+pub(crate) fn make(target: impl Into<PathBuf>, kind: MountKind, create: Kind, why: &str) -> Step {
+    Step::Mount(Mount { target: target.into(), kind, create: Some(create), if_present: false, why: why.to_owned() })
 }

@@ -10,10 +10,11 @@ mod terminates;
 mod tracked;
 mod unapproved;
 
-use cofferdam_policy::{Access, Isolation, Layer, Origin, Policy, Ruled};
+use cofferdam_policy::{Access, FileRule, Isolation, Layer, OnUnknown, Origin, Policy, Ruled};
 use fixtures::{Laptop, decided_at_start, rule};
 
-use crate::facts::{GitRole, Kind};
+use crate::facts::git::GitRole;
+use crate::facts::path::Kind;
 use crate::posture::LayerState;
 use crate::step::{HoldKind, MountKind, Step};
 use crate::{LaunchPlan, PlanError, Request, plan};
@@ -292,6 +293,27 @@ fn isolation_none_needs_the_organisation() {
     let plan = plan(&policy, &facts, &request()).expect("approved");
     assert!(plan.steps.is_empty() && !plan.namespaces.user);
     assert_eq!(plan.posture.0[0].state, LayerState::Missing);
+}
+
+#[test]
+fn a_wall_that_is_asked_for_by_hand_is_refused_where_there_are_none() {
+    let hides = |policy: &mut Policy| {
+        policy.files.push(FileRule { origin: Origin::flag("--blacklist"), ..policy.files[0].clone() });
+    };
+    let cuts_off = |policy: &mut Policy| policy.network.mode.origin = Origin::variable("COFFERDAM_NETWORK");
+    let limits = |policy: &mut Policy| policy.presets.push(Ruled::new("tool".to_owned(), Origin::flag("--preset")));
+    let traces_not = |policy: &mut Policy| policy.debug = Ruled::new(false, Origin::flag("--no-debug"));
+    let denies =
+        |policy: &mut Policy| policy.unknown.verdict = Ruled::new(OnUnknown::Deny, Origin::flag("--on-unknown"));
+    let asked: [&dyn Fn(&mut Policy); 5] = [&hides, &cuts_off, &limits, &traces_not, &denies];
+    for ask in asked {
+        let mut policy = decided_at_start();
+        policy.isolation = Ruled::default_of(Isolation::None);
+        policy.none_approved = Some(Origin::default_value());
+        ask(&mut policy);
+        let facts = Laptop::with(&[]).facts(&policy);
+        assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::NoWalls { .. })));
+    }
 }
 
 #[test]

@@ -1,19 +1,18 @@
 //! The shipped lists and presets as finished tables. Owns turning them into rules, cheaply, at every start;
-//! their content is `profiles/`, their checks are the build script's. Called by `layers` and by `plan`'s tests.
+//! their content is `profiles/`, their checks are the build script's. Called by `resolve`, `decide` and `report`.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::endpoint::{Endpoint, Ports, Target};
-use crate::limit::Limit;
-use crate::network_part::{HostRule, NetworkPart};
-use crate::origin::{Layer, Origin, Ruled};
-use crate::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
-use crate::setting::Setting;
-use crate::types::{
-    Access, EnvMode, FileRule, Hold, Isolation, KeeperMode, Metadata, Mode, NetworkMode, ObeyedClass, ObeyedName,
-    OnUnknown, Policy, Stand, SyscallMode,
-};
+use crate::language::endpoint::{Endpoint, Ports, Target};
+use crate::language::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
+use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
+use crate::types::limit::Limit;
+use crate::types::network::NetworkMode;
+use crate::types::network_part::{HostRule, NetworkPart};
+use crate::types::origin::{Layer, Origin, Ruled};
+use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::setting::Setting;
 
 /// A named set of settings that a user can ask for.
 #[derive(Debug)]
@@ -165,10 +164,10 @@ impl Preset {
 }
 
 /// The hosts of the preset `registries`: what package managers are known to reach.
-pub fn registries() -> impl Iterator<Item = crate::endpoint::Endpoint> {
+pub fn registries() -> impl Iterator<Item = crate::language::endpoint::Endpoint> {
     let settings = Preset::named("registries").into_iter().flat_map(Preset::settings);
     settings.filter_map(|setting| match setting.value {
-        Setting::NetworkPart(crate::network_part::NetworkPart::Allow(rule)) => Some(rule.endpoint),
+        Setting::NetworkPart(crate::types::network_part::NetworkPart::Allow(rule)) => Some(rule.endpoint),
         _ => None,
     })
 }
@@ -222,35 +221,8 @@ impl StaticRule {
 }
 
 impl Policy {
-    /// The policy of a user who has written none: the shipped lists and the `default` preset.
-    pub fn built_in() -> Policy {
-        let mut policy = Policy::preset();
-        policy.add_known();
-        policy
-    }
-
-    /// The same without what depends on what other layers say.
-    pub(crate) fn preset() -> Policy {
-        let mut policy = Policy::lists_only();
-        for setting in Preset::named(DEFAULT_PRESET).into_iter().flat_map(Preset::settings) {
-            policy.apply(setting);
-        }
-        policy
-    }
-
-    /// What dynamic mode gives without a question. A preset says more about the same place: that it can be written to.
-    pub(crate) fn add_known(&mut self) {
-        if self.mode.value != Mode::Dynamic {
-            return;
-        }
-        let given: Vec<PathExpr> =
-            self.files.iter().filter(|rule| Preset::gave(rule)).map(|rule| rule.path.clone()).collect();
-        let known = KNOWN.iter().map(StaticRule::rule);
-        self.files.extend(known.filter(|rule| !given.iter().any(|path| path.is_same_place(&rule.path))));
-    }
-
     /// The shipped lists on top of the strictest policy.
-    fn lists_only() -> Policy {
+    pub(crate) fn lists_only() -> Policy {
         // Presets and the user's rules follow; growing the list would copy it.
         const ROOM_FOR_MORE: usize = 96;
         let mut policy = Policy::default();
@@ -260,6 +232,11 @@ impl Policy {
         policy.env.block = variables(ENV_BLOCK);
         policy
     }
+}
+
+/// What dynamic mode gives without a question.
+pub(crate) fn known_places() -> impl Iterator<Item = FileRule> {
+    KNOWN.iter().map(StaticRule::rule)
 }
 
 /// The names in a project that programs of the host obey, at its root and below. Those that are held so that the root is no

@@ -76,7 +76,7 @@ pub fn share_network(plan: &mut LaunchPlan) {
     drop_steps(plan, |step| matches!(step, Step::CreateNetwork | Step::JoinNetwork | Step::Landlock(_)));
 }
 
-/// No sandbox at all: the command runs as the launcher's child.
+/// No sandbox at all: the command runs as the supervisor's child.
 pub fn no_walls(plan: &mut LaunchPlan) {
     plan.namespaces =
         Namespaces { user: false, pid: false, mount: false, net: false, ipc: false, uts: false, cgroup: false };
@@ -84,8 +84,8 @@ pub fn no_walls(plan: &mut LaunchPlan) {
     plan.holds.clear();
 }
 
-/// Nothing limits the session: no cgroup, no rlimit, no pinning, nobody who looks. The filter lets go of what it refused
-/// for their sake.
+/// Nothing limits the session: no cgroup, no rlimit, no pinning, no supervisor that looks. The filter lets go of what it
+/// refused for their sake.
 pub fn drop_limits(plan: &mut LaunchPlan) {
     plan.limits = LimitsPlan::default();
     drop_steps(plan, |step| {

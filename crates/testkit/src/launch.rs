@@ -7,10 +7,12 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cofferdam_launcher::{Decider, End, Known, Options, Outcome, Surroundings};
+use cofferdam_host::Surroundings;
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::layers::{Inputs, resolve};
-use cofferdam_policy::{Mode, Overrides, Policy};
+use cofferdam_policy::{BY_HAND, Policy};
+use cofferdam_supervisor::{Decider, Known, Options, Outcome};
+use cofferdam_wire::End;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -51,7 +53,7 @@ impl Report {
             error: value["error"].as_str().map(str::to_owned),
             code: i32::try_from(value["code"].as_i64()?).ok()?,
             blocked: names.map(str::to_owned).collect(),
-            end: end_of(&value["end"]),
+            end: serde_json::from_value(value["end"].clone()).ok(),
             usage: Used::parse(&value["usage"]),
             keepers: value["keepers"].as_array().into_iter().flatten().filter_map(keeper_of).collect(),
             fallen: value["fallen"].as_array().into_iter().flatten().filter_map(fallen_of).collect(),
@@ -101,12 +103,22 @@ pub struct Session {
     pub decider: Option<Decider>,
 }
 
+/// The built-in policy with these flags.
+///
+/// # Panics
+///
+/// If one of them is no flag, or its value none.
+pub fn policy_with(flags: &[(&str, &str)]) -> Policy {
+    let by_hand = |flag: &str| BY_HAND.iter().find(|by_hand| by_hand.flag == flag);
+    let setting = |(flag, value): &(&str, &str)| by_hand(flag).and_then(|flag| flag.of_flag(value.as_ref()).ok());
+    let flags: Vec<_> = flags.iter().map(|flag| setting(flag).expect("flags of a test are right")).collect();
+    resolve(&Inputs { flags: &flags, ..Inputs::default() }).expect("flags of a test make a policy")
+}
+
 impl Session {
     pub fn of(argv: Vec<String>) -> Self {
         // Where everything is decided at the start, a wall that is taken away shows.
-        let overrides = Overrides { mode: Some(Mode::Static), ..Overrides::default() };
-        let policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap_or_default();
-        Session { policy, argv, without_fuse: false, decider: None }
+        Session { policy: policy_with(&[("--mode", "static")]), argv, without_fuse: false, decider: None }
     }
 
     /// `swap` runs between the survey and the run, `edit` on the finished plan.
@@ -117,7 +129,7 @@ impl Session {
             Err(error) => return Report::failed(&error, 125),
         };
         let request = Request { argv: self.argv, environment, ..Request::default() };
-        let mut facts = cofferdam_launcher::survey(&self.policy, &around, &request);
+        let mut facts = cofferdam_host::survey(&self.policy, &around, &request);
         facts.has_fuse &= !self.without_fuse;
         let mut plan = match cofferdam_plan::plan(&self.policy, &facts, &request) {
             Ok(plan) => plan,
@@ -126,7 +138,7 @@ impl Session {
         edit(&mut plan);
         swap();
         let known = Rc::new(Known { policy: self.policy, facts });
-        match cofferdam_launcher::run(
+        match cofferdam_supervisor::run(
             &plan,
             &Options { state: Some(around.state), known: Some(known), decider: self.decider, ..Options::default() },
         ) {
@@ -181,27 +193,6 @@ impl Used {
         let number = |index: usize| value[index].as_u64().unwrap_or(0);
         Used { cpu_micros: number(0), memory_peak: number(1), processes_peak: number(2) }
     }
-}
-
-fn end_of(value: &Value) -> Option<End> {
-    const NAMED: [End; 9] = [
-        End::TimedOut,
-        End::OutOfMemory,
-        End::ProcessLimit,
-        End::CpuTimeLimit,
-        End::StorageLimit,
-        End::InodeLimit,
-        End::OutputLimit,
-        End::TooManyViolations,
-        End::CoverFell,
-    ];
-    let number = |kind: &str, name: &str| value[kind][name].as_i64().and_then(|number| i32::try_from(number).ok());
-    let ended = [
-        number("exited", "code").map(|code| End::Exited { code }),
-        number("signalled", "signal").map(|signal| End::Signalled { signal }),
-        number("killed", "signal").map(|signal| End::Killed { signal }),
-    ];
-    ended.into_iter().flatten().next().or_else(|| named(value, &NAMED))
 }
 
 fn fallen_of(value: &Value) -> Option<(PathBuf, u32, u64, u64)> {

@@ -20,7 +20,7 @@ const NODES: [&str; 3] = ["commondir", "objects", "refs"];
 /// What may still be on its way out when the command has returned (docs/decisions/0014); long for a busy machine's sake.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What sessions in a scene left of themselves, in words; empty is what everybody wants.
+/// What sessions in a scene left of themselves, in words; empty is what every test wants.
 pub fn find(place: &Place) -> Vec<String> {
     find_in(place.root(), &place.home())
 }
@@ -111,8 +111,8 @@ fn mounts(root: &Path) -> Vec<String> {
     table.lines().filter(ours).map(str::to_owned).collect()
 }
 
-/// Cgroups of sessions in which nobody is and that no supervisor holds: those of sessions that run beside this test are
-/// held.
+/// Cgroups of sessions in which no process is and that no supervisor holds: those of sessions that run beside this test
+/// are held.
 fn empty_cgroups() -> Vec<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };

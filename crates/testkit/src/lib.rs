@@ -15,7 +15,7 @@ pub mod relay;
 pub mod world;
 
 pub use helper::{Helper, Launched, run_helper, start_helper};
-pub use launch::{Report, Session, Used};
+pub use launch::{Report, Session, Used, policy_with};
 pub use person::Person;
 pub use place::{Place, Scene};
 pub use programs::{program, sibling};

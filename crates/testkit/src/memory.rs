@@ -1,7 +1,7 @@
 //! How much memory a process has had for itself. Owns what counts: not its code, which grows with the program and which the
 //! kernel can take back at any time.
 
-/// The most bytes that it ever had, without what it has of files now; none once it is gone. Everybody may read that.
+/// The most bytes that it ever had, without what it has of files now; none once it is gone. Any process may read that.
 pub fn own_peak(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kilobytes = |name: &str| {

@@ -1,5 +1,5 @@
-//! Somebody who answers questions, at the socket of a session's supervisor: a test decides when an answer comes, and what
-//! happens before it. Owns the connection; the words are `gate::protocol`'s. Used by tests of the gate and by `tests/escape`.
+//! An operator who answers questions, at the socket of a session's supervisor: a test decides when an answer comes, and what
+//! happens before it. Owns the connection; the words are `wire::protocol`'s. Used by tests of the gate and by `tests/escape`.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -9,14 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_gate::protocol::{Command, Event, FsRequest, VERSION, line};
-use cofferdam_gate::{Cause, Keep, QuestionId, Reach, Verdict};
+use cofferdam_wire::protocol::{Command, Event, FsRequest, VERSION, line};
+use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 
 use crate::Place;
 
 /// Long for a busy machine's sake.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at something that tells nobody when it is there.
+/// Between two looks at something that does not tell the test when it is there.
 const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Person {
     pub fn settled(&mut self, question: QuestionId) -> io::Result<(bool, Cause)> {
         self.first(PATIENCE, |event| match event {
             Event::Audit { id, decision, cause, .. } if *id == question => {
-                Some((*decision == cofferdam_gate::protocol::Decision::Allow, *cause))
+                Some((*decision == cofferdam_wire::protocol::Decision::Allow, *cause))
             }
             _ => None,
         })

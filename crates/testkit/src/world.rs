@@ -34,7 +34,7 @@ use serve::{Account, Order, Program, Ready};
 
 /// Lo is up and everything is behind it. Who is not root needs a user namespace to have a network namespace; root does
 /// not, and keeps all users, whom PostgreSQL and sshd need.
-/// A route lets anybody reach an IPv6 address, but not listen at it: that takes the setting.
+/// A route lets any process reach an IPv6 address, but not listen at it: that takes the setting.
 const ENTER: &str = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && ip -6 route add local ::/0 dev lo \
                      && echo 1 > /proc/sys/net/ipv6/ip_nonlocal_bind && exec \"$@\"";
 const TLS: &str = include_str!("world/tls.py");
@@ -48,7 +48,7 @@ pub struct World {
     conversation: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     place: Where,
     authority: Mutex<Option<Authority>>,
-    /// What belongs to whoever runs the real programs.
+    /// What belongs to the user who runs the real programs.
     given: PathBuf,
     account: Option<Account>,
     /// Where our own last connections came from.
@@ -311,7 +311,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // The servers end when nobody can give orders any more.
+        // The servers end when the test can give no orders any more.
         *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let end = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {

@@ -1,4 +1,4 @@
-//! What the launcher refuses although a plan asks for it: a plan that contradicts itself must not run with less.
+//! What a launch refuses although a plan asks for it: a plan that contradicts itself must not run with less.
 
 use std::process::{Command, Stdio};
 

@@ -115,7 +115,7 @@ impl Limits {
     }
 }
 
-/// Two scenes: one for whoever works, one for whoever attacks.
+/// Two scenes: one for the session that works, one for the session that attacks.
 struct Rig {
     runner: PathBuf,
     worker: Scene,

@@ -1,10 +1,10 @@
 //! Floods of a session's egress: `escape-runner storm [--json] [--lookups N] [--connections N] [--half-open N] [--rounds N]`;
 //! none of a kind where its number is 0. Names that lead to public and private places in turns, and thousands of connections with a
-//! neighbour beside them that says a word and waits for it so many times. Each in a world of its own. Owns the targets; what
-//! is done inside is the probe's.
+//! neighbour beside them that says a word and waits for it so many times, in turns with one in a session without them: what else
+//! the machine does falls on both alike. Each in a world of its own. Owns the targets; what is done inside is the probe's.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,10 @@ pub(crate) const NAMES: usize = 64;
 /// Where connections are kept, and where a word is said again.
 pub(crate) const HOLD: &str = "hold.test:9000";
 pub(crate) const ECHO: &str = "echo.test:9001";
+/// Turns that each of the two neighbours has.
+pub(crate) const WINDOWS: usize = 8;
+/// A turn comes within this time, also on an emulated processor.
+pub(crate) const TURN: Duration = Duration::from_mins(4);
 
 const PUBLIC: &str = "93.184.216.35";
 /// Public addresses of the storm: with one alone, ports for connections to it would run out.
@@ -39,6 +43,8 @@ const HEADER_SECONDS: u64 = 30;
 const RATIO: f64 = 3.0;
 /// Two sockets, a task and what was read of a request: far below 25 KiB each.
 const MEMORY_MIB: u64 = 300;
+/// What of one processor the egress process may use while only connections that say nothing are open: a loop that never sleeps takes all of it.
+const IDLE_SHARE: f64 = 0.3;
 const LONGEST: Duration = Duration::from_mins(10);
 
 /// Measures and prints; the last line is JSON if that is asked for. Returns whether all targets were met.
@@ -134,23 +140,28 @@ fn crowd(wanted: usize, slow: usize, rounds: usize) -> Result<(Value, bool), Str
     dns.name("hold.test", Answer::addresses([PUBLIC])).name("echo.test", Answer::addresses([PUBLIC]));
     world.keeper(&format!("{PUBLIC}:9000"));
     world.listener(&format!("{PUBLIC}:9001"));
-    let run = run("crowd", &world, &format!("{idle} {slow} {rounds} {HEADER_SECONDS}"))?;
+    let mut crowded = Running::start("crowd", &world, &format!("{idle} {slow} {rounds} {HEADER_SECONDS}"))?;
+    let mut empty = Running::start("crowd", &world, &format!("0 0 {rounds} {HEADER_SECONDS}"))?;
+    let busy = in_turns(&mut empty, &mut crowded);
+    // Both are waited for, whatever became of the turns.
+    let (alone, run) = (empty.finish(), crowded.finish());
+    let (busy, alone, run) = (busy?, alone?, run?);
+    let (alone, beside) = (middle(&alone.figures["p99_us"]), middle(&run.figures["p99_us"]));
+    let ratio = beside / alone;
     let figure = |name: &str| run.figures[name].as_f64().unwrap_or(f64::INFINITY);
     let whole = |name: &str| run.figures[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
-    let ratio = figure("beside_p99_us") / figure("alone_p99_us");
     let less =
         if idle < wanted { format!(" (of {wanted}: no more than {} files)", most_files()) } else { String::new() };
     println!(
-        "crowd: {idle} idle connections{less} and {slow} half-open requests; neighbour p99 {:.0} us alone, {:.0} us beside, \
-         ratio {ratio:.2}; {} half-open closed {:.1} s after their start (limit {HEADER_SECONDS} s), idle open after: {}; \
-         egress {} MiB, supervisor {} MiB at most",
-        figure("alone_p99_us"),
-        figure("beside_p99_us"),
+        "crowd: {idle} idle connections{less} and {slow} half-open requests; neighbour p99 {alone:.0} us alone, {beside:.0} us \
+         beside, ratio {ratio:.2} (medians of {WINDOWS} windows in turns); {} half-open closed {:.1} s after their start (limit \
+         {HEADER_SECONDS} s), idle open after: {}; egress {} MiB, supervisor {} MiB at most, {:.0} % of a processor between turns",
         run.figures["slow_closed"],
         figure("slow_seconds"),
         run.figures["idle_open_after"],
         run.egress_mib,
         run.supervisor_mib,
+        busy * 100.0,
     );
     let slowed = slow == 0
         || run.figures["slow_held_while_measured"] == json!(true)
@@ -158,9 +169,54 @@ fn crowd(wanted: usize, slow: usize, rounds: usize) -> Result<(Value, bool), Str
             && figure("slow_seconds") >= Duration::from_secs(HEADER_SECONDS).as_secs_f64() - 1.0;
     let held = slowed && [whole("idle"), whole("idle_open_beside"), whole("idle_open_after")] == [idle; 3];
     let bounded = run.egress_mib < MEMORY_MIB && run.supervisor_mib < MEMORY_MIB;
-    let pass = held && ratio <= RATIO && bounded;
-    let figures = json!({"inside": run.figures, "ratio": ratio, "egress_mib": run.egress_mib, "supervisor_mib": run.supervisor_mib});
+    let at_rest = slow > 0 || busy <= IDLE_SHARE;
+    let pass = held && ratio <= RATIO && bounded && at_rest;
+    let figures = json!({
+        "inside": run.figures, "alone_p99_us": alone, "beside_p99_us": beside, "ratio": ratio, "egress_mib": run.egress_mib,
+        "supervisor_mib": run.supervisor_mib, "egress_share_between_turns": busy,
+    });
     Ok((figures, pass))
+}
+
+/// The files by which a neighbour inside and this process take turns.
+pub(crate) struct Turn {
+    pub(crate) given: PathBuf,
+    pub(crate) taken: PathBuf,
+}
+
+impl Turn {
+    pub(crate) fn of(place: &Place, index: usize) -> Self {
+        let file = |what: &str| place.project().join(format!("turn-{index}-{what}"));
+        Turn { given: file("given"), taken: file("taken") }
+    }
+
+    /// There once all connections are open.
+    pub(crate) fn full(place: &Place) -> PathBuf {
+        place.project().join("full")
+    }
+}
+
+/// Gives the two their turns, and says what part of a processor the crowded session's egress used while the other one had its own.
+fn in_turns(empty: &mut Running, crowded: &mut Running) -> Result<f64, String> {
+    for one in [&mut *crowded, &mut *empty] {
+        let full = Turn::full(&one.place());
+        one.until(&full)?;
+    }
+    let (mut used, mut passed) = (Duration::ZERO, Duration::ZERO);
+    for index in 0..WINDOWS {
+        let (before, began) = (crowded.egress_time()?, Instant::now());
+        empty.turn(index)?;
+        used += crowded.egress_time()?.saturating_sub(before);
+        passed += began.elapsed();
+        crowded.turn(index)?;
+    }
+    Ok(used.as_secs_f64() / passed.as_secs_f64())
+}
+
+fn middle(windows: &Value) -> f64 {
+    let mut windows: Vec<f64> = windows.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    windows.sort_by(f64::total_cmp);
+    if windows.len() == WINDOWS { windows[WINDOWS / 2] } else { f64::INFINITY }
 }
 
 /// What came of one session.
@@ -172,35 +228,87 @@ struct Run {
 }
 
 fn run(kind: &str, world: &World, wanted: &str) -> Result<Run, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let (Some(runner), Some(probe)) = (program("escape-runner"), program("escape-probe")) else {
-        return Err("escape-runner and escape-probe were not built".to_owned());
-    };
-    let scene = Scene::new().map_err(text)?;
-    fs::copy(probe, scene.probe()).map_err(text)?;
-    scene.write(scene.project().join("wanted"), wanted);
-    let began = Instant::now();
-    let mut helper = start(kind, world, &runner, &scene)?;
-    let (mut egress_mib, mut supervisor_mib) = (0, 0);
-    while helper.wait(Duration::from_millis(100)).map_err(text)?.is_none() {
-        if began.elapsed() > LONGEST {
-            break;
+    Running::start(kind, world, wanted)?.finish()
+}
+
+/// A session under way.
+struct Running {
+    kind: String,
+    scene: Scene,
+    helper: Helper,
+    began: Instant,
+    egress_mib: u64,
+    supervisor_mib: u64,
+}
+
+impl Running {
+    fn start(kind: &str, world: &World, wanted: &str) -> Result<Self, String> {
+        let (Some(runner), Some(probe)) = (program("escape-runner"), program("escape-probe")) else {
+            return Err("escape-runner and escape-probe were not built".to_owned());
+        };
+        let scene = Scene::new().map_err(text)?;
+        fs::copy(probe, scene.probe()).map_err(text)?;
+        scene.write(scene.project().join("wanted"), wanted);
+        let helper = start(kind, world, &runner, &scene)?;
+        let began = Instant::now();
+        Ok(Running { kind: kind.to_owned(), scene, helper, began, egress_mib: 0, supervisor_mib: 0 })
+    }
+
+    fn place(&self) -> Place {
+        Place::at(self.scene.root())
+    }
+
+    /// Whether it has ended, or has had its time.
+    fn is_over(&mut self, within: Duration) -> Result<bool, String> {
+        let ended = self.helper.wait(within).map_err(text)?.is_some();
+        self.supervisor_mib = self.supervisor_mib.max(peak_mib(self.helper.child.id()));
+        self.egress_mib = self.egress_mib.max(self.egress().map_or(0, peak_mib));
+        Ok(ended || self.began.elapsed() > LONGEST)
+    }
+
+    fn until(&mut self, file: &Path) -> Result<(), String> {
+        while !file.exists() {
+            if self.is_over(Duration::from_millis(20))? {
+                return Err(format!("{}: {} did not appear", self.kind, file.display()));
+            }
         }
-        supervisor_mib = supervisor_mib.max(peak_mib(helper.child.id()));
-        egress_mib = egress_mib.max(egress_of(helper.child.id()).map_or(0, peak_mib));
+        Ok(())
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let launched = helper.finish().map_err(text)?;
-    let figures = fs::read_to_string(scene.project().join("figures"));
-    let figures =
-        figures.map_err(|_| format!("{kind}: {} {:?} {}", launched.stdout, launched.report, launched.stderr))?;
-    let left = leaks::find(&scene);
-    if !left.is_empty() {
-        return Err(format!("left behind: {}", left.join(", ")));
+
+    fn turn(&mut self, index: usize) -> Result<(), String> {
+        let turn = Turn::of(&self.place(), index);
+        fs::write(turn.given, "").map_err(text)?;
+        self.until(&turn.taken)
     }
-    scene.remove().map_err(text)?;
-    let figures = serde_json::from_str(&figures).map_err(|error| error.to_string())?;
-    Ok(Run { figures, seconds, egress_mib, supervisor_mib })
+
+    fn egress(&self) -> Option<u32> {
+        egress_of(self.helper.child.id())
+    }
+
+    /// What its egress process has used of processors.
+    fn egress_time(&self) -> Result<Duration, String> {
+        self.egress().map(processor_time).ok_or_else(|| format!("{}: no egress process", self.kind))
+    }
+
+    fn finish(mut self) -> Result<Run, String> {
+        while !self.is_over(Duration::from_millis(100))? {}
+        let seconds = self.began.elapsed().as_secs_f64();
+        let launched = self.helper.finish().map_err(text)?;
+        let figures = fs::read_to_string(self.scene.project().join("figures"));
+        let figures = figures
+            .map_err(|_| format!("{}: {} {:?} {}", self.kind, launched.stdout, launched.report, launched.stderr))?;
+        let left = leaks::find(&self.scene);
+        if !left.is_empty() {
+            return Err(format!("left behind: {}", left.join(", ")));
+        }
+        self.scene.remove().map_err(text)?;
+        let figures = serde_json::from_str(&figures).map_err(|error| error.to_string())?;
+        Ok(Run { figures, seconds, egress_mib: self.egress_mib, supervisor_mib: self.supervisor_mib })
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 fn start(kind: &str, world: &World, runner: &Path, scene: &Scene) -> Result<Helper, String> {
@@ -257,6 +365,13 @@ fn beside() -> usize {
 fn peak_mib(pid: u32) -> u64 {
     let kib = field(pid, "VmHWM").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) / 1024
+}
+
+/// Of all its threads.
+fn processor_time(pid: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let one = |path: PathBuf| -> Option<u64> { fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok() };
+    Duration::from_nanos(threads.filter_map(|thread| one(thread.path().join("schedstat"))).sum())
 }
 
 fn field(pid: u32, name: &str) -> Option<String> {

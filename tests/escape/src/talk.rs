@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 /// Where programs inside find the proxy.
 pub(crate) const PROXY: &str = "198.18.0.1:3128";
-/// Outside any policy's list: whoever answers here is the sandbox, or the world's name server.
+/// Outside any policy's list: what answers here is the sandbox, or the world's name server.
 pub(crate) const RESOLVER: &str = "8.8.8.8:53";
 
-/// How somebody is spoken to.
+/// How the probe speaks to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Way {
     Proxy,

@@ -1,5 +1,5 @@
-//! The life of a session's egress process, from its start to its end: what it carried is delivered and recorded, and whoever
-//! ends, nothing stays and nothing opens. Each test has a world of its own.
+//! The life of a session's egress process, from its start to its end: what it carried is delivered and recorded, and
+//! whichever process ends, nothing stays and nothing opens. Each test has a world of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -193,7 +193,7 @@ fn the_egress_process_ends_with_a_killed_supervisor() {
 #[test]
 fn a_flood_of_refused_connections_is_counted_and_does_not_fill_the_log() {
     let Some(stage) = stage() else { return };
-    // Each waits for its reset: what nobody has looked at when the session ends was never refused either.
+    // Each waits for its reset: what the egress process has not looked at when the session ends was never refused either.
     let script = "for a in {1..12}; do for b in {1..100}; do read -t 60 -u 3 3<>/dev/tcp/93.185.$a.$b/8080; done; done 2>/dev/null";
     let output = stage.sandbox("good.test:8080", script).output().expect("it runs");
     assert!(output.status.code().is_some(), "{output:?}");

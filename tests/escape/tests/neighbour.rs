@@ -1,4 +1,4 @@
-//! What a session that attacks costs another, on kernels where nobody measures by hand.
+//! What a session that attacks costs another, on kernels where no developer measures by hand.
 
 use cofferdam_escape::neighbour;
 

@@ -1,5 +1,5 @@
-//! How long an approval takes: a program inside opens what nobody has approved, a face on the session's socket approves
-//! each question, and both note the time by the clock that they share. Owns both ends; called by the worker.
+//! How long an approval takes: a program inside opens what the operator has not approved, a client on the session's socket
+//! approves each question, and both note the time by the clock that they share. Owns both ends; called by the worker.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

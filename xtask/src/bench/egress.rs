@@ -17,7 +17,7 @@ use crate::bench::stage::Stage;
 use crate::bench::statistics::{Samples, ratio};
 use crate::problems::Problems;
 
-/// Better than the others is enough, where somebody else is the measure.
+/// Better than the others is enough, where another program is the measure.
 const ABOVE: Limit = Limit::AtLeast(1.0);
 
 /// What was measured by each name, and which rounds failed.
@@ -76,7 +76,7 @@ fn turned<T: Copy, const N: usize>(all: [T; N], round: usize) -> impl Iterator<I
     (0..N).map(move |turn| all[(turn + round) % N])
 }
 
-/// Round 0 is nobody's figure: it warms everything up, but its failures count.
+/// Round 0 counts for no figure: it warms everything up, but its failures count.
 fn take<K: Ord>(taken: &mut Taken<K>, what: K, round: usize, measure: impl FnOnce() -> Result<f64, String>) {
     let outcome = taken.entry(what).or_default();
     if outcome.is_hopeless() {
@@ -94,7 +94,7 @@ fn median<K: Ord>(taken: &Taken<K>, what: &K) -> f64 {
     taken.get(what).filter(|outcome| !outcome.samples.is_empty()).map_or(f64::NAN, |outcome| outcome.samples.median())
 }
 
-/// Ours over somebody else's. Others may fail at times; of ours every round has to succeed.
+/// Ours over the base's. Others may fail at times; of ours every round has to succeed.
 fn judged<K: Ord>(taken: &Taken<K>, ours: &K, base: &K) -> f64 {
     let sound = taken.get(ours).is_some_and(|outcome| outcome.failures.is_empty());
     if sound { ratio(median(taken, ours), median(taken, base)) } else { f64::NAN }
@@ -107,7 +107,7 @@ fn report_transparent(report: &mut Report, taken: &Taken<(Measure, Way)>) {
         report.judge(&format!("{}_ours_to_direct", measure.name()), &label, to_direct, measure.target());
     }
     for other in [Way::Slirp, Way::PastaTap] {
-        // Who has no figure is named below, and nobody to be above.
+        // A program without a figure is named below, and is none to be above.
         for measure in Measure::ALL.into_iter().filter(|measure| !median(taken, &(*measure, other)).is_nan()) {
             let value = judged(taken, &(measure, Way::Ours), &(measure, other));
             let name = format!("{}_ours_to_{}", measure.name(), other.name());

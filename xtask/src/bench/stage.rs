@@ -32,7 +32,7 @@ impl Stage {
         let user = choose_user(&read(Path::new("/etc/passwd"))?, own, name)?;
         let dir = user.home.join(format!("cofferdam-bench-{}", std::process::id()));
         let stage = Stage { other: user.uid != own, user, dir };
-        // Created, not reused: whoever owns the home may have put something there.
+        // Created, not reused: the owner of the home may have put something there.
         stage.doing("make", &stage.dir, fs::create_dir(&stage.dir))?;
         stage.bring(sandbox, "sandbox")?;
         stage.bring(worker, "xtask")?;
@@ -126,7 +126,7 @@ impl Stage {
     fn worker_apart(&self, arguments: &[&str]) -> Result<Worker, Problems> {
         let mut command = self.command(Path::new("unshare"));
         let root = rustix::process::getuid().is_root();
-        // Whoever is not root needs to be root of a user namespace to mount.
+        // A user who is not root needs to be root of a user namespace to mount.
         command.args(if root { &["--mount"][..] } else { &["--mount", "--user", "--map-root-user"] });
         command.arg("--").arg(self.dir.join("xtask")).args(["bench-worker", "mounts"]).args(arguments);
         if root && self.other {
@@ -232,7 +232,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A worker ends when nobody can ask any more.
+        // A worker ends when the bench cannot ask any more.
         self.requests = None;
         if let Err(e) = self.child.wait() {
             eprintln!("cannot wait for the measuring process: {e}");

@@ -33,7 +33,7 @@ type ByCandidate = BTreeMap<Candidate, Samples>;
 pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> {
     let mut report = Report::new("start", rounds, stage.machine());
     let mut worker = stage.worker()?;
-    // The first launches read the binaries from disk; they are nobody's figure.
+    // The first launches read the binaries from disk; they count for no figure.
     worker.ask::<ByCandidate>(&Request::Rounds { count: 8, from: 0 })?;
 
     eprintln!("bench start: {rounds} rounds of bare, bwrap, sandbox (static), dynamic");
@@ -174,7 +174,7 @@ fn report_rates(report: &mut Report, rates: &ByCandidate) {
     }
 }
 
-/// Where the time goes, so that whoever misses a target knows what to look at.
+/// Where the time goes, so that a developer who misses a target knows what to look at.
 fn report_breakdown(report: &mut Report, candidate: Candidate, runs: &[Vec<(String, f64)>]) {
     let name = candidate.name();
     report.section(&format!("where the time of {name} goes (medians; parent and child overlap)"));

@@ -35,7 +35,7 @@ impl Samples {
         }
     }
 
-    /// The smallest sample: what the machine can do when nobody disturbs it; zero of nothing.
+    /// The smallest sample: what the machine can do when no other process disturbs it; zero of nothing.
     pub(crate) fn best(&self) -> f64 {
         self.sorted().first().copied().unwrap_or_default()
     }

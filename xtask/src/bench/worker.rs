@@ -144,7 +144,7 @@ fn make_mounts(at: &Path, count: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A /dev without it: whoever is root in a user namespace could open a file of any mode.
+/// A /dev without it: a process that is root in a user namespace could open a file of any mode.
 fn hide_fuse(at: &Path) -> std::io::Result<()> {
     let flags = rustix::mount::MountFlags::empty();
     fs::create_dir(at)?;

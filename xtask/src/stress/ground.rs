@@ -25,7 +25,7 @@ impl Ground {
         let dir = user.home.join(format!("cofferdam-stress-{}", std::process::id()));
         let other = user.uid != rustix::process::getuid().as_raw();
         let ground = Ground { user: user.clone(), other, dir };
-        // Created, not reused: whoever owns the home may have put something there.
+        // Created, not reused: the owner of the home may have put something there.
         doing("make", &ground.dir, fs::create_dir(&ground.dir))?;
         doing("copy", binary, fs::copy(binary, ground.binary()))?;
         // With a cache in the home, each session has an overlay, and so a directory of its own.

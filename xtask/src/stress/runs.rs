@@ -139,7 +139,7 @@ fn kill(ground: &Ground, count: usize, seed: u64) -> std::io::Result<Tally> {
         let script = if index % 3 == 2 { "exit 0" } else { STUBBORN };
         let mut command = ground.sandbox(script);
         if index % 2 == 1 {
-            // No project, so nothing is held, and the child waits for nobody.
+            // No project, so nothing is held, and the child does not wait for the supervisor.
             command.current_dir(ground.home());
         }
         let mut child = command.stderr(Stdio::null()).spawn()?;
@@ -150,7 +150,7 @@ fn kill(ground: &Ground, count: usize, seed: u64) -> std::io::Result<Tally> {
         } else {
             std::thread::sleep(moments.next());
         }
-        // Still our child, so nobody else can have its pid.
+        // Still our child, so no other process can have its pid.
         child.kill()?;
         let killed = Instant::now();
         child.wait()?;
@@ -213,7 +213,7 @@ fn after(killed: Instant) -> Aftermath {
     }
 }
 
-/// Ends what a failed run has left: descendants of ours, through descriptors that cannot come to mean somebody else.
+/// Ends what a failed run has left: descendants of ours, through descriptors that cannot come to mean another process.
 fn end(orphans: &[u32]) {
     let open = |pid: &u32| pidfd_open(Pid::from_raw(i32::try_from(*pid).ok()?)?, PidfdFlags::empty()).ok();
     let opened: Vec<(u32, OwnedFd)> = orphans.iter().filter_map(|pid| Some((*pid, open(pid)?))).collect();

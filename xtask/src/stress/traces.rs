@@ -59,7 +59,7 @@ impl Traces {
     }
 }
 
-/// Collects children that this program adopted and that have ended. Nobody else may wait for children meanwhile.
+/// Collects children that this program adopted and that have ended. No other thread may wait for children meanwhile.
 pub(crate) fn reap_orphans() -> usize {
     let mut count = 0;
     loop {

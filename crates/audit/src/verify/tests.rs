@@ -212,7 +212,7 @@ proptest! {
         std::fs::write(&path, &bytes[..keep]).expect("writable");
         let found = problems(&scratch);
         prop_assert!(is_located(&found, name, line), "{name} line {line}: {found:?}");
-        // And it stays found when somebody writes after it.
+        // And it stays found when a process writes after it.
         let mut journal = Journal::open(&scratch.0).expect("there");
         journal.append(&record(7)).expect("there is room");
         prop_assert!(!problems(&scratch).is_empty());

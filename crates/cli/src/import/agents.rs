@@ -3,8 +3,8 @@
 use cofferdam_policy::{Access, EnvMode, Isolation, Mode, NetworkMode, Setting};
 use serde_json::Value;
 
+use super::configuration::{Import, object};
 use super::hosts::Keys;
-use super::{Import, object};
 
 const COMMANDS: &str = "commands are not judged by their text: the kernel enforces what they may do";
 

@@ -4,9 +4,9 @@
 use cofferdam_policy::{Access, Limit, Setting};
 use serde_json::Value;
 
+use super::configuration::{Import, cpu_seconds, object, small};
 use super::hosts::Keys;
 use super::tool_json::executables;
-use super::{Import, cpu_seconds, object, small};
 
 /// The system's own software: it can be read and never written, and without it nothing runs.
 const SYSTEM: &[&str] = &["/etc", "/usr", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/lib", "/lib64"];

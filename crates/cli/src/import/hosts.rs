@@ -4,7 +4,7 @@
 use cofferdam_policy::{Endpoint, HostRule, NetworkMode, NetworkPart, Setting};
 use serde_json::Value;
 
-use super::{Import, small};
+use super::configuration::{Import, small};
 
 const EVERYTHING: &str = "names every host: list the ones that are needed, or set network.mode = \"host\" yourself";
 

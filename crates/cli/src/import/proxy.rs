@@ -3,8 +3,8 @@
 
 use cofferdam_policy::{Access, EnvMode, Limit, NetworkMode, Setting};
 
+use super::configuration::{Import, is_object};
 use super::hosts::Keys;
-use super::{Import, is_object};
 
 const HOST: &str = "is no mode that a file should choose: network.mode = \"host\" is the whole network, unfiltered";
 const IMAGES: &str = "there are no images: the command sees the host's own software";

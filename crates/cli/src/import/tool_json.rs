@@ -5,8 +5,8 @@ use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
 use cofferdam_policy::{Access, Isolation, Limit, Origin, Policy, Ruled, Setting, SyscallMode, is_always_denied};
 use serde_json::Value;
 
+use super::configuration::{Import, cpu_seconds, small};
 use super::hosts::Keys;
-use super::{Import, cpu_seconds, small};
 
 pub(super) fn read(import: &mut Import) {
     isolation(import);

@@ -80,7 +80,7 @@ fn open_questions_are_listed_without_anything_that_draws() {
     let place = Place::new();
     place.sandbox(&["questions"]).code(0).says(&["no open questions"]);
     let _session = Played::new(&place, "0a-1", 3, "/home/you/\u{1b}]0;x\u{7}\u{202e}gpj");
-    // What a killed supervisor left answers nobody.
+    // What a killed supervisor left answers no client.
     let left = place.home.join(".local/state/cofferdam/sessions/09-1");
     std::fs::create_dir_all(&left).expect("the home is ours");
     drop(UnixListener::bind(left.join("socket")).expect("a short path"));

@@ -1,4 +1,4 @@
-//! Questions of a real session and everybody who can answer them: the terminal, commands, a hook. And who cannot: the
+//! Questions of a real session and what can answer them: the terminal, commands, a hook. And what cannot: the
 //! command inside.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::screen::Screen;
 use crate::support::{Place, wait_for};
 
-/// A place with a file that nobody has approved.
+/// A place with a file that the operator has not approved.
 fn place() -> Place {
     let place = Place::new();
     place.write("home:notes/list.txt", "the-list\n");
@@ -186,10 +186,10 @@ fn the_terminal_asks_and_gives_the_screen_back() {
 fn a_stopped_session_gives_the_terminal_back_and_asks_again() {
     let Some(screen) = Screen::open(&[]) else { return };
     screen.place.write("home:notes/list.txt", "the-list\n");
-    // Who waits for an answer cannot be stopped, so somebody else is.
+    // A process that waits for an answer cannot be stopped, so another one is.
     screen.line("sandbox run -- bash -c 'sleep 1; cat ~/notes/list.txt & sleep 1; wait'");
     screen.wait_for("question 1");
-    // Two at once are the program's, whoever has the keys by now.
+    // Two at once are the program's, whether it or the prompt has the keys by now.
     screen.keys(&["x", "C-z"]);
     screen.wait_for("Stopped");
     screen.prompt();
@@ -239,13 +239,15 @@ fn a_full_screen_program_goes_on_around_every_answer() {
         screen.capture(&format!("prompt-full-{name}"));
         screen.keys(&[key]);
     }
-    // Nobody answers the last one.
+    // The operator does not answer the last one.
     screen.wait_for("/notes-late/list");
     let shown = screen.wait_until("the pager alone", |text| !text.contains("question") && text.contains("number-20\n"));
     assert!(shown.contains("number-1\n"), "{shown}");
     screen.capture("prompt-full-after");
     screen.keys(&["q"]);
     screen.wait_for("not approved");
+    let told = screen.wait_until("what was kept", |text| text.contains("kept in")).replace('\n', "");
+    assert!(!told.contains("the policy of the next run"), "what the operator had written is no alarm:\n{told}");
     screen.prompt();
     for (name, expected) in [("once", "list-once\n0\n"), ("project", "list-project\n0\n")] {
         assert_eq!(screen.place.read(&format!("got-{name}")).as_deref(), Some(expected), "{name}");

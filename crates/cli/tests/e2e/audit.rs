@@ -1,11 +1,11 @@
-//! The audit log of real sessions: what is in it, that nobody inside can reach it, that a change is found, and what is
+//! The audit log of real sessions: what is in it, that no process inside can reach it, that a change is found, and what is
 //! printed of it.
 
 use serde_json::Value;
 
 use crate::support::{Place, wait_for};
 
-/// Nobody is asked, so that a session has the same records every time.
+/// The operator is not asked, so that a session has the same records every time.
 const STATIC: &[&str] = &["--mode", "static"];
 
 const CHAIN: &str = "home:.local/state/cofferdam/audit/00000001.ndjson";

@@ -21,6 +21,17 @@ fn a_signal_that_ends_the_command_becomes_128_plus_its_number() {
 }
 
 #[test]
+fn a_signal_that_comes_while_the_walls_are_built_is_not_lost() {
+    let place = Place::new();
+    for milliseconds in (10..120).step_by(5) {
+        let started = Instant::now();
+        let sandbox = binary();
+        place.host(&format!("timeout -s TERM 0.{milliseconds:03} {} run -- sleep 30", sandbox.display())).code(124);
+        assert!(started.elapsed() < Duration::from_secs(20), "after {milliseconds} ms: {:?}", started.elapsed());
+    }
+}
+
+#[test]
 fn a_timeout_ends_everything_with_124_even_what_ignores_sigterm() {
     let place = Place::new();
     let started = Instant::now();

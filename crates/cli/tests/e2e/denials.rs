@@ -83,7 +83,7 @@ fn a_flag_that_would_be_refused_is_not_proposed() {
     place.run(&["--rw", &file], &["tee", &file]).ok();
     let ran = place.run(&[], &["touch", &new]).code(1).says(&["below a directory that you pass with --rw"]);
     assert!(!ran.err.contains("--rw /"), "{}", ran.err);
-    // What is there to be looked at by everybody is not commented on.
+    // What is there to be looked at by every process is not commented on.
     let ran = place.run(&[], &["bash", "-c", "ls / >/dev/null; exit 3"]).code(3);
     assert_eq!(ran.err, "");
 }

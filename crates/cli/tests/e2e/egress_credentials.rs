@@ -318,7 +318,7 @@ fn rules_about_requests_hold_in_tls() {
 #[test]
 fn a_server_that_proves_nothing_gets_no_secret() {
     let Some(stage) = Stage::plain_one() else { return };
-    // Somebody else's authority: the certificate of the server itself is not among those that are believed.
+    // The authority of another party: the certificate of the server itself is not among those that are believed.
     stage
         .place
         .host(
@@ -375,7 +375,7 @@ fn a_session_without_such_hosts_believes_nobody_new() {
     let script =
         "curl -sS https://api.test:{tls}/x; ls /run/cofferdam; echo \"$NODE_EXTRA_CA_CERTS$JAVA_TOOL_OPTIONS\"";
     let ran = stage.inside(script);
-    // TLS goes through as it is, to the server that the caller's authorities vouch for; inside nobody has their file.
+    // TLS goes through as it is, to the server that the caller's authorities vouch for; no process inside has their file.
     assert!(ran.out.ends_with('\n') && !ran.out.contains("cofferdam"), "{ran:?}");
     assert!(ran.err.contains("/run/cofferdam"), "{ran:?}");
 }

@@ -23,7 +23,7 @@ fn a_name_that_leads_to_an_address_that_is_not_public_is_refused_and_not_dialled
     for server in servers.iter().map(String::as_str).chain(["[fd00::5]:80"]) {
         assert!(internet.world.dials(server).is_empty(), "{server}");
     }
-    // Once somebody trusted lists the address, it is dialled.
+    // Once a trusted layer lists the address, it is dialled.
     internet.world.http(&format!("{PRIVATE}:8081"));
     let flags = ["--allow-host", "private.test:8081", "--allow-host", &format!("{PRIVATE}:8081")];
     assert_eq!(internet.run(&flags, &format!("{GET} http://private.test:8081/")).ok(), "200\n");

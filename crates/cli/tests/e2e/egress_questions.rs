@@ -1,12 +1,12 @@
-//! Questions about hosts that no rule is about: who answers, what is kept and where, and that nobody outside hears of a host
-//! before the answer. And what `sandbox learn` makes of hosts. In an internet of the test's own.
+//! Questions about hosts that no rule is about: who answers, what is kept and where, and that no server outside hears of
+//! a host before the answer. And what `sandbox learn` makes of hosts. In an internet of the test's own.
 
 use std::time::{Duration, Instant};
 
 use crate::internet::{Internet, OTHER};
 use crate::support::wait_for;
 
-/// Nobody chooses a network.
+/// No flag chooses a network.
 const ASK: [&str; 4] = ["--on-unknown", "ask", "--ask-timeout", "20s"];
 const GET: &str = "curl -sS -o /dev/null -w '%{http_code}\\n' http://other.test/; echo code-$?; ";
 const CONFIG: &str = "home:.config/cofferdam/config.toml";
@@ -73,7 +73,7 @@ fn an_answer_for_the_project_or_the_user_is_written_there_and_not_asked_again() 
         let policy = internet.place.read(file).expect("it was written");
         let (_, allow) = policy.split_once("allow = [").unwrap_or_else(|| panic!("no list:\n{policy}"));
         assert!(allow.contains("\"other.test:80\""), "{policy}");
-        // With nobody there to answer.
+        // With no operator there to answer.
         assert_eq!(internet.run(&[], GET).ok(), "200\ncode-0\n", "{keep}");
     }
 }

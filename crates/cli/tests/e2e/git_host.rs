@@ -435,6 +435,36 @@ fn escape_e22_a_head_beside_the_users_objects_and_refs_is_put_aside_and_said() {
     }
 }
 
+/// Corpus E2: `git-merge-NAME` is a program, and a name with `../` in it one of the project.
+#[test]
+fn what_git_goes_on_with_names_no_program_without_a_word() {
+    const STRATEGY: &str = "names a merge strategy that is not one of git's own";
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.host("git -c protocol.file.allow=always submodule add -q $PWD sm && git commit -qm sm").ok();
+        let cases = [
+            ("mkdir -p .git/rebase-merge; echo ../x > .git/rebase-merge/strategy", STRATEGY),
+            ("mkdir -p .git/sequencer; printf '[options]\\n\\tstrategy = ../x\\n' > .git/sequencer/opts", STRATEGY),
+            (
+                "mkdir -p .git/sequencer; printf '[options \"a\"]\\n[options] strategy=\"../x\"\\n' > .git/sequencer/opts",
+                STRATEGY,
+            ),
+            ("d=.git/modules/sm/rebase-merge; mkdir -p $d; echo x touch PWNED > $d/git-rebase-todo", "names programs"),
+            ("d=.git/modules/sm/rebase-merge; mkdir -p $d; echo ../x > $d/strategy", STRATEGY),
+        ];
+        for (script, said) in cases {
+            inside(&place, mode, script).says(&[said]).ok();
+            place.host("rm -rf .git/rebase-merge .git/sequencer .git/modules/sm/rebase-merge").ok();
+        }
+        for own in ["ort", "recursive", "ours"] {
+            let script = format!("mkdir -p .git/rebase-merge; echo {own} > .git/rebase-merge/strategy");
+            let ran = inside(&place, mode, &script);
+            assert!(!ran.err.contains("strategy"), "{mode}: {}", ran.err);
+        }
+        place.host("rm -rf .git/rebase-merge").ok();
+    }
+}
+
 /// What cannot be protected is compared at the end, and said whatever the command's exit code is.
 #[test]
 fn escape_e24_what_changed_for_git_is_said_at_the_end() {

@@ -141,6 +141,40 @@ fn a_hidden_file_that_git_has_word_for_word_is_shown() {
     }
 }
 
+/// Corpus E26: a session that knows what a file reads as (a copy of the example) has git track it, and the next one is shown
+/// it. What the user writes into it then may have been read: that is said.
+#[test]
+fn e26_a_file_that_changes_while_it_is_shown_because_git_has_it_is_told() {
+    const TOLD: &str = "was shown because git has it word for word, and changed while the session ran";
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env.example", "KEY=changeme\n");
+        place.write(".gitignore", ".env\n");
+        place.host("git add -A && git commit -qm 1 && cp .env.example .env").ok();
+        let track = "git update-index --add --cacheinfo 100644,$(git hash-object -w .env.example),.env";
+        inside(&place, mode, track).ok();
+        let quiet = inside(&place, mode, "cat .env");
+        assert!(!quiet.err.contains("was shown"), "{mode}: {}", quiet.err);
+        assert_eq!(quiet.ok(), "KEY=changeme\n", "{mode}");
+        for (count, given) in [(1, &[][..]), (2, &["--ro", "."])] {
+            let mut command = place.command(crate::support::binary());
+            command.args(["run", "--mode", mode]).args(given).args([
+                "--",
+                "bash",
+                "-c",
+                "echo ready; read line; cat .env",
+            ]);
+            let mut session = place.begin_session(command);
+            place.write(".env", "KEY=hunter2\n");
+            session.tell("\n");
+            assert_eq!(session.end(), (0, "KEY=hunter2\n".to_owned()), "{mode} {given:?}: nothing was tried");
+            let log = place.sandbox(&["audit", "--format", "json"]).ok();
+            assert_eq!(log.matches(TOLD).count(), count, "{mode} {given:?}: {log}");
+            place.host("cp .env.example .env").ok();
+        }
+    }
+}
+
 /// Corpus E26: what a session does to the index and the object store opens nothing to the next one.
 #[test]
 fn e26_a_session_that_puts_a_hidden_file_into_the_index_does_not_show_it_to_the_next() {
@@ -290,8 +324,45 @@ fn what_is_hidden_in_a_tree_that_is_given_by_another_name_stays_hidden() {
             println!("skipped: root can look into every directory");
             continue;
         }
-        inside(&place, mode, "chmod 000 ~/real/sec").ok();
+        // As a session can leave it. (One that lives on after this is ended: its keeper cannot look after the name any more.)
+        place.host("chmod 000 ~/real/sec").ok();
         let ran = inside(&place, mode, "chmod 755 ~/real/sec; cat ~/real/sec/x");
         assert!(ran.code != 0 && !ran.out.contains("hunter2"), "{mode}: {} {}", ran.out, ran.err);
+    }
+}
+
+/// Corpus B: `export KUBECONFIG=$PWD/kubeconfig` is a common line of direnv.
+#[test]
+fn secrets_that_a_variable_moves_into_the_project_are_hidden_or_masked() {
+    const HIDDEN: [&str; 8] = [
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AWS_CONFIG_FILE",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "KUBECONFIG",
+        "NETRC",
+        "PGPASSFILE",
+        "SOPS_AGE_KEY_FILE",
+        "AZURE_CONFIG_DIR",
+    ];
+    const MASKED: [&str; 3] = ["PIP_CONFIG_FILE", "UV_CONFIG_FILE", "GIT_CONFIG_GLOBAL"];
+    let place = Place::new();
+    place.write("moved", "kept = 1\ntoken = hunter2\n");
+    let run = |mode: &str, variable: &str, value: &std::path::Path| {
+        let mut command = place.command(crate::support::binary());
+        command.env(variable, value);
+        let script = "cat moved; echo more >> moved; echo x > /dev/null && echo null";
+        crate::support::finish(command.args(["run", "--mode", mode, "--", "sh", "-c", script]), b"")
+    };
+    for mode in MODES {
+        for variable in HIDDEN.into_iter().chain(MASKED) {
+            let ran = run(mode, variable, &place.path("moved"));
+            let shown = if MASKED.contains(&variable) { "kept = 1\ntoken = ***\nnull\n" } else { "null\n" };
+            assert_eq!(ran.out, shown, "{mode} {variable}: {}", ran.err);
+            // Many set them to this, to have none.
+            let control = run(mode, variable, std::path::Path::new("/dev/null"));
+            assert!(control.out.starts_with("kept = 1\ntoken = hunter2\n"), "{mode} {variable}: {}", control.out);
+            assert!(control.out.ends_with("null\n"), "{mode} {variable}: {}", control.err);
+            place.write("moved", "kept = 1\ntoken = hunter2\n");
+        }
     }
 }

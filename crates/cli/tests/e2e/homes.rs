@@ -64,3 +64,26 @@ fn what_is_given_in_one_home_is_not_given_in_the_other() {
     );
     assert_eq!(ran.out, "of the first\n", "{}", ran.err);
 }
+
+/// The state directory says which policies are approved, and the user's policy lies where the other variable leads.
+#[test]
+fn links_of_the_project_that_lead_to_state_and_policy_cannot_be_replaced() {
+    for mode in ["static", "dynamic"] {
+        for variable in ["XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
+            let place = Place::new();
+            place.host("mkdir -p real evil && ln -s real link").ok();
+            let run = |script: &str| {
+                let mut command = place.command(binary());
+                command.env(variable, place.project.join("link"));
+                finish(command.args(["run", "--mode", mode, "--", "sh", "-c", script]), b"")
+            };
+            run("rm link; mv link other; ln -sfn evil link; mv -T evil link; mkdir -p link/x; true");
+            let leads = std::fs::read_link(place.path("link")).ok();
+            assert_eq!(leads, Some("real".into()), "{mode} {variable}");
+            // The control: any other link of the project can be.
+            place.host("ln -s real free").ok();
+            run("ln -sfn evil free").ok();
+            assert_eq!(std::fs::read_link(place.path("free")).ok(), Some("evil".into()), "{mode} {variable}");
+        }
+    }
+}

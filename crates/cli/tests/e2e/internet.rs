@@ -41,7 +41,7 @@ impl Internet {
         let dns = internet.dns();
         dns.name("allowed.test", Answer::addresses([ALLOWED]));
         dns.name("other.test", Answer::addresses([OTHER]));
-        // Names that lead where nobody should get by them.
+        // Names that lead where no workload should get by them.
         dns.name("private.test", Answer::addresses([PRIVATE]));
         dns.name("mixed.test", Answer::addresses([ALLOWED, PRIVATE]));
         dns.name("six.test", Answer::addresses([ALLOWED, "fd00::5"]));
@@ -108,7 +108,7 @@ impl Internet {
         self.place.begin_session(command)
     }
 
-    /// Whether anybody connected to this server or asked for this name.
+    /// Whether any process connected to this server or asked for this name.
     #[track_caller]
     pub(crate) fn assert_untouched(&self, server: &str, name: &str) {
         assert!(self.world.connections(server).is_empty(), "{server} was reached");

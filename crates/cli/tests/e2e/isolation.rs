@@ -44,7 +44,7 @@ fn a_server_binds_a_port_that_the_host_uses_at_the_same_time() {
 #[test]
 fn a_server_inside_is_not_reachable_from_the_host() {
     let Some(place) = Place::with(&["python3"]) else { return };
-    // Bound, so that nobody else on this host comes to listen there, but without a listener of its own.
+    // Bound, so that no other process on this host comes to listen there, but without a listener of its own.
     let host = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&host, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address: SocketAddr = getsockname(&host).expect("bound").try_into().expect("an address of the Internet");

@@ -173,7 +173,9 @@ fn what_is_given_for_reading_in_a_project_stays_so() {
         place.write("ci/scripts/run", "echo host\n");
         let rest = "mv ci ci2; echo x > ci/scripts/run; echo x > ci/scripts/new; echo x > ci/beside; cat ci/scripts/run; echo end";
         let mut session = start(&place, &["--mode", mode, "--ro", "ci/scripts"], rest);
-        place.host("cp -r ci/scripts new && mv ci/scripts old && mv new ci/scripts").ok();
+        // By one process: two programs may take longer than a name is waited for before it is held.
+        place.write("swap.py", "import os\nos.rename('ci/scripts', 'old')\nos.rename('new', 'ci/scripts')\n");
+        place.host("cp -r ci/scripts new && python3 swap.py").ok();
         await_falls(&place, 1);
         session.tell("go\n");
         let (code, out) = session.end();
@@ -379,4 +381,39 @@ fn what_the_host_mounts_after_the_start_is_not_given_by_an_answer() {
     session.tell("go\n");
     place.sandbox(&["approve", &question(&place), "--scope", "dir", "--keep", "session"]).code(0);
     assert_eq!(session.end(), (0, "plain\nend\n".to_owned()));
+}
+
+/// It reads what lost its cover and is gone before the keeper looks.
+#[test]
+fn a_session_that_ends_at_once_after_a_fall_is_told_of() {
+    let spin = "import os, time\nprint('up', flush=True)\nend = time.time() + 2\nwhile time.time() < end:\n    try:\n        \
+                os.read(os.open('.env', os.O_RDONLY), 100)\n        os._exit(7)\n    except OSError:\n        pass\nos._exit(0)\n";
+    let mut reads = 0;
+    for round in 0..6 {
+        let Some(place) = repository() else { return };
+        place.write("spin.py", spin);
+        place.write("new", "TOKEN=new\n");
+        let session = begin(&place, &["--mode", "static"], "exec python3 spin.py");
+        place.host("mv new .env").ok();
+        let (code, _) = session.end();
+        reads += u32::from(code == 7);
+        assert!(falls(&place) > 0, "round {round}, exit code {code}: {}", slurp(&place.path("home:err")));
+    }
+    println!("{reads} of 6 read it");
+}
+
+/// It reads what lost its cover, closes the directory and is gone.
+#[test]
+fn a_directory_that_is_closed_at_the_end_is_told_of() {
+    if crate::support::is_root() {
+        println!("skipped: root can look into every directory");
+        return;
+    }
+    let Some(place) = repository() else { return };
+    place.write("sub/.env", "TOKEN=old\n");
+    let mut session = start(&place, &["--mode", "static"], "chmod 000 sub; echo end");
+    session.tell("go\n");
+    assert_eq!(session.end().0, 0);
+    assert!(slurp(&place.path("home:err")).contains("could not be looked at when it ended"));
+    place.host("chmod 700 sub").ok();
 }

@@ -16,7 +16,7 @@ fn json_line(ran: &Ran) -> Value {
     serde_json::from_str(line).expect("a JSON object")
 }
 
-/// Learns, saves, and runs again where nobody can be asked: nothing may be denied, and the key stays hidden.
+/// Learns, saves, and runs again where no operator can be asked: nothing may be denied, and the key stays hidden.
 fn learn_then_run(place: &Place, variables: &[(&str, &str)], command: &[&str]) -> Ran {
     let sandbox =
         |arguments: &[&str]| finish(place.command(binary()).args(arguments).envs(variables.iter().copied()), b"");

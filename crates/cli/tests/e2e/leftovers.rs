@@ -1,5 +1,5 @@
-//! What a hostile command leaves for later: files that hang whoever opens them, trees that cannot be removed by path, locks,
-//! and the remains of sessions that were killed. The next command must not notice.
+//! What a hostile command leaves for later: files that hang the process that opens them, trees that cannot be removed by
+//! path, locks, and the remains of sessions that were killed. The next command must not notice.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{Place, binary, wait_for};
 const SOON: Duration = Duration::from_secs(5);
 
 fn make_fifo(place: &Place, name: &str) {
-    rustix::fs::mknodat(CWD, place.path(name), FileType::Fifo, Mode::RWXU, 0).expect("anybody can make a fifo");
+    rustix::fs::mknodat(CWD, place.path(name), FileType::Fifo, Mode::RWXU, 0).expect("any user can make a fifo");
 }
 
 /// `sandbox` with these arguments, ended if it hangs.

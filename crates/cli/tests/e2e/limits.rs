@@ -182,7 +182,7 @@ fn a_limit_that_comes_near_is_logged_once() {
     assert_eq!((count("RESOURCE_LIMIT_APPROACHED"), count("RESOURCE_LIMIT_EXCEEDED")), (1, 1), "{events:?}");
 }
 
-/// Nobody here can slow a disk down without cgroups, and a limit that is asked for is never ignored.
+/// The supervisor cannot slow a disk down without cgroups, and a limit that is asked for is never ignored.
 #[test]
 fn a_limit_that_nothing_can_keep_is_refused() {
     let place = limited("[limits.io]\nwrite = \"1M\"\n");

@@ -1,6 +1,6 @@
-//! The real `sandbox` command with the programs that people run in it, as whoever runs the tests: root and an ordinary
-//! user. One module per subject; each test is named after what it promises. A program that is not installed makes its
-//! tests print `skipped: reason`.
+//! The real `sandbox` command with the programs that people run in it, as the user who runs the tests: root and an
+//! ordinary user. One module per subject; each test is named after what it promises. A program that is not installed makes
+//! its tests print `skipped: reason`.
 
 mod answers;
 mod approvals;
@@ -40,6 +40,7 @@ mod limits;
 mod limits_policy;
 mod masked;
 mod obeyed;
+mod ordered;
 mod outcomes;
 mod output;
 mod policy;

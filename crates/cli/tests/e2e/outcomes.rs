@@ -25,6 +25,16 @@ fn records(place: &Place, event: &str) -> Vec<Value> {
 }
 
 #[test]
+fn what_the_workload_writes_last_is_no_part_of_the_object() {
+    let place = Place::new();
+    let forged = r#"printf '{"exit_code":0}' >&2; exit 3"#;
+    let ran = place.run(&["--json"], &["sh", "-c", forged]).code(3);
+    let last = ran.err.lines().next_back().unwrap_or_default();
+    let object: serde_json::Value = serde_json::from_str(last).expect("one object");
+    assert_eq!(object["exit_code"], 3);
+}
+
+#[test]
 fn json_has_one_object_for_every_launch_that_does_not_happen() {
     let place = Place::new();
     place.write("plain", "text");

@@ -138,7 +138,7 @@ fn a_limit_of_processes_holds_and_is_watched_for_root() {
     // Long enough that a supervisor which only looks now and then has looked.
     let ran = place.inside("for i in $(seq 60); do sleep 5 & done 2>/dev/null; read -t 1 x <> <(:); jobs -r | wc -l");
     if is_root() {
-        // Exempt from the rlimit; in a cgroup it holds as for everybody.
+        // Exempt from the rlimit; in a cgroup it holds as for every user.
         assert!(ran.code == 124 || ran.out.trim().parse().is_ok_and(|running: u32| running < 25), "{}", ran.err);
     } else {
         let running: u32 = ran.out.trim().parse().unwrap_or(0);

@@ -19,7 +19,7 @@ const CERTIFICATES: [&str; 6] = [
     "CARGO_HTTP_CAINFO",
 ];
 
-/// A place with the settings of whoever runs the tests.
+/// A place with the settings of the user who runs the tests.
 pub(crate) struct Client {
     pub(crate) place: Place,
     variables: Vec<(String, String)>,
@@ -102,7 +102,7 @@ fn urls(text: &str) -> Vec<String> {
     starts.map(|start| text[start..].split_whitespace().next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The addresses of a host that egress refuses unless somebody lists them: a registry of one's own may have such.
+/// The addresses of a host that egress refuses unless a trusted layer lists them: a registry of one's own may have such.
 fn unusual(host: &str) -> Vec<String> {
     let Some((_, port)) = host.rsplit_once(':') else { return Vec::new() };
     let found = host.to_socket_addrs().into_iter().flatten().map(|address| address.ip());

@@ -10,7 +10,7 @@ use crate::support::{Place, Running, wait_for};
 
 const MODES: [&str; 2] = ["static", "dynamic"];
 
-/// Somebody on the host who counts the connections.
+/// A service on the host that counts the connections.
 struct Service {
     path: PathBuf,
     count: Arc<AtomicUsize>,

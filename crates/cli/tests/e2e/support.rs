@@ -135,10 +135,10 @@ impl Place {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
         environment.push(("PATH".to_owned(), std::env::var("PATH").expect("PATH is set")));
-        // rustup's stand-ins for cargo and rustc look for the toolchain in the home of whoever installed them.
+        // rustup's stand-ins for cargo and rustc look for the toolchain in the home of the user who installed them.
         let real = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         let rustup = std::env::var_os("RUSTUP_HOME").map_or_else(|| real.join(".rustup"), PathBuf::from);
-        // Software of whoever runs the tests lies in a home that is not the sandbox's.
+        // Software of the user who runs the tests lies in a home that is not the sandbox's.
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed = std::env::split_paths(&path).filter(|place| place.starts_with(&real));
         let prefixes = installed.filter_map(|place| place.parent().map(PathBuf::from)).filter(|place| *place != real);
@@ -292,7 +292,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Its own end may have come first, and somebody else may have killed it.
+        // Its own end may have come first, and another process may have killed it.
         let ended = self.child.try_wait().ok().flatten();
         if ended.is_none() && self.child.kill().is_ok() {
             self.child.wait().ok();

@@ -19,13 +19,13 @@ fn the_terminal_inside_is_the_sandboxs_own_and_the_exit_code_passes() {
 fn a_resize_is_seen_inside() {
     let Some(screen) = Screen::open_inside(&[]) else { return };
     screen.ask("stty size", "24 80");
-    screen.line(
-        "trap 'echo changed-to $(stty size)' WINCH; echo loop-$((1+1)); while :; do read -t 0.1 -n 1 && break; done",
-    );
+    screen
+        .line("trap 'echo changed-to $(stty size)' WINCH; echo loop-$((1+1)); while :; do read -t 0.1 && break; done");
     screen.wait_for("loop-2");
     screen.tmux(&["resize-window", "-x", "100", "-y", "30"]);
     screen.wait_for("changed-to 30 100");
-    screen.keys(&["q"]);
+    // A line, since a single key that comes between two reads waits for the end of its line.
+    screen.line("q");
     screen.ask("stty size", "30 100");
 }
 
@@ -103,7 +103,7 @@ fn the_timeout_holds_while_the_command_does_not_read_what_is_typed() {
 #[test]
 fn the_timeout_holds_while_the_terminal_takes_no_output() {
     let Some(place) = Place::with(&["script"]) else { return };
-    // The heartbeat stops when the session was ended, although nobody has read a byte for two seconds.
+    // The heartbeat stops when the session was ended, although the reader has not read a byte for two seconds.
     let beat = "run --timeout 1s -- bash -c '(while :; do touch beat; sleep 0.1; done) & yes'";
     let begun = "for n in $(seq 200); do [ -e beat ] && break; sleep 0.05; done";
     let ran = typed(&place, "true", beat, &format!("({begun}; sleep 3; stat -c %Y beat; date +%s; cat >/dev/null)"));

@@ -32,7 +32,7 @@ fn host(text: &str) -> Host {
     Host::parse(text).expect("a host")
 }
 
-/// What a proxy does with an authority off the wire: parse, decide, and judge what the name resolved to.
+/// What a proxy does with an authority off the wire: parse, decide, and check what the name resolved to.
 fn reached(rules: &Rules, authority: &str, resolved: &[&str]) -> bool {
     let Ok((host, port)) = parse_authority(authority, None) else { return false };
     let found: Vec<IpAddr> = match &host {

@@ -1,6 +1,6 @@
 //! The ssh-agent protocol, between a program that may have things signed and an agent that holds the keys.
 //! Owns which requests exist for the program and what a signature would be for; which key may sign what is the
-//! policy's, and the keys stay with the agent. The relay asks `judge` about every message of the program, passes on or
+//! policy's, and the keys stay with the agent. `connections` asks `classify` about every message of the program, passes on or
 //! answers with `FAILURE`, and shows the program only the identities it may use.
 //!
 //! Adding, removing, locking and unlocking are never passed on: the agent is the user's, and outlives the session.
@@ -67,8 +67,8 @@ pub struct SignRequest<'a> {
     pub purpose: Purpose<'a>,
 }
 
-/// Judges one message of the program, as `message` cut it out. What does not parse to its last byte is refused.
-pub fn judge(message: &[u8]) -> Request<'_> {
+/// What one message of the program asks for, as `message` cut it out. What does not parse to its last byte is refused.
+pub fn classify(message: &[u8]) -> Request<'_> {
     let Some((&kind, body)) = message.split_first() else {
         return Request::Refused { kind: 0, reason: "empty agent message" };
     };

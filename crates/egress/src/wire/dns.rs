@@ -1,6 +1,6 @@
 //! DNS as the stub resolvers of a session speak it: one question in, one answer out.
 //! Owns the form of queries and answers and the look for tunnels; which names exist for a session, and what they
-//! resolve to, is not decided here. The answerer calls it with a datagram, or with a TCP message without its length.
+//! resolve to, is not decided here. `names::dns_server` calls it with a datagram, or with a TCP message without its length.
 //!
 //! Nothing of a query but name and type is handed on, so EDNS options and odd headers cannot carry data out.
 

@@ -1,5 +1,5 @@
 //! The ClientHello of TLS, looked at and passed on: which server a client names before anything is encrypted.
-//! Owns the records and the few extensions it reads; terminates nothing and checks no certificate. The relay calls it
+//! Owns the records and the few extensions it reads; terminates nothing and checks no certificate. `connections` calls it
 //! with the first bytes of a connection that claims to be TLS, compares the name with the one it decided about, and
 //! forwards the same bytes.
 //!

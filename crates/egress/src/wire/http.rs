@@ -1,6 +1,6 @@
 //! HTTP/1.x as a proxy must read it: one meaning per message, or none.
 //! Owns request and response heads, the framing of bodies and the requests sent on; whether a host may be reached and
-//! where the bytes go is not decided here. The relay calls it for proxied requests and for plain HTTP on port 80.
+//! where the bytes go is not decided here. `connections` calls it for proxied requests and for plain HTTP on port 80.
 
 mod chunked;
 mod denial;

@@ -1,5 +1,5 @@
 //! SOCKS 5 (RFC 1928) as the server speaks it: no authentication, CONNECT only.
-//! Owns the messages and their limits; whether the target may be reached is not decided here. The relay feeds it what
+//! Owns the messages and their limits; whether the target may be reached is not decided here. `connections` feeds it what
 //! the client sends, sends what it answers, and writes the last reply once the connection is made or refused.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

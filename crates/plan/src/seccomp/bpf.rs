@@ -4,7 +4,8 @@
 
 use serde::Serialize;
 
-use super::{ModeCheck, Verdict, errno};
+use crate::seccomp::bits::ModeCheck;
+use crate::seccomp::verdict::{Verdict, errno};
 
 /// One classic BPF instruction, as the kernel's `struct sock_filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -297,3 +297,22 @@ fn a_gate_that_listens_to_calls_is_not_asked_about_such_bits() {
     assert_eq!(answer("open", [0; 6]), NOTIFY);
     assert_eq!(answer("openat2", [0; 6]), refused(errno::ENOSYS));
 }
+
+#[test]
+fn calls_by_name_have_the_verdict_that_the_program_gives() {
+    let filter = filter(&Policy::default(), true, true, None).expect("a filter");
+    let mut seen = 0;
+    for (name, verdict) in filter.calls() {
+        let expected = match verdict {
+            Verdict::Allow => ALLOW,
+            Verdict::Notify => NOTIFY,
+            Verdict::Errno(errno) => refused(errno),
+            // These depend on arguments.
+            _ => continue,
+        };
+        let number = number_of(name).expect("a call");
+        assert_eq!(run(&filter.program, X86_64, number, [0; 6]), expected, "{name}");
+        seen += 1;
+    }
+    assert!(seen > 300, "{seen}");
+}

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use cofferdam_policy::decide::index::stands_at;
 use cofferdam_policy::{Access, ExpandedRule, FileRule, Hold, Mode, Origin, PathExpr, Policy, Stand};
 
-use crate::facts::{CgroupHome, FileId, GitDir, GitRole, HostFacts, Kind, MaskFact, PathFact, Terminal};
+use crate::facts::cgroup::CgroupHome;
+use crate::facts::git::{GitDir, GitRole};
+use crate::facts::host::{HostFacts, MaskFact, Terminal};
+use crate::facts::path::{FileId, Kind, PathFact};
 use crate::system_candidates;
 
 /// The shipped policy in static mode.
@@ -71,7 +74,7 @@ impl Laptop {
         self
     }
 
-    /// Somebody listens at these.
+    /// Processes of the host listen at these.
     pub(super) fn listening(mut self, paths: &[&str]) -> Self {
         self.existing.extend(paths.iter().map(|path| (*path).to_owned()));
         self.sockets.extend(paths.iter().map(|path| (*path).to_owned()));

@@ -139,7 +139,7 @@ fn a_session_has_at_most_a_part_of_the_users_inotify_watches() {
     }
 }
 
-/// What somebody asks for and nothing can keep is refused, and says why.
+/// What a layer asks for and nothing can keep is refused, and says why.
 #[test]
 fn a_named_limit_that_nothing_keeps_is_refused() {
     type Edit = fn(&mut Policy);
@@ -199,7 +199,7 @@ fn what_a_cgroup_has_no_controller_for_is_counted() {
     assert!(counts(&["pids"]), "memory is watched");
 }
 
-/// It takes some milliseconds, so it is made for limits that somebody named.
+/// It takes some milliseconds, so it is made for limits that a layer named.
 #[test]
 fn the_service_manager_is_asked_only_for_named_limits() {
     let scope = || CgroupHome::Scope { controllers: vec!["memory".to_owned(), "pids".to_owned()] };
@@ -219,7 +219,7 @@ fn by_default_a_quarter_of_the_memory_is_left_to_others() {
     assert_eq!(plan.limits.bound(Limited::Memory).map(|bound| bound.value), Some(6 << 30));
 }
 
-/// Its policy file comes with it, and nobody may have looked at it yet.
+/// Its policy file comes with it, and the user may not have looked at it yet.
 #[test]
 fn a_project_does_not_raise_the_defaults_of_the_machine() {
     let of_project = |value| Ruled::new(value, Origin { layer: Layer::Project, source: "p".into(), line: Some(1) });
@@ -241,7 +241,7 @@ fn a_project_does_not_raise_the_defaults_of_the_machine() {
     let raised = ask(900 << 30);
     assert_eq!((memory(&raised), tmp(&raised)), (Some(12 << 30), Some(4 << 30)));
     let lowered = ask(1 << 30);
-    // Half of the memory, because the eye does not see what lies in it.
+    // Half of the memory, because the samples do not see what lies in it.
     assert_eq!((memory(&lowered), tmp(&lowered)), (Some(1 << 30), Some(512 << 20)));
 }
 

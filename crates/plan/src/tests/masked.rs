@@ -6,7 +6,7 @@ use cofferdam_policy::{Access, Layer, Mode, Origin, Policy};
 
 use super::fixtures::{Laptop, decided_at_start, rule};
 use super::{mount_at, planned, without_files};
-use crate::cover::Covered;
+use crate::files::cover::Covered;
 use crate::step::{HiddenName, MountKind, Trigger};
 use crate::{GitRole, LaunchPlan, Request, decide, plan};
 

@@ -4,7 +4,7 @@ use cofferdam_policy::{Access, Layer, Mode, Origin, PathExpr, Policy, Ruled, Soc
 
 use super::fixtures::{Laptop, rule};
 use super::{is_hidden, mount_at, order_of, planned, request, without_files};
-use crate::facts::Kind;
+use crate::facts::path::Kind;
 use crate::step::{Mount, MountKind, Step};
 use crate::{LaunchPlan, PlanError, gate_rules, plan};
 
@@ -143,8 +143,8 @@ fn a_socket_that_controls_the_host_is_given_by_the_organisation_alone() {
     granting(&mut policy, "/home/dev/link.sock");
     let mut facts = laptop.facts(&policy);
     let same = facts.granted_sockets.iter().find_map(|(_, fact)| match fact {
-        crate::facts::PathFact::Present { id, .. } => Some(*id),
-        crate::facts::PathFact::Missing { .. } => None,
+        crate::facts::path::PathFact::Present { id, .. } => Some(*id),
+        crate::facts::path::PathFact::Missing { .. } => None,
     });
     plan(&policy, &facts, &request()).expect("the control: it is another socket");
     facts.control_sockets = vec![("/run/docker.sock".into(), same.expect("it is there"))];

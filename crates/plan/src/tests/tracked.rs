@@ -4,7 +4,7 @@ use cofferdam_policy::{Access, Origin};
 
 use super::fixtures::{Laptop, decided_at_start, rule};
 use super::mount_at;
-use crate::facts::TrackedFile;
+use crate::facts::git::TrackedFile;
 use crate::step::MountKind;
 use crate::{GitRole, Request, plan};
 

@@ -1,4 +1,4 @@
-//! A project's file that nobody approved: whatever it says, the plan with it gives nothing that the plan without it does not.
+//! A project's file that the user has not approved: whatever it says, the plan with it gives nothing that the plan without it does not.
 
 use std::path::Path;
 

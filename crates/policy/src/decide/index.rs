@@ -8,10 +8,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::builtin::dependency_directories;
-use crate::fold::{EMPTY_HASH, fold_hash, folded_matches, folds_alike, folds_at_or_below};
-use crate::origin::Layer;
-use crate::path::{is_left_out, wildcard};
-use crate::types::Access;
+use crate::language::case_fold::{EMPTY_HASH, fold_hash, folded_matches, folds_alike, folds_at_or_below};
+use crate::language::path::{is_left_out, wildcard};
+use crate::types::files::Access;
+use crate::types::origin::Layer;
 
 /// A rule at one absolute path. The last name is a pattern where the rule is a glob.
 pub trait PlacedRule {
@@ -409,7 +409,7 @@ fn below(tree: &Path, place: &Path) -> Option<PathBuf> {
 }
 
 /// Whether bytes can be compared: a variable may hold `/a//b/`.
-fn is_plain(path: &Path) -> bool {
+pub(crate) fn is_plain(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let mut before = b'/';
     let mut is_plain = bytes.first() == Some(&b'/');

@@ -1,5 +1,7 @@
 //! Lines of the files that are masked, as their programs write them.
 
+use super::configuration::{Inside, masked_line};
+use super::names::may_hold_secret;
 use super::*;
 
 fn shown(text: &str) -> String {

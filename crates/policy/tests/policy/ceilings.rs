@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, Inputs, Layer, Mode, OnUnknown, Overrides, PathExpr, Policy, PolicyError, resolve,
+    Access, Ceilings, Inputs, Layer, Mode, OnUnknown, Origin, PathExpr, Policy, PolicyError, Ruled, Setting, resolve,
 };
 
 use crate::{layer, places};
@@ -95,8 +95,13 @@ fn a_required_deny_is_final() {
 fn without_knowledge_of_places_an_unclear_path_is_refused() {
     let ceilings = Ceilings::parse("r", "[files]\nwrite_within = [\"~/lab\", \"./\"]").unwrap();
     let ask = |path: &str| {
-        let overrides = Overrides { rw: vec![PathExpr::parse(path).unwrap()], ..Overrides::default() };
-        resolve(&Inputs { overrides: Some(&overrides), requirements: Some(&ceilings), ..Inputs::default() })
+        let path = PathExpr::parse(path).unwrap();
+        let setting = Setting::File { access: Access::Write, path, optional: false, reason: "".into() };
+        resolve(&Inputs {
+            flags: &[Ruled::new(setting, Origin::flag("--rw"))],
+            requirements: Some(&ceilings),
+            ..Inputs::default()
+        })
     };
     assert!(ask("~/lab/x").is_ok());
     assert!(ask("/home/u/lab/x").is_err());

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use cofferdam_policy::{Ceilings, Inputs, Layer, Overrides, parse, resolve};
+use cofferdam_policy::{Ceilings, Inputs, Layer, parse, resolve};
 
 use crate::{layer, resolved};
 
@@ -53,7 +53,7 @@ fn every_example_in_the_documents_parses() {
 #[test]
 fn the_guide_has_a_ready_policy_for_an_unattended_build() {
     let guide = read("docs/guides/policy.md");
-    let (_, after) = guide.split_once("A build that nobody watches:").unwrap();
+    let (_, after) = guide.split_once("A build without a user at the terminal:").unwrap();
     let policy = resolved(&[layer(Layer::User, &toml_blocks(after)[0])]).unwrap();
     let limits = policy.limits;
     assert_eq!(limits.cpu_seconds.unwrap().value, 300);
@@ -66,7 +66,7 @@ fn the_guide_has_a_ready_policy_for_an_unattended_build() {
 
 #[test]
 fn the_guide_shows_the_message_of_a_refusal_as_it_is() {
-    let overrides = Overrides { presets: vec!["tool".to_owned()], memory: Some(4 << 30), ..Overrides::default() };
-    let error = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).expect_err("beyond");
+    let flags = crate::flags(&[("--preset", "tool"), ("--memory", "4G")]);
+    let error = resolve(&Inputs { flags: &flags, ..Inputs::default() }).expect_err("beyond");
     assert!(read("docs/guides/policy.md").contains(&format!("error: {error}\n")), "{error}");
 }

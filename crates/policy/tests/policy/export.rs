@@ -54,7 +54,7 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
     let (new, old) = (rules_in_force(exported, &places()), rules_in_force(policy, &places()));
     let (new_index, old_index) = (index_of(new.clone()), index_of(old.clone()));
     let named = PATHS.iter().flat_map(|path| PathExpr::parse(path).unwrap().expand(&places()));
-    // The shipped lists are the same for everybody.
+    // The shipped lists are the same for every user.
     let said = |rule: &&ExpandedRule| {
         !["secrets.toml", "protect.toml", "known.toml"].iter().any(|list| rule.rule.origin.source.ends_with(list))
     };
@@ -145,9 +145,8 @@ fn what_a_ceiling_left_out_stays_hidden_below_a_protected_name() {
 
 #[test]
 fn a_path_that_a_file_cannot_say_becomes_a_remark() {
-    let star = PathExpr::literal("/srv/a*b".as_ref()).unwrap();
-    let overrides = cofferdam_policy::Overrides { rw: vec![star], ..Default::default() };
-    let policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap();
+    let flags = crate::flags(&[("--rw", "/srv/a*b")]);
+    let policy = resolve(&Inputs { flags: &flags, ..Inputs::default() }).unwrap();
     let draft = export(&policy, &places());
     assert!(draft.settings.is_empty(), "{draft:?}");
     assert!(draft.to_toml().contains("# no way to write this path in a file: files.write = \"/srv/a*b\""));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Inputs, Isolation, Layer, LayerInput, Overrides, PathExpr, Policy, PolicyError, explain, index_of, resolve,
-    rules_in_force,
+    Access, Circumstances, Inputs, Isolation, Layer, LayerInput, NetworkMode, OnUnknown, Policy, PolicyError, explain,
+    index_of, resolve, rules_in_force,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -148,8 +148,8 @@ fn an_unapproved_file_denies_hosts_whole() {
 
 #[test]
 fn no_isolation_needs_the_orgs_approval() {
-    let overrides = Overrides { isolation: Some(Isolation::None), ..Overrides::default() };
-    let ask = |layers: &[_]| resolve(&Inputs { layers, overrides: Some(&overrides), ..Inputs::default() });
+    let flags = crate::flags(&[("--isolation", "none")]);
+    let ask = |layers: &[_]| resolve(&Inputs { layers, flags: &flags, ..Inputs::default() });
     assert!(matches!(ask(&[]), Err(PolicyError::NoneNotApproved { .. })));
     let org = [layer(Layer::Org, "allow_isolation_none = true")];
     assert_eq!(ask(&org).unwrap().isolation.value, Isolation::None);
@@ -160,17 +160,16 @@ fn no_isolation_needs_the_orgs_approval() {
 
 #[test]
 fn flags_win_over_every_file() {
-    let overrides = Overrides {
-        debug: Some(true),
-        rw: vec![PathExpr::parse("/w").unwrap()],
-        blacklist: vec![PathExpr::parse("/d").unwrap()],
-        timeout: Some(Duration::from_secs(7)),
-        env_set: vec![("A".to_owned(), "2".to_owned())],
-        presets: vec!["go".to_owned()],
-        ..Overrides::default()
-    };
+    let flags = crate::flags(&[
+        ("--no-debug", "true"),
+        ("--rw", "/w"),
+        ("--blacklist", "/d"),
+        ("--timeout", "7s"),
+        ("--env", "A=2"),
+        ("--preset", "go"),
+    ]);
     let layers = [layer(Layer::User, "debug = false\n[env]\nset = { A = \"1\" }\n[limits]\ntimeout = 1")];
-    let policy = resolve(&Inputs { layers: &layers, overrides: Some(&overrides), ..Inputs::default() }).unwrap();
+    let policy = resolve(&Inputs { layers: &layers, flags: &flags, ..Inputs::default() }).unwrap();
     assert!(policy.debug.value);
     assert_eq!(policy.limits.timeout.as_ref().map(|time| time.value.as_secs()), Some(7));
     assert_eq!(policy.env.set.iter().map(|set| set.value.1.as_str()).collect::<Vec<_>>(), ["2"]);
@@ -251,4 +250,36 @@ fn what_is_not_enforced_yet_is_refused() {
     for name in ["COFFERDAM_ROOT", "COFFERDAM_TTL"] {
         assert!(matches!(with_environment(&[(name, "1")]), Err(PolicyError::Unbuilt { .. })), "{name}");
     }
+}
+
+/// The same layers for a run at a terminal, for one without, and for no run.
+#[test]
+fn a_run_without_a_terminal_denies_what_is_unknown_unless_a_layer_chose_to_ask() {
+    let with = |text: &str, can_ask: Option<bool>| {
+        let layers = [layer(Layer::User, text)];
+        let circumstances = can_ask.map(|can_ask| Circumstances { can_ask });
+        let policy = resolve(&Inputs { layers: &layers, circumstances, ..Inputs::default() }).unwrap();
+        (policy.unknown.verdict.value, policy.network.mode.value)
+    };
+    let (ask, deny) = (OnUnknown::Ask, OnUnknown::Deny);
+    assert_eq!(with("", None), (ask, NetworkMode::None));
+    assert_eq!(with("", Some(true)), (ask, NetworkMode::Egress));
+    assert_eq!(with("", Some(false)), (deny, NetworkMode::None));
+    let relative = resolved(&[layer(Layer::User, "[unknown]\nhook = [\"bin/decide\"]")]).expect_err("relative");
+    assert!(relative.to_string().contains("the absolute path of a program"), "{relative}");
+    for chosen in ["[unknown]\nverdict = \"ask\"", "[unknown]\nhook = [\"/bin/true\"]"] {
+        assert_eq!(with(chosen, Some(false)), (ask, NetworkMode::Egress), "{chosen}");
+    }
+    assert_eq!(with("mode = \"static\"", Some(true)).1, NetworkMode::None);
+}
+
+#[test]
+fn a_run_hides_the_files_that_secrets_are_read_from() {
+    let text = "[network]\nmode = \"egress\"\n[[network.credentials]]\nhost = \"api.example\"\nvariable = \"TOKEN\"\nfile = \"~/.token\"\n";
+    let hidden = |circumstances| {
+        let layers = [layer(Layer::User, text)];
+        let policy = resolve(&Inputs { layers: &layers, circumstances, ..Inputs::default() }).unwrap();
+        policy.files.iter().any(|rule| rule.path.as_str() == "~/.token" && rule.is_final)
+    };
+    assert!(hidden(Some(Circumstances { can_ask: true })) && !hidden(None));
 }

@@ -1,10 +1,8 @@
 //! Limits in every source: notation, layers, ceilings.
 
-use std::time::Duration;
-
 use cofferdam_policy::{
-    Ceilings, Inputs, Layer, Limit, Overrides, Policy, PolicyError, explain, parse, parse_count, parse_cpu_set,
-    parse_cpus, resolve,
+    Ceilings, Inputs, Layer, Limit, Policy, PolicyError, explain, parse, parse_count, parse_cpu_set, parse_cpus,
+    resolve,
 };
 
 use crate::{approved, layer, resolved};
@@ -218,19 +216,18 @@ fn variables_set_limits() {
 
 #[test]
 fn flags_set_limits_and_are_checked_like_files() {
-    let overrides = Overrides {
-        timeout: Some(Duration::from_mins(10)),
-        memory: Some(1 << 30),
-        cpu_millis: Some(1500),
-        cpu_time: Some(Duration::from_mins(5)),
-        max_processes: Some(25),
-        open_files: Some(256),
-        storage: Some(2 << 30),
-        output: Some(1 << 20),
-        ..Overrides::default()
-    };
-    let ask = |overrides: &Overrides| resolve(&Inputs { overrides: Some(overrides), ..Inputs::default() });
-    let policy = ask(&overrides).unwrap();
+    let ask = |given: &[(&str, &str)]| resolve(&Inputs { flags: &crate::flags(given), ..Inputs::default() });
+    let policy = ask(&[
+        ("--timeout", "10m"),
+        ("--memory", "1G"),
+        ("--cpus", "1.5"),
+        ("--cpu-time", "5m"),
+        ("--max-processes", "25"),
+        ("--open-files", "256"),
+        ("--storage", "2G"),
+        ("--max-output", "1M"),
+    ])
+    .unwrap();
     let of_flags = policy.limits.each().filter(|limit| limit.origin.layer == Layer::Flag);
     let set: Vec<_> = of_flags.map(|limit| format!("{} [{}]", limit.value, limit.origin.source)).collect();
     assert_eq!(
@@ -247,17 +244,20 @@ fn flags_set_limits_and_are_checked_like_files() {
     );
     assert_eq!(policy.process.max.unwrap().origin.to_string(), "flag: --max-processes");
     for mistake in [
-        Overrides { memory: Some(512), ..Overrides::default() },
-        Overrides { cpu_millis: Some(0), ..Overrides::default() },
-        Overrides { max_processes: Some(0), ..Overrides::default() },
-        Overrides { open_files: Some(0), ..Overrides::default() },
-        Overrides { storage: Some(0), ..Overrides::default() },
-        Overrides { output: Some(0), ..Overrides::default() },
-        Overrides { timeout: Some(Duration::ZERO), ..Overrides::default() },
-        Overrides { cpu_time: Some(Duration::ZERO), ..Overrides::default() },
+        ("--memory", "512"),
+        ("--cpus", "0"),
+        ("--max-processes", "0"),
+        ("--open-files", "0"),
+        ("--open-files", "15"),
+        ("--storage", "0"),
+        ("--max-output", "0"),
     ] {
-        let error = ask(&mistake).expect_err("a mistake");
+        let error = ask(&[mistake]).expect_err("a mistake");
         assert!(matches!(error, PolicyError::Value { .. }) && error.to_string().contains("flag: --"), "{error}");
+    }
+    for flag in ["--timeout", "--cpu-time", "--ask-timeout"] {
+        let by_hand = cofferdam_policy::BY_HAND.iter().find(|by_hand| by_hand.flag == flag).unwrap();
+        assert_eq!(by_hand.of_flag("0s".as_ref()).unwrap_err().hint(), "write a time such as `90s`, `10m` or `2h`");
     }
 }
 

@@ -18,7 +18,7 @@ mod network;
 mod paths;
 mod properties;
 
-use cofferdam_policy::{Inputs, Layer, LayerInput, Places, Policy, PolicyError, resolve};
+use cofferdam_policy::{BY_HAND, Inputs, Layer, LayerInput, Places, Policy, PolicyError, Ruled, Setting, resolve};
 
 fn layer(layer: Layer, text: &str) -> LayerInput {
     LayerInput { layer, source: format!("{layer}.toml"), text: text.to_owned(), trusted: false }
@@ -30,6 +30,12 @@ fn approved(kind: Layer, text: &str) -> LayerInput {
 
 fn resolved(layers: &[LayerInput]) -> Result<Policy, PolicyError> {
     resolve(&Inputs { layers, ..Inputs::default() })
+}
+
+/// As they stand on the command line.
+fn flags(given: &[(&str, &str)]) -> Vec<Ruled<Setting>> {
+    let by_hand = |flag: &str| BY_HAND.iter().find(|by_hand| by_hand.flag == flag).unwrap();
+    given.iter().map(|(flag, value)| by_hand(flag).of_flag(value.as_ref()).unwrap()).collect()
 }
 
 fn places() -> Places {

@@ -1,6 +1,6 @@
 //! The table of defaults and maxima (R2.10), which ships as the presets `tool` and `process-tool`.
 
-use cofferdam_policy::{Ceilings, Inputs, Layer, LayerInput, Overrides, PRESETS, Policy, PolicyError, parse, resolve};
+use cofferdam_policy::{Ceilings, Inputs, Layer, LayerInput, PRESETS, Policy, PolicyError, parse, resolve};
 
 use crate::documents::read;
 use crate::{approved, layer, resolved};
@@ -102,13 +102,13 @@ fn whoever_asks_and_whoever_chose_the_preset_the_maximum_holds() {
     ] {
         refused(resolved(&layers));
     }
-    let flags = Overrides { memory: Some(4 << 30), ..Overrides::default() };
+    let more = crate::flags(&[("--memory", "4G")]);
     let layers = [chosen.clone()];
-    refused(resolve(&Inputs { layers: &layers, overrides: Some(&flags), ..Inputs::default() }));
+    refused(resolve(&Inputs { layers: &layers, flags: &more, ..Inputs::default() }));
     let variables = environment("COFFERDAM_MEMORY", "4G");
     refused(resolve(&Inputs { layers: &layers, environment: &variables, ..Inputs::default() }));
-    let flags = Overrides { presets: vec!["tool".to_owned()], ..Overrides::default() };
-    refused(resolve(&Inputs { environment: &variables, overrides: Some(&flags), ..Inputs::default() }));
+    let tool = crate::flags(&[("--preset", "tool")]);
+    refused(resolve(&Inputs { environment: &variables, flags: &tool, ..Inputs::default() }));
     let both = [variables, environment("COFFERDAM_PRESET", "tool")].concat();
     refused(resolve(&Inputs { environment: &both, ..Inputs::default() }));
 
@@ -146,7 +146,7 @@ fn of_requirements_and_maxima_the_tighter_is_named() {
     assert_eq!(layer_of(processes("process.max = 50", "600")), Layer::Requirements);
     assert_eq!(layer_of(processes("process.max = 5000", "600")), Layer::BuiltIn);
 
-    // The default of a preset is nobody's request: it follows the org's ceiling.
+    // The default of a preset is not the user's request: it follows the org's ceiling.
     let ceilings = Ceilings::parse("requirements.toml", "limits.memory = \"256M\"").unwrap();
     let layers = [layer(Layer::User, "preset = \"tool\"")];
     let policy = resolve(&Inputs { layers: &layers, requirements: Some(&ceilings), ..Inputs::default() }).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    AgentUse, Ceilings, Endpoint, Inputs, Layer, LayerInput, Mode, NetworkMode, Overrides, PRESETS, PathExpr, Policy,
-    PolicyError, Ports, Publish, SecretSource, Target, differences, explain, export, parse, resolve,
+    AgentUse, Ceilings, Endpoint, Inputs, Layer, LayerInput, Mode, NetworkMode, PRESETS, Policy, PolicyError, Ports,
+    Publish, SecretSource, Target, differences, explain, export, parse, resolve,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -190,22 +190,21 @@ fn who_answers_names_and_who_holds_secrets_is_never_a_projects_to_say() {
 
 #[test]
 fn flags_and_variables_say_hosts_too() {
-    let overrides = Overrides {
-        network: Some(NetworkMode::Egress),
-        allow_host: vec![Endpoint::parse_allow("x.example:22").unwrap()],
-        deny_host: vec![Endpoint::parse("y.example").unwrap()],
-        publish: vec![Publish { host_port: 8080, port: 80 }],
-        host_ports: vec![5432],
-        ssh_agent: Some(AgentUse::Allow),
-        sockets: vec![PathExpr::parse("/run/x").unwrap()],
-        ..Overrides::default()
-    };
+    let flags = crate::flags(&[
+        ("--network", "egress"),
+        ("--allow-host", "x.example:22"),
+        ("--deny-host", "y.example"),
+        ("--publish", "8080:80"),
+        ("--host-port", "5432"),
+        ("--ssh-agent", "allow"),
+        ("--socket", "/run/x"),
+    ]);
     let environment = [
         ("COFFERDAM_ALLOW_HOST".to_owned(), "a.example:8443, *.b.example".to_owned()),
         ("COFFERDAM_DENY_HOST".to_owned(), "c.b.example".to_owned()),
         ("COFFERDAM_SSH_AGENT".to_owned(), "ask".to_owned()),
     ];
-    let inputs = Inputs { environment: &environment, overrides: Some(&overrides), ..Inputs::default() };
+    let inputs = Inputs { environment: &environment, flags: &flags, ..Inputs::default() };
     let policy = resolve(&inputs).unwrap();
     assert_eq!(allowed(&policy), ["a.example:8443", "*.b.example", "x.example:22"]);
     assert_eq!(policy.network.allow[2].origin.to_string(), "flag: --allow-host");

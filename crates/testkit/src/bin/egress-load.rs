@@ -19,7 +19,7 @@ use cofferdam_testkit::relay;
 use cofferdam_testkit::world::dns;
 
 const BUFFER: usize = 128 << 10;
-/// More than the clients have threads, so that nobody waits for a server's thread.
+/// More than the clients have threads, so that no client waits for a server's thread.
 const SERVERS: usize = 16;
 const MIB: u64 = 1 << 20;
 

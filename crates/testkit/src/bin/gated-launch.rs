@@ -8,21 +8,16 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cofferdam_gate::{Keep, Question, Reach, Verdict};
-use cofferdam_launcher::Decider;
-use cofferdam_policy::layers::{Inputs, resolve};
-use cofferdam_policy::{Access, FileRule, Hold, Mode, OnUnknown, Origin, Overrides, PathExpr, Policy, Stand};
-use cofferdam_testkit::Session;
+use cofferdam_policy::{Access, FileRule, Hold, Origin, PathExpr, Policy, Stand};
+use cofferdam_supervisor::Decider;
+use cofferdam_testkit::{Session, policy_with};
+use cofferdam_wire::{Keep, Question, Reach, Verdict};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [settings, answers, argv @ ..] = arguments.as_slice() else { return ExitCode::from(2) };
     let mut session = Session::of(argv.to_vec());
-    let overrides = Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Ask), ..Overrides::default() };
-    let Ok(policy) = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }) else {
-        return ExitCode::from(2);
-    };
-    session.policy = policy;
+    session.policy = policy_with(&[("--mode", "dynamic"), ("--on-unknown", "ask")]);
     session.policy.unknown.per_minute.value = 100_000;
     let mut settings = settings.split(',');
     session.without_fuse = settings.next() == Some("calls");
@@ -63,9 +58,12 @@ fn change(policy: &mut Policy, setting: &str) -> Option<()> {
 }
 
 fn answer(answers: &str, question: &Question) -> Verdict {
-    eprintln!("asked {:?} {}", question.op, question.path.display());
+    eprintln!("asked {:?} {}", question.op, question.subject.text());
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
-    let line = answers.lines().map(words).find(|words| words.first().is_some_and(|p| question.path.starts_with(p)));
+    let line = answers
+        .lines()
+        .map(words)
+        .find(|words| words.first().is_some_and(|p| question.subject.path().is_some_and(|path| path.starts_with(p))));
     let Some([_, verdict, reach, keep]) = line.as_deref() else { return Verdict::DENY_ONCE };
     let reach = match reach.as_str() {
         "dir" => Reach::Dir,

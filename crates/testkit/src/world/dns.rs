@@ -143,7 +143,7 @@ impl Server {
             let Ok(socket) = socket.try_clone() else { continue };
             let send = move || {
                 thread::sleep(delay);
-                // Whoever asked may be gone.
+                // The client that asked may be gone.
                 socket.send_to(&reply, from).is_ok()
             };
             if delay.is_zero() {
@@ -216,7 +216,7 @@ impl Question {
             if length == 0 {
                 break;
             }
-            // Nobody compresses a question.
+            // No client compresses a question.
             let label = message.get(at..at + length).filter(|_| length < 64)?;
             labels.push(String::from_utf8_lossy(label).into_owned());
             at += length;

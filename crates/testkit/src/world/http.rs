@@ -104,7 +104,7 @@ impl Server {
         reply(stream, "200 OK", "content-type: text/plain\r\n", head.text.as_bytes())
     }
 
-    /// What git's backend says, as a whole reply. Everybody may push.
+    /// What git's backend says, as a whole reply. Every client may push.
     fn git(&self, path: &str, query: &str, head: &Head, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut command = Command::new("git");
         if let Some(user) = self.user {

@@ -57,7 +57,7 @@ pub(crate) enum Order {
     Program(Program),
 }
 
-/// Somebody else, for programs that do not run as root.
+/// Another user, for programs that do not run as root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) uid: u32,
@@ -219,7 +219,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // SIGINT: at SIGTERM, PostgreSQL waits for whoever is connected.
+        // SIGINT: at SIGTERM, PostgreSQL waits for the clients that are connected.
         for program in &self.programs {
             signal(program, Signal::INT);
         }

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use cofferdam_gate::{Cause, Keep, Reach};
 use cofferdam_testkit::{leaks, person};
+use cofferdam_wire::{Cause, Keep, Reach};
 
 use crate::stage::Stage;
 

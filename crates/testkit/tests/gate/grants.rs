@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cofferdam_gate::{Keep, Op, Reach};
+use cofferdam_wire::{Keep, Op, Reach};
 
 use crate::stage::Stage;
 

@@ -1,11 +1,11 @@
-//! While questions are open: others go on, signals do what they should, and nobody waits for ever.
+//! While questions are open: others go on, signals do what they should, and no process waits for ever.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use cofferdam_gate::{Cause, Keep, Reach};
 use cofferdam_testkit::program;
+use cofferdam_wire::{Cause, Keep, Reach};
 
 use crate::stage::Stage;
 
@@ -60,7 +60,7 @@ pub(crate) fn a_killed_process_is_reaped_at_once_and_its_question_goes(stage: &S
     const TIMES: usize = 5;
     let files: Vec<String> =
         (1..=TIMES).map(|n| stage.unknown(&format!("{n}/file"), "text\n").display().to_string()).collect();
-    // The same for a process that waits for nobody shows what a kill takes here and now.
+    // The same for a process that waits for no answer shows what a kill takes here and now.
     let script = format!(
         "reap() {{ a=$(date +%s%N); kill -9 $2; wait $2; b=$(date +%s%N); echo $1 $(((b-a)/1000)); }}; \
          n=0; for f in {}; do n=$((n+1)); sleep 100 & s=$!; cat $f & p=$!; until [ -e kill$n ]; do sleep 0.01; done; \

@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use cofferdam_launcher::End;
 use cofferdam_policy::Access;
-use cofferdam_policy::layers::{Inputs, resolve};
-use cofferdam_policy::{Mode, OnUnknown, Overrides};
-use cofferdam_testkit::{Helper, Place, Scene, Session, edit, start_helper};
+use cofferdam_testkit::{Helper, Place, Scene, Session, edit, policy_with, start_helper};
+use cofferdam_wire::End;
 
 use crate::cover_storm::{Configuration, Tree};
 use crate::row::{Finding, probe_argv};
@@ -168,9 +166,7 @@ pub fn launch(arguments: &[String]) -> i32 {
     let place = Place::at(scene);
     let mut session = Session::of(probe_argv(&place, check));
     if configuration.way != "static" {
-        let overrides =
-            Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Deny), ..Overrides::default() };
-        session.policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap_or_default();
+        session.policy = policy_with(&[("--mode", "dynamic"), ("--on-unknown", "deny")]);
         session.without_fuse = configuration.way == "calls";
         rule(&mut session.policy, &place.probe(), Access::Read);
     }

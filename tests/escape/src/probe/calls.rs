@@ -153,7 +153,7 @@ pub(super) fn c04_unknown() -> Finding {
 /// Callers that die while they wait must not confuse the supervisor, and the next caller gets its answer.
 pub(super) fn c06_notifications(place: &Place) -> Finding {
     let finding = answers_after_deaths(place);
-    // Whoever stopped the supervisor may let it go on.
+    // The test that stopped the supervisor may let it go on.
     place.write("home/project/judged", "");
     finding
 }

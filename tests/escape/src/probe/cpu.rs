@@ -118,7 +118,7 @@ pub(super) fn d03_time() -> Finding {
     Finding::Open(format!("{CHILDREN} processes used {} ms each", EACH.as_millis()))
 }
 
-/// The same by processes whose time is left to nobody: their parent does not want to know how they ended.
+/// The same by processes whose time is left to no parent: theirs does not want to know how they ended.
 pub(super) fn d03_time_of_ignored() -> Finding {
     const SIGCHLD: usize = 17;
     // struct sigaction of the kernel: SIG_IGN, no flags, no restorer, no mask.

@@ -11,7 +11,7 @@ use super::{Attempt, call, judge};
 use crate::row::Finding;
 
 const CLOSED: &[i32] = &[libc::EROFS, libc::EACCES, libc::EPERM];
-/// What a name that is held or pinned answers to somebody who wants to make or move it.
+/// What a name that is held or pinned answers to a process that wants to make or move it.
 const HELD: &[i32] =
     &[libc::EROFS, libc::EACCES, libc::EPERM, libc::EBUSY, libc::EEXIST, libc::EISDIR, libc::ENOTDIR, libc::EXDEV];
 

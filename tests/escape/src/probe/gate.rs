@@ -68,7 +68,7 @@ pub(super) fn read_two(place: &Place) -> Finding {
     }
 }
 
-/// Supervisor and broker, by the numbers that they have outside; and what somebody inside might have inherited.
+/// Supervisor and broker, by the numbers that they have outside; and what a process inside might have inherited.
 pub(super) fn b07_out_of_reach(place: &Place) -> Finding {
     let granted = fs::read_to_string(told(place, "unknown")).is_ok();
     if let Err(error) = mark(place, "ready").and_then(|()| await_mark(place, "told")) {
@@ -105,7 +105,7 @@ fn attempts_on(who: &str, pid: usize) -> [Attempt; 5] {
     ]
 }
 
-/// Nobody whose descriptors can be seen has the device, a namespace or the filter's listener.
+/// No process whose descriptors can be seen has the device, a namespace or the filter's listener.
 fn descriptors_of_everybody() -> Finding {
     let mut seen = 0;
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -204,7 +204,7 @@ fn wanted(place: &Place) -> (u64, u64) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// One of two files is approved. Whatever a call's path says when somebody looks at it, only mounts decide what is read.
+/// One of two files is approved. Whatever a call's path is when the supervisor looks at it, only mounts decide what is read.
 pub(super) fn c05_behind_mounts(place: &Place) -> Finding {
     let pair = place.outside().join("pair");
     let (flips, opens) = wanted(place);
@@ -239,8 +239,8 @@ fn report_opens() -> Result<Listener, i32> {
     install_with_listener(program.into_iter()).map_err(cofferdam_kernel::Errno::raw_os_error)
 }
 
-/// The same race against somebody who looks at the path of a call and then lets it go on, with no mounts behind: what the
-/// gate would be without its walls. The thread that opens has a filter; this one looks and answers.
+/// The same race against a supervisor that looks at the path of a call and then lets it go on, with no mounts behind: what
+/// the gate would be without its walls. The thread that opens has a filter; this one looks and answers.
 pub(super) fn c05_before_the_call(place: &Place) -> Finding {
     let (flips, opens) = wanted(place);
     let path = Flipped::new(&place.outside().join("pair"));
@@ -274,7 +274,7 @@ fn look_and_let_go(listener: &Listener, path: &Flipped) -> Result<(), i32> {
         let Some(notification) = listener.receive().map_err(cofferdam_kernel::Errno::raw_os_error)? else { continue };
         let is_over = path.stop.load(Ordering::Relaxed);
         let is_approved = path.last().load(Ordering::Relaxed) == b'a';
-        // To decide takes somebody a moment.
+        // To decide takes the supervisor a moment.
         std::thread::sleep(Duration::from_micros(20));
         let answered = if is_approved {
             listener.go_on(notification.id)
@@ -350,7 +350,7 @@ pub(super) fn f08_planted(place: &Place) -> Finding {
     }
 }
 
-/// Tries to answer its own question: by the socket's path, and through a directory that somebody left open.
+/// Tries to answer its own question: by the socket's path, and through a directory that a host program left open.
 pub(super) fn f11_own_answer(place: &Place) -> Finding {
     let unknown = told(place, "unknown");
     let reader = std::thread::spawn(move || fs::read(unknown).is_ok());

@@ -43,7 +43,7 @@ pub(super) fn service_sockets(place: &Place) -> Finding {
     judge(&attempts)
 }
 
-/// Asks every descriptor for descriptors that somebody may have sent.
+/// Asks every descriptor for descriptors that another process may have sent.
 pub(super) fn received_descriptors() -> Finding {
     const DONTWAIT: usize = 0x40;
     let mut data = [0u8; 16];

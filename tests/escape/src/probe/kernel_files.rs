@@ -74,7 +74,7 @@ pub(super) fn cgroups() -> Finding {
     judge(&attempts)
 }
 
-/// Everybody may open it; the write is what counts.
+/// Any process may open it; the write is what counts.
 pub(super) fn last_pid() -> Finding {
     const FILE: &str = "/proc/sys/kernel/ns_last_pid";
     let Ok(value) = fs::read_to_string(FILE) else {

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const CALLS: usize = 300;
 /// One round in so many starts a program: more than one in a hundred, so the 99th percentile is among these.
 const STARTS: usize = 50;
-/// Longer than any measurement; whoever measures ends it before.
+/// Longer than any measurement; the process that measures ends it before.
 const AT_LONGEST: Duration = Duration::from_mins(1);
 
 /// Sleeps, then does a bit of work, as often as a file says; the time of each round without the sleep goes to another, in
@@ -48,7 +48,7 @@ pub(super) fn work_in_small_steps(place: &Place) -> Finding {
     }
 }
 
-/// Everybody forks as fast as they can, whatever comes of it.
+/// Every process forks as fast as it can, whatever comes of it.
 pub(super) fn attack_with_forks() -> Finding {
     fn explode(end: Instant) -> i32 {
         while Instant::now() < end {
@@ -62,7 +62,7 @@ pub(super) fn attack_with_forks() -> Finding {
     Finding::Open("nobody ended it".to_owned())
 }
 
-/// Touches memory until nobody gives more, lets go of it, and begins again. A limit ends it at once.
+/// Touches memory until the kernel gives no more, lets go of it, and begins again. A limit ends it at once.
 pub(super) fn attack_with_memory() -> Finding {
     const MOST: usize = 1 << 30;
     let end = Instant::now() + AT_LONGEST;

@@ -113,7 +113,7 @@ fn write_up_to(file: &mut fs::File, most: usize, written: &mut usize) -> io::Res
     Ok(())
 }
 
-/// A file that has no name and that nobody maps.
+/// A file that has no name and that no process maps.
 pub(super) fn d02_nameless_files() -> Finding {
     let name = c"filled";
     let mut written = 0;
@@ -152,7 +152,7 @@ fn fill(address: usize) -> Result<usize, i32> {
     Ok(filled)
 }
 
-/// A segment that nobody is attached to any more.
+/// A segment that no process is attached to any more.
 pub(super) fn d02_segments() -> Finding {
     let filled = || -> Result<usize, i32> {
         let segment = call(libc::SYS_shmget, &[0, WANTED, 0o600])?;

@@ -1,4 +1,4 @@
-//! Other processes: pid 1, the supervisor, everybody else of the same user.
+//! Other processes: pid 1, the supervisor, every other process of the same user.
 
 use std::fs;
 use std::time::Duration;
@@ -94,7 +94,7 @@ pub(super) fn supervisor(place: &Place) -> Finding {
     ])
 }
 
-/// Signal 0 asks only who could be reached. Only if that is nobody, a real signal follows.
+/// Signal 0 asks only who could be reached. Only if that is no process, a real signal follows.
 pub(super) fn kill_everybody() -> Finding {
     const EVERYBODY: usize = usize::MAX;
     let reached = call(libc::SYS_kill, &[EVERYBODY, 0]);
@@ -107,7 +107,7 @@ pub(super) fn kill_everybody() -> Finding {
     })
 }
 
-/// Children that try to outlive everybody, for a bounded time.
+/// Children that try to outlive every other process, for a bounded time.
 pub(super) fn many_sleepers(place: &Place) -> Finding {
     for _ in 0..3 {
         let child = raw::fork(|| {

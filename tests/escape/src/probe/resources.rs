@@ -1,5 +1,5 @@
 //! Processes, output, disks, descriptors and refused calls without end. Each attempt is bounded, so that it ends by itself
-//! where nobody ends it.
+//! where neither the kernel nor the supervisor ends it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -57,7 +57,7 @@ pub(super) fn d01_threads() -> Finding {
     counted("threads", made, None)
 }
 
-/// Everybody forks on and nobody gives up, until there are enough or the time is over.
+/// Every process forks on and none gives up, until there are enough or the time is over.
 pub(super) fn d01_bomb(place: &Place) -> Finding {
     const ENOUGH: u64 = 6 * PROCESSES as u64;
     const AT_LONGEST: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ fn fill(path: &Path, bytes: usize) -> io::Result<()> {
     (0..bytes / MIB).try_for_each(|_| file.write_all(&block))
 }
 
-/// Says how much could be kept on a disk of the host, if nobody ends it.
+/// Says how much could be kept on a disk of the host, if neither the kernel nor the supervisor ends it.
 fn stored(result: Result<usize, i32>, how: &str) -> Finding {
     std::thread::sleep(HOLD);
     match result {

@@ -1,5 +1,5 @@
-//! Floods from inside: names that change under the client, thousands of connections, requests that never end, and somebody
-//! who only wants to work beside all that. Owns what is done and its figures; `storm` outside judges.
+//! Floods from inside: names that change under the client, thousands of connections, requests that never end, and a program
+//! that only wants to work beside all that. Owns what is done and its figures; `storm` outside judges.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::egress::connect;
 use crate::raw;
 use crate::row::Finding;
-use crate::storm::{ECHO, HOLD, NAMES};
+use crate::storm::{ECHO, HOLD, NAMES, TURN, Turn, WINDOWS};
 use crate::talk::{PROXY, RESOLVER, hello, question};
 
 const THREADS: usize = 16;
@@ -135,7 +135,7 @@ fn at_once(stream: &TcpStream) {
     let _set = raw::syscall(libc::SYS_setsockopt, arguments);
 }
 
-/// Thousands of connections that say nothing, requests that never end, and a neighbour before and beside them.
+/// Thousands of connections that say nothing, requests that never end, and a neighbour beside them that works in windows when it is told to.
 pub(super) fn crowd(place: &Place) -> Finding {
     let [idle, slow, rounds, seconds] = wanted(place)[..] else { return Finding::Broken("how many?".to_owned()) };
     match crowded(place, idle, slow, rounds, Duration::from_secs(seconds as u64)) {
@@ -148,17 +148,17 @@ fn crowded(place: &Place, idle: usize, slow: usize, rounds: usize, limit: Durati
     let echo: SocketAddr = connect(ECHO)?.peer_addr()?;
     // The first rounds wake everything up.
     work(echo, rounds / 4)?;
-    let alone = work(echo, rounds)?;
     let kept = keep(idle)?;
     let began = Instant::now();
     let slowed = half_open(slow)?;
-    fs::write(place.project().join("full"), "")?;
     let over = Arc::new(AtomicBool::new(false));
     let trickle = {
         let (over, ways) = (Arc::clone(&over), clones(&slowed)?);
         thread::spawn(move || trickle(&ways, &over))
     };
-    let beside = work(echo, rounds);
+    fs::write(Turn::full(place), "")?;
+    let windows: io::Result<Vec<f64>> =
+        (0..WINDOWS).map(|index| window(place, index, echo, rounds / WINDOWS)).collect();
     let was_held = began.elapsed() < limit;
     let still_open = kept.iter().filter(|stream| is_open(stream)).count();
     let closed = slowed.into_iter().filter(|stream| ends_by(stream, began + limit + Duration::from_secs(10))).count();
@@ -169,8 +169,23 @@ fn crowded(place: &Place, idle: usize, slow: usize, rounds: usize, limit: Durati
     Ok(json!({
         "idle": kept.len(), "idle_open_beside": still_open, "idle_open_after": after, "slow": slow, "slow_closed": closed,
         "slow_seconds": took.as_secs_f64(), "slow_held_while_measured": was_held, "trickled": trickled,
-        "alone_p99_us": percentile(alone), "beside_p99_us": percentile(beside?),
+        "p99_us": windows?,
     }))
+}
+
+/// The 99th percentile of one window, when it is this session's turn.
+fn window(place: &Place, index: usize, echo: SocketAddr, rounds: usize) -> io::Result<f64> {
+    let turn = Turn::of(place, index);
+    let patience = Instant::now() + TURN;
+    while !turn.given.exists() {
+        if Instant::now() > patience {
+            return Err(io::Error::other(format!("turn {index} did not come")));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let took = work(echo, rounds)?;
+    fs::write(turn.taken, "")?;
+    Ok(percentile(took))
 }
 
 fn percentile(mut rounds: Vec<f64>) -> f64 {

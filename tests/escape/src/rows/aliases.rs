@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use cofferdam_gate::{Keep, Reach, Verdict};
-use cofferdam_launcher::Decider;
 use cofferdam_policy::Access;
+use cofferdam_supervisor::Decider;
 use cofferdam_testkit::{Launched, edit};
+use cofferdam_wire::{Keep, Reach, Verdict};
 
 use super::gate::asking;
 use super::launch::is_variant;

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use cofferdam_gate::protocol::FsRequest;
-use cofferdam_gate::{Keep, Reach};
 use cofferdam_kernel::socket;
 use cofferdam_testkit::{Helper, Person, person};
+use cofferdam_wire::protocol::FsRequest;
+use cofferdam_wire::{Keep, Reach};
 
 use super::gate::{answering, asking, each_trigger, forget, tell};
 use super::launch::{A12, inherit_everything};
 use crate::row::{Finding, Off, ROW, Row, Trial, Walls};
 
-/// Starts a check whose questions somebody answers, who does `then` with the first; the probe has the last word.
+/// Starts a check whose questions an operator answers, who does `then` with the first; the probe has the last word.
 fn with_person(
     trial: &Trial,
     check: &str,

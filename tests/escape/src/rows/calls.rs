@@ -101,14 +101,14 @@ pub(crate) static C06: Row = Row {
     control: "the supervisor drops stale notifications and answers the next",
     policy: |policy, _| policy.syscalls.max_violations = Ruled::new(1000, Origin::flag("--test")),
     run: stale_notifications,
-    // The supervisor is stopped: nobody answers.
+    // The supervisor is stopped: it does not answer.
     off: Off::Edit(|_, _| {}),
     ..ROW
 };
 
 fn stale_notifications(trial: &Trial) -> Finding {
     let mut helper = trial.start("c06", Stdio::null());
-    let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(10));
+    let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(30));
     let supervisor = helper.child.id() as usize;
     let signal = |number: usize| raw::syscall(libc::SYS_kill, [supervisor, number, 0, 0, 0, 0]);
     let stopped = if trial.walls == Walls::Open { signal(19) } else { Ok(0) };

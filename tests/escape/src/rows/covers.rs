@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cofferdam_gate::{Keep, Reach, Verdict};
-use cofferdam_launcher::Decider;
 use cofferdam_policy::Access;
+use cofferdam_supervisor::Decider;
 use cofferdam_testkit::{Place, edit};
+use cofferdam_wire::{Keep, Reach, Verdict};
 
 use super::launch::is_variant;
 use super::{gate, rule};

@@ -20,7 +20,7 @@ use crate::talk::{self, PROXY, Talk, Way};
 pub(super) const GOOD: &str = "93.184.216.34";
 /// Allowed too, and says again what it is told.
 pub(super) const ECHO: &str = "93.184.216.35";
-/// What nobody allows.
+/// What no rule allows.
 pub(super) const BAD: &str = "93.184.216.36";
 /// What a machine keeps to itself.
 pub(super) const PRIVATE: &str = "10.0.0.1:80";
@@ -151,7 +151,7 @@ pub(super) fn names(world: &World) -> Dns<'_> {
     dns
 }
 
-/// Says everything in a session inside the world. Nobody may be dialled at `guarded` but with the control off.
+/// Says everything in a session inside the world. No server may be dialled at `guarded` but with the control off.
 pub(super) fn talks(trial: &Trial, world: &World, attempts: &[Attempt], guarded: &[&str]) -> Finding {
     talks_as(trial, world, attempts, guarded, &[])
 }

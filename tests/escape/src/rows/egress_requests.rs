@@ -315,7 +315,7 @@ pub(crate) static G30: Row = Row {
                 Attempt::fails(Way::Proxy, asked("GET", "/write/x"), DENIED),
                 Attempt::fails(name("good.test:80"), request("POST", "/read/x", "good.test"), DENIED),
                 Attempt::fails(name("good.test:80"), request("GET", "/write/x", "good.test"), DENIED),
-                // TLS is not passed on, where nobody could see the request: it ends here.
+                // TLS is not passed on, where the egress process could not see the request: it ends here.
                 Attempt::ends(name("good.test:443"), vec![hello(Some("good.test"))], greeted),
                 Attempt::works(Way::Proxy, asked("GET", "/read/x")),
                 Attempt::works(name("good.test:80"), request("GET", "/read/x", "good.test")),

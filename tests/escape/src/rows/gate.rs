@@ -6,11 +6,10 @@ use std::process::Stdio;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cofferdam_gate::{Keep, Reach, Verdict};
-use cofferdam_launcher::Decider;
-use cofferdam_policy::layers::{Inputs, resolve};
-use cofferdam_policy::{Access, Mode, OnUnknown, Overrides};
-use cofferdam_testkit::{Launched, Place, Session, person};
+use cofferdam_policy::Access;
+use cofferdam_supervisor::Decider;
+use cofferdam_testkit::{Launched, Place, Session, person, policy_with};
+use cofferdam_wire::{Keep, Reach, Verdict};
 
 use super::launch::is_variant;
 use super::rule;
@@ -20,8 +19,7 @@ const VARIANT: &str = "COFFERDAM_TEST_VARIANT";
 
 /// A session that asks, by the trigger that the variant names.
 pub(super) fn asking(session: &mut Session, place: &Place) {
-    let overrides = Overrides { mode: Some(Mode::Dynamic), on_unknown: Some(OnUnknown::Ask), ..Overrides::default() };
-    session.policy = resolve(&Inputs { overrides: Some(&overrides), ..Inputs::default() }).unwrap_or_default();
+    session.policy = policy_with(&[("--mode", "dynamic"), ("--on-unknown", "ask")]);
     session.without_fuse = is_variant("calls");
     rule(&mut session.policy, &place.probe(), Access::Read);
 }
@@ -32,7 +30,7 @@ pub(super) fn answering(session: &mut Session, place: &Place, approved: &str) {
     session.policy.unknown.per_minute.value = 100_000;
     let approved = place.outside().join(approved);
     session.decider = Some(Decider(Rc::new(move |question| {
-        Some(if question.path.starts_with(&approved) {
+        Some(if question.subject.path().is_some_and(|path| path.starts_with(&approved)) {
             Verdict::Allow { reach: Reach::File, keep: Keep::Session }
         } else {
             Verdict::Deny { reach: Reach::File, keep: Keep::Session }
@@ -105,7 +103,7 @@ fn look_for_the_gate(trial: &Trial, variant: &[(&str, &str)]) -> Finding {
     let mut helper = trial.start_with("b07-gate", variant, Stdio::null());
     let supervisor = helper.child.id();
     let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(20));
-    // With the walls open nobody mounts, and the one who started the probe stands for both.
+    // With the walls open no broker mounts, and the process that started the probe stands for both.
     let broker = person::broker_of(supervisor).filter(|_| trial.walls == Walls::Standing);
     let broker = if trial.walls == Walls::Open { Some(supervisor) } else { broker };
     let (Ok(true), Some(broker)) = (ready, broker) else {

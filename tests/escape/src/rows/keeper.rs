@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use cofferdam_launcher::End;
 use cofferdam_testkit::{Launched, Place};
+use cofferdam_wire::End;
 
 use crate::row::{Finding, Off, ROW, Row, Trial};
 

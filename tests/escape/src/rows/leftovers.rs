@@ -1,4 +1,5 @@
-//! Rows about what a command leaves for later: trees that nobody can remove by path, and files that hang whoever opens them.
+//! Rows about what a command leaves for later: trees that no process can remove by path, and files that hang the
+//! process that opens them.
 
 use std::fs;
 use std::io;
@@ -22,7 +23,7 @@ pub(crate) static D08: Row = Row {
         let made = trial.answer(&launched);
         match trial.walls {
             Walls::Standing => made.and_then(|| removed_in_time(trial, began)),
-            // The probe filled the directory itself: whoever walks it by path cannot remove it.
+            // The probe filled the directory itself: a process that walks it by path cannot remove it.
             Walls::Open => walked_by_path(&trial.scene.home().join(".npm")),
         }
     },

@@ -79,7 +79,7 @@ pub(crate) static B20: Row = Row {
 
 fn orphans(trial: &Trial) -> Finding {
     let mut helper = trial.start("b20", Stdio::null());
-    let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(10));
+    let ready = helper.wait_for(&trial.project().join("ready"), Duration::from_secs(30));
     let before = leaks::processes(&trial.scene).len();
     let killed = helper.child.kill().and_then(|()| helper.child.wait());
     let alive = leaks::processes_within(&trial.scene, Duration::from_secs(1));

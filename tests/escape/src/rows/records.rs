@@ -174,7 +174,7 @@ pub(super) fn lines_with(place: &Place, text: &str) -> usize {
     lines(place).iter().filter(|line| line.contains(text)).count()
 }
 
-/// A name that looks like two records where nobody frames them.
+/// A name that looks like two records where no writer frames them.
 const FORGED: &str = "x\n{\"event\":\"FILE_ACCESS_GRANTED\",\"forged\":1}";
 
 pub(crate) static F15: Row = Row {

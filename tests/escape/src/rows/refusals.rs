@@ -101,7 +101,7 @@ pub(crate) static A09: Row = Row {
     ..ROW
 };
 
-/// Root's copy of the command, run by somebody else. It lies where that user can reach it.
+/// Root's copy of the command, run by another user. It lies where that user can reach it.
 fn set_user_id_copy(trial: &Trial) -> Finding {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     const NOBODY: u32 = 65534;
@@ -158,7 +158,7 @@ pub(crate) static A10: Row = Row {
         plan.steps.insert(0, Step::AwaitHolds);
     },
     run: killed_before_the_map,
-    // Maps first, waits then: what a child looks like to whom somebody has written a map.
+    // Maps first, waits then: what a child looks like for which its parent has written a map.
     off: Off::Edit(|plan, _| {
         plan.steps.remove(0);
         let after = plan.steps.iter().position(|step| matches!(step, Step::MapIds { .. })).map_or(0, |at| at + 1);

@@ -7,10 +7,11 @@ use std::process::{ChildStderr, ChildStdout, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam_launcher::{End, cgroup_home};
+use cofferdam_host::cgroup_home::cgroup_home;
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Resource, Step};
 use cofferdam_policy::Ruled;
 use cofferdam_testkit::{Launched, Place, edit, memory};
+use cofferdam_wire::End;
 
 use crate::limits::{CPU_SECONDS, DESCRIPTORS, FILE_SIZE, MEMORY, OUTPUT, PROCESSES, ROOM, STORAGE, named};
 use crate::raw;
@@ -74,7 +75,7 @@ pub(crate) static D01_BOMB: Row = Row {
     policy: |policy, _| policy.process.max = Some(named(PROCESSES)),
     run: |trial| {
         let mut helper = trial.start("d01-bomb", Stdio::null());
-        match helper.wait_for(&trial.project().join("forks"), Duration::from_secs(10)) {
+        match helper.wait_for(&trial.project().join("forks"), Duration::from_secs(30)) {
             Ok(true) => {}
             other => return Finding::Broken(format!("no bomb: {other:?}, {:?}", helper.finish())),
         }
@@ -91,7 +92,7 @@ pub(crate) static D01_BOMB: Row = Row {
 
 /// What a session that started meanwhile had to wait for.
 fn served(neighbour: Result<Duration, String>) -> Finding {
-    // Nobody limits the CPUs here; how long it takes beside an attack is measured by `neighbour`.
+    // The policy does not limit the CPUs here; how long it takes beside an attack is measured by `neighbour`.
     const AT_MOST: Duration = Duration::from_secs(20);
     match neighbour {
         Ok(took) if took <= AT_MOST => Finding::Contained("a neighbour was served".to_owned()),
@@ -106,7 +107,7 @@ pub(crate) static D02: Row = Row {
     policy: |policy, _| policy.limits.memory = bytes(MEMORY),
     run: |trial| {
         trial.ended(&["d02", "d02-many"], End::OutOfMemory, 137).and_then(|| {
-            // Within the limit nobody is ended, and nobody gets out of the kernel's reach.
+            // Within the limit no process is ended, and none gets out of the kernel's reach.
             trial.answer(&trial.launch("d02-shared")).and_then(|| trial.answer(&trial.launch("d02-score")))
         })
     },
@@ -167,7 +168,7 @@ pub(crate) static D03_CPUS: Row = Row {
         if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
             return Finding::Skipped("this machine has one CPU".to_owned());
         }
-        // Where nobody else counts, the processes are pinned: a busy machine cannot hide that.
+        // Where no cgroup counts CPU time, the processes are pinned: a busy machine cannot hide that.
         let by_pinning = matches!(cgroup_home(&[]), CgroupHome::None { .. });
         let pinned = || trial.answer(&trial.launch("d03-pinned"));
         if by_pinning { pinned().and_then(|| shares(trial)) } else { shares(trial) }
@@ -192,7 +193,7 @@ fn shares(trial: &Trial) -> Finding {
     }
 }
 
-/// CPU time that everybody on this machine has used.
+/// CPU time that all processes on this machine have used.
 fn machine_busy() -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();

@@ -33,7 +33,7 @@ impl<'a> Ground<'a> {
             Running::saying(stage.user_command(&load).args(["relay", &server.1])).map_err(Problems::one)?;
         let (port, relay_port) = (port_of(&server.1)?, port_of(&relay_address)?);
         let web_port = free_port().map_err(|e| Problems::one(format!("no free port: {e}")))?;
-        // A loopback address may be dialed because somebody who may has listed it.
+        // A loopback address may be dialed because the user's layer, which may, has listed it.
         let allowed = [port, web_port].map(|port| format!("\"{NAME}:{port}\", \"127.0.0.1:{port}\"")).join(", ");
         let policy = format!("[network]\nresolvers = [\"{resolver}\"]\nallow = [{allowed}]\n");
         stage.write("home/.config/cofferdam/config.toml", &policy)?;
@@ -57,7 +57,7 @@ fn port_of(address: &str) -> Result<u16, Problems> {
     port.ok_or_else(|| Problems::one(format!("`{address}` is no address")))
 }
 
-/// Nobody else here asks for ports between this and the server's start.
+/// No other process here asks for ports between this and the server's start.
 pub(crate) fn free_port() -> std::io::Result<u16> {
     TcpListener::bind("127.0.0.1:0")?.local_addr().map(|address| address.port())
 }

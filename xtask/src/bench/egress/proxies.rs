@@ -7,7 +7,7 @@ use crate::bench::egress::ground::{Ground, NAME, free_port, installed};
 use crate::bench::egress::running::{Running, figure, output};
 use crate::bench::report::Limit;
 
-/// Where the sandbox's proxy is for whoever is inside.
+/// Where the sandbox's proxy is for programs inside.
 const OURS: &str = "198.18.0.1:3128";
 const CONNECTIONS: &str = "16";
 const DURATION: &str = "2s";

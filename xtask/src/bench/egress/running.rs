@@ -95,7 +95,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let hung = matches!(child.try_wait(), Ok(None));
     end(&mut child);
     if hung {
-        // Somebody who left the group may still hold the pipes: nobody waits for that.
+        // A process that left the group may still hold the pipes: the bench does not wait for that.
         return Err(failed(format!("not done after {} s", PATIENCE.as_secs())));
     }
     let status = child.wait().map_err(|e| failed(e.to_string()))?;

@@ -1,5 +1,5 @@
 //! The ways from a client to the server: none between, the sandbox, and the user-mode networks of others. Owns their command
-//! lines. Who is not the sandbox runs as whoever runs the bench, since /dev/net/tun may be root's alone.
+//! lines. What is not the sandbox runs as the user who runs the bench, since /dev/net/tun may be root's alone.
 
 use std::process::{Command, Stdio};
 use std::thread;

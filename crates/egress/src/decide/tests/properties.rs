@@ -6,8 +6,8 @@ use cofferdam_policy::{Endpoint, Host, Layer, Network, NetworkRule, Origin, pars
 use proptest::prelude::*;
 
 use crate::address::{embedded, special};
+use crate::decide::request_path;
 use crate::decide::{Rules, Verdict};
-use crate::request_path;
 
 fn origin() -> Origin {
     Origin { layer: Layer::User, source: "property".into(), line: None }

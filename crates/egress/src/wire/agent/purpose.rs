@@ -1,6 +1,6 @@
 //! What a signature would be good for, read from the data to be signed.
 //! Owns the two forms that are understood, and calls everything else unknown; whether the purpose is allowed is the
-//! policy's. Called by `judge`.
+//! policy's. Called by `classify`.
 
 use super::{Reader, printable};
 

@@ -43,7 +43,7 @@ fn bind() -> Vec<u8> {
 }
 
 fn purpose(data: &[u8]) -> String {
-    match judge(&sign(data)) {
+    match classify(&sign(data)) {
         Request::Sign(request) => {
             assert_eq!((request.key, request.data, request.flags), (key().as_slice(), data, 4));
             format!("{:?}", request.purpose)
@@ -54,24 +54,24 @@ fn purpose(data: &[u8]) -> String {
 
 #[test]
 fn listing_signing_and_binding_are_understood() {
-    assert_eq!(judge(&[REQUEST_IDENTITIES]), Request::Identities);
-    assert!(matches!(judge(&sign(b"x")), Request::Sign(_)));
+    assert_eq!(classify(&[REQUEST_IDENTITIES]), Request::Identities);
+    assert!(matches!(classify(&sign(b"x")), Request::Sign(_)));
     let expected = Request::SessionBind { host_key: b"host key", session_id: b"id", forwarding: true };
-    assert_eq!(judge(&bind()), expected);
+    assert_eq!(classify(&bind()), expected);
 }
 
 #[test]
 fn everything_else_is_refused() {
     // Add, remove, remove all, smartcards, lock, unlock, constrained adds, and ssh 1.
     for kind in [0, 1, 3, 7, 8, 9, 17, 18, 19, 20, 21, 22, 23, 25, 26, 28, 255] {
-        assert!(matches!(judge(&[kind, 0, 0, 0, 0]), Request::Refused { kind: refused, .. } if refused == kind));
+        assert!(matches!(classify(&[kind, 0, 0, 0, 0]), Request::Refused { kind: refused, .. } if refused == kind));
     }
     let other = [&[EXTENSION][..], &string(b"query")].concat();
     for message in [&other[..], &[], &[REQUEST_IDENTITIES, 0], &[SIGN_REQUEST], &sign(b"x")[..20]] {
-        assert!(matches!(judge(message), Request::Refused { .. }), "{message:?}");
+        assert!(matches!(classify(message), Request::Refused { .. }), "{message:?}");
     }
     for message in [sign(b"x"), bind()] {
-        assert!(matches!(judge(&[&message[..], &[0]].concat()), Request::Refused { .. }), "a byte too many");
+        assert!(matches!(classify(&[&message[..], &[0]].concat()), Request::Refused { .. }), "a byte too many");
     }
 }
 
@@ -145,7 +145,7 @@ fn check_any(input: &[u8], cut: usize) -> bool {
     let mut good = false;
     agree(&message(&input[..cut]), &message(input), cut);
     for body in [input, input.get(4..).unwrap_or_default()] {
-        let request = judge(body);
+        let request = classify(body);
         good |= !matches!(request, Request::Refused { .. });
         match request {
             Request::Identities => assert_eq!(body, [REQUEST_IDENTITIES]),

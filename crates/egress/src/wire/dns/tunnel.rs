@@ -1,5 +1,5 @@
 //! Names that carry data instead of naming a host.
-//! Owns the guess and its constants; rates and what follows from a guess are the answerer's. Only names that the policy
+//! Owns the guess and its constants; rates and what follows from a guess are `names::dns_server`'s. Only names that the policy
 //! allows get this far, so it is a second line against tunnels under an allowed domain, and errs towards letting pass.
 
 /// The most labels outside of reverse lookups, which spell an address out digit by digit. Real names have up to ten.

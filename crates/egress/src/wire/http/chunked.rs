@@ -1,10 +1,10 @@
 //! The chunked coding, followed byte by byte so that bodies are forwarded as they came.
-//! Owns where a chunked body ends and that both sides see the same end; keeps no byte of it. Called by the relay for
+//! Owns where a chunked body ends and that both sides see the same end; keeps no byte of it. Called by `connections` for
 //! either direction.
 
 use super::head::{is_token_byte, is_value_byte};
 
-/// The most bytes of one chunk's extensions; hardly anybody uses them, except to make readers disagree.
+/// The most bytes of one chunk's extensions; hardly any program uses them, except to make readers disagree.
 const EXTENSION_MAX: usize = 256;
 /// The most bytes of trailers after the last chunk.
 const TRAILERS_MAX: usize = 8 * 1024;

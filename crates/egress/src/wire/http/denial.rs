@@ -1,6 +1,6 @@
 //! The answer to a request that is not carried: which rule decided, and what would change it.
-//! Owns the form of that answer, safe to show on a terminal; rule and remedy are the decision's words. Called by the
-//! relay.
+//! Owns the form of that answer, safe to show on a terminal; rule and remedy are the decision's words. Called by
+//! `connections`.
 
 use cofferdam_policy::is_unseen;
 
@@ -18,7 +18,7 @@ pub fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> 
             body.extend(["  ", label, ": ", &shown(text), "\n"]);
         }
     }
-    // Whoever asked for a tunnel shows headers at best, and no body.
+    // A client that asked for a tunnel shows headers at best, and no body.
     let told = |name: &str, text: &str| match in_header(text) {
         text if text.is_empty() => String::new(),
         text => format!("{name}: {text}\r\n"),

@@ -47,7 +47,7 @@ pub(super) struct Limits {
     pub(super) malformed: u16,
 }
 
-/// Reads a head. Each line is judged as soon as it ends, so a fault is reported before the rest arrives.
+/// Reads a head. Each line is checked as soon as it ends, so a fault is reported before the rest arrives.
 pub(super) fn read<'a, S>(
     buf: &'a [u8],
     limits: &Limits,

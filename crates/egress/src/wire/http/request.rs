@@ -1,6 +1,6 @@
 //! Request heads, as sent to a forward proxy or, without knowing of one, to port 80.
 //! Owns the forms of the target and the refusals that need no policy; hosts are handed on as text, for the policy's own
-//! parser to canonicalise. Called by the relay; `rewrite` turns the result into the request sent on.
+//! parser to canonicalise. Called by `connections`; `rewrite` turns the result into the request sent on.
 
 use super::super::{Progress, is_name_byte};
 use super::REQUEST_HEAD_MAX;

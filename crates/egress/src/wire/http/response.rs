@@ -1,5 +1,5 @@
 //! Response heads, read strictly enough to know where each response ends on a connection that is used again.
-//! Owns the framing of responses; contents and redirects are none of its business. Called by the relay, which answers
+//! Owns the framing of responses; contents and redirects are none of its business. Called by `connections`, which answers
 //! 502 and closes where a server is not to be understood.
 
 use super::super::Progress;

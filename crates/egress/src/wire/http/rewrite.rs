@@ -1,5 +1,5 @@
 //! Heads as they are sent on: what concerned one connection stays behind, and the framing is written anew.
-//! Owns which headers travel; what is put in place of a value is the caller's. Called by the relay after its decision.
+//! Owns which headers travel; what is put in place of a value is the caller's. Called by `connections` after its decision.
 
 use super::head::{Header, is_value_byte, list};
 use super::request::{BodyKind, RequestHead, RequestTarget};

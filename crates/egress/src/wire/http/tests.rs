@@ -356,7 +356,7 @@ fn check_any(input: &[u8], cut: usize) -> bool {
     good || matches!(whole, Ok(Scan { ended: true, .. }))
 }
 
-/// A request sent on means what was judged, and nothing of the connection is left in it.
+/// A request sent on means what was decided about, and nothing of the connection is left in it.
 fn check_sent(head: &RequestHead<'_>) {
     if matches!(head.target, RequestTarget::Authority { .. }) {
         return;

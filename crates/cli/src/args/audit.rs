@@ -1,0 +1,45 @@
+//! Flags of `logs` and `audit`. Owns their names and help. Read by `commands::audit`.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) task: Option<AuditTask>,
+    /// Only this session: the beginning of its name, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Go on with what is written from now on
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only events of this name; can be given several times
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+    /// Only what happened since then: 10m, 2h, 2026-11-15, 2026-11-15T08:30 (UTC)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// text, json (as written) or ocsf (OCSF 1.3, a JSON object a line)
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditTask {
+    /// Check every record, and say where the log is not as it was written
+    Verify {
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+        /// The public key that signatures must be of, as an earlier `verify` printed it
+        #[arg(long, value_name = "HEX")]
+        key: Option<String>,
+    },
+}

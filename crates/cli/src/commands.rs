@@ -1,0 +1,18 @@
+//! What each command of `sandbox` does, one module for each. Owns the order of steps of a command and the words of its
+//! answer; arguments are `args`'s, and how failures and outcomes read is `render`'s. Called by `main`.
+
+pub(crate) mod attach;
+pub(crate) mod audit;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod generate;
+pub(crate) mod inbox;
+pub(crate) mod learn;
+pub(crate) mod output;
+pub(crate) mod policy;
+pub(crate) mod questions;
+pub(crate) mod run;
+pub(crate) mod sessions;
+pub(crate) mod supervise;
+pub(crate) mod trust;
+pub(crate) mod why;

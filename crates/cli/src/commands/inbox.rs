@@ -1,0 +1,114 @@
+//! `sandbox inbox`: the questions of all of this user's sessions on one screen. Owns the loop, the connections and the
+//! terminal; what is shown and what a key means is in `model` and `screen`. Sessions may come and go at any time.
+
+mod model;
+mod screen;
+
+use std::io::{Error, IsTerminal as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use cofferdam_host::SurveyError;
+use cofferdam_wire::protocol::Command;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::client::{Connection, sessions, sessions_directory};
+use crate::commands::inbox::model::{Effect, Inbox};
+
+/// Why there is no screen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InboxError {
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error("the inbox needs a terminal")]
+    NoTerminal {
+        #[source]
+        source: Error,
+    },
+}
+
+/// How often to look for new sessions, and to ask each how it is.
+const LOOK: Duration = Duration::from_secs(1);
+
+pub(crate) fn run() -> Result<ExitCode, InboxError> {
+    let directory = sessions_directory()?;
+    if !std::io::stdin().is_terminal() {
+        return Err(InboxError::NoTerminal { source: Error::from(std::io::ErrorKind::Unsupported) });
+    }
+    let mut terminal = ratatui::try_init().map_err(|source| InboxError::NoTerminal { source })?;
+    let result = turn_until_quit(&mut terminal, &directory);
+    ratatui::restore();
+    result.map(|()| ExitCode::SUCCESS).map_err(|source| InboxError::NoTerminal { source })
+}
+
+fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path) -> Result<(), Error> {
+    let mut inbox = Inbox::default();
+    let mut connections: Vec<Connection> = Vec::new();
+    let mut look_at = Instant::now();
+    loop {
+        if Instant::now() >= look_at {
+            look_at = Instant::now() + LOOK;
+            look(directory, &mut connections);
+        }
+        hear(&mut connections, &mut inbox);
+        terminal.draw(|frame| screen::draw(frame, &inbox))?;
+        wait(&connections)?;
+        while event::poll(Duration::ZERO)? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match inbox.key(key.code, key.modifiers, Instant::now()) {
+                Effect::Nothing => {}
+                Effect::Quit => return Ok(()),
+                Effect::Say(session, command) => say(&mut connections, &session, &command, &mut inbox),
+            }
+        }
+    }
+}
+
+/// Connects to sessions that are new, and asks the others how they are.
+fn look(directory: &Path, connections: &mut Vec<Connection>) {
+    for session in sessions(directory) {
+        if !connections.iter().any(|connection| connection.session == session) {
+            connections.extend(Connection::open(directory, &session, "inbox").ok());
+        }
+    }
+    // One that is gone is noticed when it is heard.
+    connections.retain_mut(|connection| connection.say(&Command::Status {}).is_ok());
+}
+
+fn hear(connections: &mut Vec<Connection>, inbox: &mut Inbox) {
+    connections.retain_mut(|connection| match connection.hear() {
+        Ok(events) => {
+            for event in events {
+                inbox.take(&connection.session, event, Instant::now());
+            }
+            true
+        }
+        Err(_) => false,
+    });
+    let alive: Vec<&str> = connections.iter().map(|connection| connection.session.as_str()).collect();
+    inbox.keep_only(&alive, Instant::now());
+}
+
+fn say(connections: &mut [Connection], session: &str, command: &Command, inbox: &mut Inbox) {
+    let connection = connections.iter_mut().find(|connection| connection.session == session);
+    if connection.is_none_or(|connection| connection.say(command).is_err()) {
+        inbox.note("that session has ended");
+    }
+}
+
+/// Until a key, a word of a session, or half a second for the clocks on the screen.
+fn wait(connections: &[Connection]) -> Result<(), Error> {
+    let stdin = std::io::stdin();
+    let mut fds = vec![PollFd::new(&stdin, PollFlags::IN)];
+    fds.extend(connections.iter().map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN)));
+    match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 500_000_000 })) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,167 @@
+//! The state of the inbox: which sessions live, what they ask, what was decided. Pure: events and keys come in, an
+//! effect comes out. The selection belongs to a question and not to a line, so that nothing slides under a finger.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use cofferdam_gate::shown;
+use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest, SessionStatus};
+use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
+use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+
+/// After another question came under the selection, so long keys answer nothing.
+const PAUSE: Duration = Duration::from_millis(700);
+
+const MOST_DECISIONS: usize = 50;
+
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    pub(super) sessions: Vec<Session>,
+    pub(super) questions: Vec<Asked>,
+    /// Newest first.
+    pub(super) decisions: VecDeque<Decided>,
+    pub(super) reach: Option<Reach>,
+    pub(super) message: String,
+    selected: Option<(String, QuestionId)>,
+    locked_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) name: String,
+    pub(super) status: SessionStatus,
+}
+
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) session: String,
+    pub(super) request: FsRequest,
+}
+
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) session: String,
+    pub(super) id: QuestionId,
+    pub(super) decision: Decision,
+    pub(super) scope: Reach,
+    pub(super) persist: Keep,
+    pub(super) cause: Cause,
+    pub(super) path: String,
+}
+
+/// What a key leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Nothing,
+    Quit,
+    Say(String, Command),
+}
+
+impl Inbox {
+    pub(super) fn take(&mut self, session: &str, event: Event, now: Instant) {
+        match event {
+            Event::Session(status) => self.session(session, *status),
+            Event::FsRequest(request) => {
+                let known = self.questions.iter_mut().find(|a| a.session == session && a.request.id == request.id);
+                match known {
+                    Some(known) => known.request = *request,
+                    None => self.questions.push(Asked { session: session.to_owned(), request: *request }),
+                }
+            }
+            Event::Audit { id, decision, scope, persist, cause, path, .. } => {
+                self.questions.retain(|asked| asked.session != session || asked.request.id != id);
+                let path = shown(path.as_bytes());
+                let session = session.to_owned();
+                self.decisions.push_front(Decided { session, id, decision, scope, persist, cause, path });
+                self.decisions.truncate(MOST_DECISIONS);
+            }
+            Event::Refused { message } => self.note(&format!("refused: {}", shown(message.as_bytes()))),
+            Event::Done { .. } => self.message.clear(),
+            // A session is listed once it has said how it is; the rest is told to clients of execs.
+            _ => {}
+        }
+        self.select_something(now);
+    }
+
+    /// The others have ended.
+    pub(super) fn keep_only(&mut self, alive: &[&str], now: Instant) {
+        self.sessions.retain(|session| alive.contains(&session.name.as_str()));
+        self.questions.retain(|asked| alive.contains(&asked.session.as_str()));
+        self.select_something(now);
+    }
+
+    pub(super) fn note(&mut self, message: &str) {
+        message.clone_into(&mut self.message);
+    }
+
+    fn session(&mut self, name: &str, status: SessionStatus) {
+        match self.sessions.iter_mut().find(|session| session.name == name) {
+            Some(known) => known.status = status,
+            None => self.sessions.push(Session { name: name.to_owned(), status }),
+        }
+    }
+
+    /// The line of the selected question.
+    pub(super) fn selected(&self) -> Option<usize> {
+        let (session, id) = self.selected.as_ref()?;
+        self.questions.iter().position(|asked| asked.session == *session && asked.request.id == *id)
+    }
+
+    /// Whether keys answer nothing for a moment.
+    pub(super) fn is_locked(&self, now: Instant) -> bool {
+        self.locked_until.is_some_and(|until| now < until)
+    }
+
+    fn select_something(&mut self, now: Instant) {
+        if self.selected().is_none() {
+            self.select(0);
+            self.locked_until = Some(now + PAUSE);
+        }
+    }
+
+    fn select(&mut self, line: usize) {
+        self.reach = None;
+        let asked = self.questions.get(line.min(self.questions.len().saturating_sub(1)));
+        self.selected = asked.map(|asked| (asked.session.clone(), asked.request.id));
+    }
+
+    pub(super) fn key(&mut self, key: KeyCode, modifiers: KeyModifiers, now: Instant) -> Effect {
+        if key == KeyCode::Char('q') || key == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL) {
+            return Effect::Quit;
+        }
+        let line = self.selected();
+        match key {
+            KeyCode::Down | KeyCode::Char('j') => self.select(line.map_or(0, |line| line + 1)),
+            KeyCode::Up | KeyCode::Char('k') => self.select(line.map_or(0, |line| line.saturating_sub(1))),
+            KeyCode::Char(key) if modifiers.difference(KeyModifiers::SHIFT).is_empty() && !self.is_locked(now) => {
+                return self.answer(key);
+            }
+            _ => {}
+        }
+        Effect::Nothing
+    }
+
+    fn answer(&mut self, key: char) -> Effect {
+        let Some(asked) = self.selected().and_then(|line| self.questions.get(line)) else { return Effect::Nothing };
+        let has_toolchain = asked.request.toolchain.is_some();
+        let reach = self.reach.unwrap_or(Reach::File);
+        let allow = |keep| Verdict::Allow { reach, keep };
+        let verdict = match key {
+            'y' => allow(Keep::Once),
+            's' => allow(Keep::Session),
+            'p' => allow(Keep::Project),
+            'u' => allow(Keep::User),
+            'n' => Verdict::DENY_ONCE,
+            'N' => Verdict::Deny { reach, keep: Keep::Session },
+            'd' => return self.toggle(Reach::Dir),
+            't' if has_toolchain => return self.toggle(Reach::Toolchain),
+            _ => return Effect::Nothing,
+        };
+        Effect::Say(asked.session.clone(), Command::of(asked.request.id, verdict))
+    }
+
+    fn toggle(&mut self, reach: Reach) -> Effect {
+        self.reach = if self.reach == Some(reach) { None } else { Some(reach) };
+        Effect::Nothing
+    }
+}

@@ -1,0 +1,182 @@
+//! The inbox on the screen: questions, the one that is selected in full, sessions, decisions, keys. Pure: a state in, a
+//! picture out. Everything that comes from a program is escaped before it gets here or on the way.
+
+use std::time::Instant;
+
+use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
+use cofferdam_wire::protocol::{Decision, FsRequest};
+use cofferdam_wire::{Keep, Reach};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, List, ListState, Paragraph};
+
+use crate::commands::inbox::model::{Asked, Decided, Inbox, Session};
+use crate::render::output::bytes;
+use crate::render::question::{path, seconds_left, verb, who};
+
+pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
+    let count = |length: usize, most: u16| u16::try_from(length).unwrap_or(most).clamp(1, most) + 1;
+    let areas = Layout::vertical([
+        Constraint::Length(count(inbox.questions.len(), 8)),
+        Constraint::Min(8),
+        Constraint::Length(count(inbox.sessions.len(), 5)),
+        Constraint::Length(count(inbox.decisions.len(), 6)),
+        Constraint::Length(2),
+    ]);
+    let [questions, detail, sessions, decisions, keys] = areas.areas(frame.area());
+    draw_questions(frame, inbox, questions);
+    draw_detail(frame, inbox, detail);
+    let lines: Vec<Line<'_>> = inbox.sessions.iter().map(session_line).collect();
+    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("sessions")), sessions);
+    let lines: Vec<Line<'_>> = inbox.decisions.iter().map(decision_line).collect();
+    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("decided")), decisions);
+    draw_keys(frame, inbox, keys);
+}
+
+fn titled(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::TOP).title(Span::styled(format!(" {title} "), bold()))
+}
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+fn or_none(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {
+    if lines.is_empty() { vec![Line::from("  none")] } else { lines }
+}
+
+fn draw_questions(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
+    let title = format!("sandbox inbox: {} open", inbox.questions.len());
+    if inbox.questions.is_empty() {
+        frame.render_widget(Paragraph::new("  no open questions").block(titled(&title)), area);
+        return;
+    }
+    let width = usize::from(area.width).saturating_sub(34);
+    let rows = inbox.questions.iter().map(|asked| question_row(asked, width));
+    let list = List::new(rows)
+        .block(titled(&title))
+        .highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .highlight_symbol("> ");
+    let mut state = ListState::default().with_selected(inbox.selected());
+    frame.render_stateful_widget(list, area, &mut state);
+}
+
+fn question_row(asked: &Asked, width: usize) -> Line<'static> {
+    let request = &asked.request;
+    let left = seconds_left(request).map_or_else(String::new, |left| format!("{left:>4} s"));
+    let name = request.exe.rsplit('/').next().unwrap_or_default();
+    // The end of a path says more than its beginning, and all of it stands below.
+    let path = path(request);
+    let skip = path.chars().count().saturating_sub(width);
+    let tail: String = path.chars().skip(skip).collect();
+    let cut = if skip > 0 { "..." } else { "" };
+    Line::from(format!("{left:>6} {:<7} {:<12} {cut}{tail}", verb(request.op), shown_short(name.as_bytes(), 12)))
+}
+
+fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
+    let Some(asked) = inbox.selected().and_then(|line| inbox.questions.get(line)) else {
+        frame.render_widget(titled("question"), area);
+        return;
+    };
+    let request = &asked.request;
+    let (width, height) = (usize::from(area.width).max(20), usize::from(area.height));
+    let kind = if request.is_dir { "directory".to_owned() } else { format!("file of {} bytes", request.size) };
+    let elsewhere = "see `sandbox questions`";
+    let mut rest = vec![format!("{kind}; its path has {} bytes", length(request))];
+    rest.extend(folded_short(&format!("for: {}", extent(inbox.reach, asked)), width, 3, elsewhere));
+    rest.extend(folded_short(&format!("by: {}", who(request)), width, 3, elsewhere));
+    rest.push(format!("in: {}", shown_short(request.cwd.as_bytes(), width.saturating_sub(20))));
+    if request.waiting > 1 || !request.also.is_empty() {
+        let also: Vec<String> = request.also.iter().map(|path| shown(path.as_bytes())).collect();
+        let text = format!("{} calls wait for this answer {}", request.waiting, also.join(", "));
+        rest.extend(folded_short(&text, width, 3, elsewhere));
+    }
+    // The path comes first, and what it leaves room for then.
+    let room = height.saturating_sub(1 + rest.len()).max(3);
+    let asks = format!("{} {}", verb(request.op), path(request));
+    let mut lines: Vec<Line<'_>> = folded_short(&asks, width, room, elsewhere)
+        .into_iter()
+        .map(|line| Line::from(Span::styled(line, bold())))
+        .collect();
+    lines.extend(rest.into_iter().map(Line::from));
+    let title = format!("question {}:{}", asked.session, request.id);
+    frame.render_widget(Paragraph::new(lines).block(titled(&title)), area);
+}
+
+/// Of the path itself: what is no text was replaced on the wire.
+fn length(request: &FsRequest) -> usize {
+    request.path_bytes.as_ref().map_or(request.path.len(), |hex| hex.len() / 2)
+}
+
+/// What would be opened up.
+fn extent(reach: Option<Reach>, asked: &Asked) -> String {
+    let request = &asked.request;
+    match reach.unwrap_or(Reach::File) {
+        Reach::File if request.is_dir => "the names in it, nothing below".to_owned(),
+        Reach::File => "this file alone".to_owned(),
+        Reach::Dir if request.is_dir => format!("EVERYTHING below {}", path(request)),
+        Reach::Dir => {
+            let path = path(request);
+            format!("EVERYTHING below {}", path.rsplit_once('/').map_or("/", |(directory, _)| directory))
+        }
+        Reach::Toolchain => {
+            let name = request.toolchain.as_deref().unwrap_or_default();
+            format!("ALL places of the {}", shown(name.as_bytes()))
+        }
+    }
+}
+
+fn session_line(session: &Session) -> Line<'static> {
+    let status = &session.status;
+    let mut words = vec![session.name.clone(), format!("pid {}", status.pid)];
+    words.extend(status.processes.map(|processes| format!("{processes} processes")));
+    words.extend(status.memory.map(bytes));
+    words.extend(status.cpu_seconds.map(|seconds| format!("{seconds:.1} s CPU")));
+    words.push(shown_words(status.argv.iter().map(String::as_str)));
+    Line::from(format!("  {}", words.join("  ")))
+}
+
+fn decision_line(decided: &Decided) -> Line<'static> {
+    let verdict = match decided.decision {
+        Decision::Allow => "allowed",
+        Decision::Deny => "denied",
+    };
+    let scope = match decided.scope {
+        Reach::File => "",
+        Reach::Dir => ", with its directory",
+        Reach::Toolchain => ", with its toolchain",
+    };
+    let keep = match decided.persist {
+        Keep::Once => "once",
+        Keep::Session => "for the session",
+        Keep::Project => "for the project",
+        Keep::User => "for the user",
+        Keep::Org => "for the organisation",
+    };
+    let cause = format!("{:?}", decided.cause).to_lowercase();
+    let name = format!("{}:{}", decided.session, decided.id);
+    Line::from(format!("  {name} {verdict} {keep}{scope} ({cause}): {}", decided.path))
+}
+
+fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
+    let on = |reach| if inbox.reach == Some(reach) { "ON" } else { "off" };
+    let selected = inbox.selected().and_then(|line| inbox.questions.get(line));
+    let toolchain = selected.and_then(|asked| asked.request.toolchain.as_deref());
+    let mut first = format!("[y] once [s] session [p] project [u] always [d] directory: {}", on(Reach::Dir));
+    if let Some(toolchain) = toolchain {
+        first = format!("{first} [t] {}: {}", shown_short(toolchain.as_bytes(), 20), on(Reach::Toolchain));
+    }
+    let second = if selected.is_some() && inbox.is_locked(Instant::now()) {
+        "wait: another question came here".to_owned()
+    } else if inbox.message.is_empty() {
+        "[n] deny [N] deny for the session [j/k] down, up [q] quit".to_owned()
+    } else {
+        inbox.message.clone()
+    };
+    frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! The inbox drawn to memory, and what its keys do.
+
+use std::time::Duration;
+
+use cofferdam_wire::protocol::{Command, Event, FsRequest, Persist, SessionStatus};
+use cofferdam_wire::{Asker, Cause, Op, Program};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+
+use super::*;
+use crate::commands::inbox::model::Effect;
+
+fn request(id: u64, path: &str) -> Event {
+    let program =
+        Program { pid: 7, exe: "/usr/bin/cat".to_owned(), argv: vec!["cat".to_owned(), "\x1b[31m".to_owned()] };
+    Event::FsRequest(Box::new(FsRequest {
+        id,
+        pid: 7,
+        exe: "/usr/bin/cat".to_owned(),
+        cwd: "/home/you".to_owned(),
+        op: Op::Read,
+        path: path.to_owned(),
+        path_bytes: None,
+        flags: 0,
+        is_dir: false,
+        size: 12,
+        asker: Asker { program, cwd: "/home/you".to_owned(), parents: vec![] },
+        toolchain: None,
+        also: vec![],
+        hint: None,
+        waiting: 1,
+        ts: 0.0,
+        until: None,
+    }))
+}
+
+fn decided(id: u64) -> Event {
+    Event::Audit {
+        id,
+        decision: Decision::Allow,
+        scope: Reach::Dir,
+        persist: Keep::Session,
+        cause: Cause::Person,
+        path: "/home/you/\u{202e}x".to_owned(),
+        ts: 0.0,
+        granted: vec![],
+    }
+}
+
+fn status(session: &str) -> Event {
+    Event::Session(Box::new(SessionStatus {
+        session: session.to_owned(),
+        pid: 99,
+        argv: vec!["make".to_owned(), "test".to_owned()],
+        memory: Some(5 << 20),
+        processes: Some(3),
+        ..SessionStatus::default()
+    }))
+}
+
+fn press(inbox: &mut Inbox, key: char, now: Instant) -> Effect {
+    inbox.key(KeyCode::Char(key), KeyModifiers::NONE, now)
+}
+
+fn drawn(inbox: &Inbox) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("memory");
+    terminal.draw(|frame| draw(frame, inbox)).expect("memory");
+    terminal.backend().to_string()
+}
+
+#[test]
+fn questions_sessions_and_decisions_are_shown_escaped() {
+    let now = Instant::now().checked_sub(Duration::from_secs(10)).expect("long after the start");
+    let mut inbox = Inbox::default();
+    assert!(drawn(&inbox).contains("no open questions"));
+    inbox.take("0a-1", status("0a-1"), now);
+    inbox.take("0b-2", status("0b-2"), now);
+    inbox.take("0a-1", request(2, "/home/you/\x1b[2J\u{202e}txt"), now);
+    inbox.take("0b-2", request(5, &format!("/home/you/{}/.ssh/id", "deep/".repeat(20))), now);
+    inbox.take("0a-1", decided(1), now);
+    insta::assert_snapshot!(drawn(&inbox));
+    press(&mut inbox, 'j', now + Duration::from_secs(1));
+    press(&mut inbox, 'd', now + Duration::from_secs(1));
+    insta::assert_snapshot!(drawn(&inbox));
+}
+
+#[test]
+fn of_a_path_too_long_for_the_screen_the_end_is_shown() {
+    let now = Instant::now();
+    let mut inbox = Inbox::default();
+    inbox.take("0a-1", request(2, &format!("/home/you/{}/.ssh/id_ed25519", "long/".repeat(700))), now);
+    let text = drawn(&inbox);
+    assert!(text.contains("characters not shown: see `sandbox questions`"), "{text}");
+    assert_eq!(text.matches(".ssh/id_ed25519").count(), 2, "{text}");
+    assert!(text.contains("by: /usr/bin/cat"), "{text}");
+}
+
+#[test]
+fn an_answer_goes_to_the_session_that_asked() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    let mut inbox = Inbox::default();
+    inbox.take("0a-1", request(2, "/a"), now);
+    inbox.take("0b-2", request(2, "/b"), now);
+    assert_eq!(press(&mut inbox, 'y', now), Effect::Nothing, "the operator has not read it yet");
+    let once = Command::Approve { id: 2, scope: Reach::File, persist: Persist::Keep(Keep::Once) };
+    assert_eq!(press(&mut inbox, 'y', later), Effect::Say("0a-1".to_owned(), once));
+    press(&mut inbox, 'j', later);
+    press(&mut inbox, 'd', later);
+    let session = Command::Approve { id: 2, scope: Reach::Dir, persist: Persist::Keep(Keep::Session) };
+    assert_eq!(press(&mut inbox, 's', later), Effect::Say("0b-2".to_owned(), session));
+    // A question above goes away, and the selection stays where it is.
+    inbox.take("0a-1", decided(2), later);
+    let deny = Command::Deny { id: 2, scope: Reach::File, persist: Persist::Keep(Keep::Once) };
+    assert_eq!(press(&mut inbox, 'n', later), Effect::Say("0b-2".to_owned(), deny));
+    // Its session ends: the next one under the selection is not answered at once.
+    inbox.take("0c-3", request(1, "/c"), later);
+    inbox.keep_only(&["0c-3"], later);
+    assert_eq!(press(&mut inbox, 'y', later), Effect::Nothing);
+    assert!(
+        matches!(press(&mut inbox, 'y', later + Duration::from_secs(1)), Effect::Say(session, _) if session == "0c-3")
+    );
+    assert_eq!(inbox.key(KeyCode::Char('y'), KeyModifiers::CONTROL, later + Duration::from_secs(2)), Effect::Nothing);
+    assert_eq!(press(&mut inbox, 'q', later), Effect::Quit);
+}

@@ -1,0 +1,174 @@
+//! `sandbox questions`, `approve` and `deny`: answers by hand or from a script. Owns how a question is named on the command
+//! line and how it reads as text; whether an answer counts is the supervisor's decision.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use cofferdam_gate::shown;
+use cofferdam_host::SurveyError;
+use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest};
+use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
+use thiserror::Error;
+
+use crate::args::sessions::{AnswerArgs, KeepFor, QuestionsArgs, Scope};
+use crate::client::{Connection, Look, look_at_all, sessions_directory};
+use crate::render::output::{print, print_json, say};
+use crate::render::question::{path, seconds_left, verb, who};
+
+/// Why no question was answered.
+#[derive(Debug, Error)]
+pub(crate) enum AnswerError {
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error("no open question is called `{id}`")]
+    Unknown { id: String },
+    #[error("several sessions ask a question {id}: {sessions}", sessions = sessions.join(", "))]
+    Several { id: String, sessions: Vec<String> },
+    #[error("the answer was not taken: {message}")]
+    NotTaken { message: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Approve,
+    Deny,
+}
+
+pub(crate) fn list(args: &QuestionsArgs) -> Result<ExitCode, SurveyError> {
+    let looks = look_at_all(&sessions_directory()?, "questions");
+    let all = looks.iter().flat_map(|look| look.questions.iter().map(|question| (&look.connection.session, question)));
+    if args.json {
+        let questions: Vec<serde_json::Value> = all
+            .filter_map(|(session, question)| {
+                let mut value = serde_json::to_value(question).ok()?;
+                value.as_object_mut()?.insert("session".to_owned(), session.as_str().into());
+                Some(value)
+            })
+            .collect();
+        return Ok(print_json(&serde_json::json!({ "version": 1, "questions": questions })));
+    }
+    let text: String = all.map(|(session, question)| entry(session, question)).collect();
+    if text.is_empty() {
+        say!("no open questions");
+    }
+    Ok(print(&text))
+}
+
+fn entry(session: &str, question: &FsRequest) -> String {
+    let mut text = format!("{session}:{}  {} {}\n", question.id, verb(question.op), path(question));
+    let mut more = |name: &str, value: &str| writeln!(text, "    {name}: {value}").unwrap_or_default();
+    more("by", &who(question));
+    if let Some(hint) = &question.hint {
+        more("hint", &shown(hint.as_bytes()));
+    }
+    if let Some(toolchain) = &question.toolchain {
+        more("toolchain", &shown(toolchain.as_bytes()));
+    }
+    if !question.also.is_empty() {
+        let also: Vec<String> = question.also.iter().map(|path| shown(path.as_bytes())).collect();
+        more("the same answer is for", &also.join(", "));
+    }
+    if let Some(left) = seconds_left(question) {
+        more("denied in", &format!("{left} s"));
+    }
+    text
+}
+
+/// What the user called a question.
+#[derive(Debug, PartialEq, Eq)]
+struct Name<'a> {
+    session: Option<&'a str>,
+    id: QuestionId,
+}
+
+impl<'a> Name<'a> {
+    fn parse(args: &'a AnswerArgs) -> Option<Self> {
+        let (session, id) = match args.id.rsplit_once(':') {
+            Some((session, id)) => (Some(session), id),
+            None => (args.session.as_deref(), args.id.as_str()),
+        };
+        Some(Name { session, id: id.parse().ok()? })
+    }
+
+    fn finds(&self, look: &Look) -> bool {
+        self.session.is_none_or(|name| look.connection.session.starts_with(name))
+            && look.questions.iter().any(|question| question.id == self.id)
+    }
+}
+
+pub(crate) fn answer(args: &AnswerArgs, answer: Answer) -> Result<ExitCode, AnswerError> {
+    let unknown = || AnswerError::Unknown { id: args.id.clone() };
+    let name = Name::parse(args).ok_or_else(unknown)?;
+    let all = look_at_all(&sessions_directory()?, "command");
+    let mut found: Vec<Look> = all.into_iter().filter(|look| name.finds(look)).collect();
+    if found.len() > 1 {
+        let sessions = found.into_iter().map(|look| look.connection.session).collect();
+        return Err(AnswerError::Several { id: args.id.clone(), sessions });
+    }
+    let mut connection = found.pop().ok_or_else(unknown)?.connection;
+    say_answer(&mut connection, name.id, verdict(args, answer))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verdict(args: &AnswerArgs, answer: Answer) -> Verdict {
+    let reach = match args.scope {
+        Scope::File => Reach::File,
+        Scope::Dir => Reach::Dir,
+        Scope::Toolchain => Reach::Toolchain,
+    };
+    let keep = match args.keep {
+        KeepFor::Once => Keep::Once,
+        KeepFor::Session => Keep::Session,
+        KeepFor::Project => Keep::Project,
+        KeepFor::User => Keep::User,
+        KeepFor::Org => Keep::Org,
+    };
+    match answer {
+        Answer::Approve => Verdict::Allow { reach, keep },
+        Answer::Deny => Verdict::Deny { reach, keep },
+    }
+}
+
+/// Sends the answer and waits for what came of it.
+fn say_answer(connection: &mut Connection, question: QuestionId, verdict: Verdict) -> Result<(), AnswerError> {
+    let not_taken = |message: String| AnswerError::NotTaken { message };
+    connection.say(&Command::of(question, verdict)).map_err(|error| not_taken(error.to_string()))?;
+    let taken = connection.hear_until(|event| match event {
+        Event::Done { .. } => Some(Ok(())),
+        Event::Refused { message } => Some(Err(message)),
+        _ => None,
+    });
+    taken.map_err(|error| not_taken(error.to_string()))?.map_err(not_taken)?;
+    let came_of_it = connection.hear_until(|event| match event {
+        Event::Audit { id, decision, cause, path, .. } if id == question => Some((decision, cause, path)),
+        _ => None,
+    });
+    // Taken it was; a supervisor that ends right then tells no more.
+    let Ok((decision, cause, path)) = came_of_it else { return Ok(()) };
+    let path = shown(path.as_bytes());
+    if cause == Cause::Failed || (decision == Decision::Allow) != verdict.is_allow() {
+        return Err(not_taken(format!("{path} could not be given")));
+    }
+    say!("{} {path}", if verdict.is_allow() { "allowed" } else { "denied" });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(id: &str, session: Option<&str>) -> AnswerArgs {
+        let session = session.map(str::to_owned);
+        AnswerArgs { id: id.to_owned(), scope: Scope::File, keep: KeepFor::Once, session }
+    }
+
+    #[test]
+    fn a_question_is_named_by_number_or_with_its_session() {
+        assert_eq!(Name::parse(&args("3", None)), Some(Name { session: None, id: 3 }));
+        assert_eq!(Name::parse(&args("3", Some("0a"))), Some(Name { session: Some("0a"), id: 3 }));
+        assert_eq!(Name::parse(&args("0a-1:3", None)), Some(Name { session: Some("0a-1"), id: 3 }));
+        for bad in ["", "x", "0a-1:", "0a-1:-3", "3:x", "3 4"] {
+            assert_eq!(Name::parse(&args(bad, None)), None, "{bad}");
+        }
+    }
+}

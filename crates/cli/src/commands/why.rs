@@ -1,0 +1,121 @@
+//! `sandbox why`: which rule decides about a path, a host or a system call, here and now, and the smallest change that
+//! would turn the answer around. Owns telling the three apart; the wording about each is in its own module.
+
+mod call;
+mod host;
+mod path;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cofferdam_host::policy_files::text::ReadError;
+use cofferdam_host::policy_files::{self, PolicyFilesError};
+use cofferdam_host::{Surroundings, SurveyError};
+use cofferdam_plan::PlanError;
+use cofferdam_plan::seccomp::number_of;
+use cofferdam_policy::Circumstances;
+use thiserror::Error;
+
+use crate::args::flag::FlagError;
+use crate::args::policy::WhyArgs;
+use crate::environment::environment;
+use crate::log::{self, LogError, session_in_log};
+use crate::render::output::{escaped, print};
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(crate) enum WhyError {
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error(transparent)]
+    Files(#[from] PolicyFilesError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, WhyError> {
+    let environment = environment();
+    let around = Surroundings::look(&environment)?;
+    if let Some(session) = &args.session {
+        return in_session(args, session, &around);
+    }
+    // Whether or not a question could be answered now.
+    let circumstances = Some(Circumstances { can_ask: true });
+    let policy = policy_files::load(&args.policy.settings(&around.cwd)?, &around, &environment, circumstances)?;
+    let lines = match subject(&args.target, &around) {
+        Subject::Path(path) => path::about(&policy, &around, environment, &path, args.write),
+        Subject::Call => call::about(&args.target, &policy)?,
+        Subject::Host => host::about(&args.target, &policy)?,
+    };
+    Ok(tell(&lines))
+}
+
+fn tell(lines: &[String]) -> ExitCode {
+    let lines: Vec<String> = lines.iter().map(|line| escaped(line) + "\n").collect();
+    print(&lines.concat())
+}
+
+enum Subject {
+    Path(PathBuf),
+    Call,
+    Host,
+}
+
+/// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
+fn subject(target: &str, around: &Surroundings) -> Subject {
+    let path = match target.strip_prefix("~/") {
+        Some(rest) => around.home.join(rest),
+        None if target == "~" => around.home.clone(),
+        None => around.cwd.join(target.trim_start_matches("./")),
+    };
+    let is_path = target.contains('/') || target.starts_with(['~', '.']) || path.symlink_metadata().is_ok();
+    if is_path {
+        return Subject::Path(resolved(path));
+    }
+    if number_of(target).is_some() {
+        return Subject::Call;
+    }
+    let is_host = target.contains('.') || target.contains(':') || target == "localhost";
+    if is_host { Subject::Host } else { Subject::Path(resolved(path)) }
+}
+
+/// Where a path really is; of one that is not there, where it would be.
+fn resolved(path: PathBuf) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path
+}
+
+fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<ExitCode, WhyError> {
+    let subject = subject(&args.target, around);
+    let session = &session_in_log(&around.state, session)?;
+    if matches!(subject, Subject::Host) {
+        return Ok(tell(&host::in_session(&args.target, host::place(&args.target)?, session, &around.state)?));
+    }
+    let found = log::requests(&around.state, Some(session))?;
+    let Subject::Path(path) = subject else {
+        return Ok(tell(&["decisions about paths and hosts are recorded, not about calls".to_owned()]));
+    };
+    let mut lines: Vec<String> = found
+        .iter()
+        .filter(|one| one.path.starts_with(&path) && one.op.is_write() == args.write)
+        .map(|one| {
+            let word = if one.allowed { "allowed" } else { "denied" };
+            let by = one.cause.as_ref().map_or_else(String::new, |cause| format!(" [{cause}]"));
+            format!("{word} {} {}{by}", one.op.word(), one.path.display())
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(format!("session {session} never asked about {}", path.display()));
+    }
+    Ok(tell(&lines))
+}

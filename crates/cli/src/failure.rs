@@ -1,0 +1,235 @@
+//! Errors as an operator reads them: what failed, what caused it, what to do. Owns the exit code and the hint of each; the
+//! errors are those of the operations and know nothing of flags. Called by `main`, which alone turns an error into text.
+
+pub(crate) mod not_run;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use cofferdam_host::persist::{PersistError, StoreError};
+use cofferdam_host::policy_files::PolicyFilesError;
+use cofferdam_host::policy_files::lock::LockError;
+use cofferdam_host::policy_files::text::{ReadError, WriteError};
+use cofferdam_host::{HomeError, SurveyError};
+use cofferdam_plan::PlanError;
+use cofferdam_policy::{Origin, PolicyError};
+use cofferdam_supervisor::LaunchError;
+use thiserror::Error;
+
+use crate::args::flag::FlagError;
+use crate::commands::attach::AttachError;
+use crate::commands::audit::AuditError;
+use crate::commands::inbox::InboxError;
+use crate::commands::learn::LearnError;
+use crate::commands::output::OutputError;
+use crate::commands::policy::PolicyCommandError;
+use crate::commands::questions::AnswerError;
+use crate::commands::run::RunError;
+use crate::commands::run::detach::DetachError;
+use crate::commands::run::host_network::HostNetworkError;
+use crate::commands::sessions::SessionError;
+use crate::commands::trust::TrustError;
+use crate::commands::why::WhyError;
+use crate::import::ImportError;
+use crate::log::LogError;
+use crate::preparation::PrepareError;
+use crate::render::exit::{NOT_SO, NOTHING, OUR_FAILURE, REFUSED};
+use crate::render::hints;
+use crate::render::output::{escaped, say_text};
+use crate::session_name::{SessionKind, SessionNameError};
+
+/// An operation's error with what it gathers of other operations unpacked, so that each kind is rendered in one way.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Survey(SurveyError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error(transparent)]
+    Lock(LockError),
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(transparent)]
+    Persist(PersistError),
+    #[error(transparent)]
+    SessionName(#[from] SessionNameError),
+    #[error(transparent)]
+    Session(SessionError),
+    #[error(transparent)]
+    Attach(AttachError),
+    #[error(transparent)]
+    Detach(#[from] DetachError),
+    #[error(transparent)]
+    Output(OutputError),
+    #[error(transparent)]
+    Log(LogError),
+    #[error(transparent)]
+    Trust(TrustError),
+    #[error(transparent)]
+    Import(ImportError),
+    #[error(transparent)]
+    HostNetwork(#[from] HostNetworkError),
+    #[error(transparent)]
+    Learn(LearnError),
+    #[error(transparent)]
+    Answer(AnswerError),
+    #[error(transparent)]
+    Inbox(InboxError),
+}
+
+/// For each operation the variants that only carry another's error; those of its own become the variant after `else`.
+macro_rules! gathered {
+    ($($error:ident { $($carried:ident),+ } $(else $own:ident)?;)+) => { $(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $($error::$carried(error) => error.into(),)+
+                    $(own => Failure::$own(own),)?
+                }
+            }
+        }
+    )+ };
+}
+
+gathered! {
+    SurveyError { Home } else Survey;
+    LockError { Write } else Lock;
+    PolicyFilesError { Policy, Read };
+    StoreError { Read, Write } else Store;
+    PersistError { Files, Lock, Store, Read, Write } else Persist;
+    PrepareError { Survey, Flag, Files, Plan };
+    RunError { Prepare, HostNetwork, Launch };
+    LearnError { Flag, Prepare, HostNetwork, Launch, Persist } else Learn;
+    SessionError { Home, Flag, Read, Name } else Session;
+    AttachError { Home, Session } else Attach;
+    OutputError { Home, Session } else Output;
+    LogError { Read, Name } else Log;
+    AuditError { Home, Flag, Log, Read };
+    TrustError { Survey, Lock, Read, Write } else Trust;
+    ImportError { Flag } else Import;
+    PolicyCommandError { Survey, Flag, Files, Read, Import, Log, Persist };
+    WhyError { Survey, Flag, Files, Plan, Read, Log };
+    AnswerError { Survey } else Answer;
+    InboxError { Survey } else Inbox;
+}
+
+impl Failure {
+    /// Prints `error:`, its causes and a hint; returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        let mut text = format!("error: {}\n", escaped(&self.to_string()));
+        for cause in self.causes() {
+            writeln!(text, "  caused by: {}", escaped(&cause)).unwrap_or_default();
+        }
+        if let Some(hint) = self.hint() {
+            writeln!(text, "hint: {}", escaped(&hint)).unwrap_or_default();
+        }
+        say_text(&text);
+        ExitCode::from(self.code())
+    }
+
+    /// What caused it, the nearest first.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        let message = self.to_string();
+        let mut causes = Vec::new();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            // Transparent variants repeat their source's message.
+            causes.extend(Some(error.to_string()).filter(|text| *text != message));
+            cause = error.source();
+        }
+        causes
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Policy(
+                PolicyError::BeyondCeiling { .. }
+                | PolicyError::NoneNotApproved { .. }
+                | PolicyError::Unbuilt { .. }
+                | PolicyError::AlwaysDenied { .. },
+            )
+            | Failure::Plan(
+                PlanError::NoneNotApproved { .. }
+                | PlanError::OutsideCeiling { .. }
+                | PlanError::TooWide { .. }
+                | PlanError::ControlSocket { .. }
+                | PlanError::SyscallAlwaysDenied { .. },
+            ) => REFUSED,
+            Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
+            Failure::HostNetwork(_) => REFUSED,
+            Failure::Launch(error) => error.exit_code(),
+            Failure::Answer(_) => NOTHING,
+            _ => OUR_FAILURE,
+        }
+    }
+
+    /// The rule at fault, where one is.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        match self {
+            Failure::Policy(error) => error.origin(),
+            Failure::Plan(error) => error.origin(),
+            Failure::Launch(LaunchError::Publish { origin, .. }) => Some(origin),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Failure::Policy(error) => error.hint(),
+            Failure::Plan(error) => hints::plan(error),
+            Failure::Launch(error) => hints::launch(error),
+            Failure::Persist(error) => hints::persist(error),
+            Failure::Store(error) => hints::store(error),
+            Failure::Flag(error) => Some(error.hint.clone()),
+            Failure::HostNetwork(error) => Some(format!(
+                "name hosts with --allow-host or ports with --host-port instead, run it at a terminal and answer, or have \
+                 `/etc/cofferdam/policy.toml` say `allow_network_host = true` ({})",
+                error.origin
+            )),
+            _ => self.plain_hint().map(str::to_owned),
+        }
+    }
+
+    /// Hints that name nothing of the error.
+    fn plain_hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Live, .. }) => {
+                "`sandbox ps` lists those that live; `sandbox logs` says how one ended"
+            }
+            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Recorded, .. }) => {
+                "`sandbox audit --event SANDBOX_CREATED` lists those that ever were"
+            }
+            Failure::SessionName(SessionNameError::Several { .. }) => "give more of its name",
+            Failure::Session(SessionError::Unreachable { .. }) => {
+                "it was started in another pid namespace (a container that shares this home); end it there"
+            }
+            Failure::Trust(TrustError::NoProjectPolicy) => {
+                "a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root"
+            }
+            Failure::Log(LogError::NoRequests { .. }) => {
+                "only sessions in dynamic mode record them; `sandbox run --json` names its session"
+            }
+            Failure::Import(_) => "name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor",
+            Failure::Home(_) => {
+                "set HOME to a directory of your own: its secrets are hidden, and sessions are kept there"
+            }
+            Failure::Answer(AnswerError::Unknown { .. }) => "`sandbox questions` lists those that are open",
+            Failure::Answer(AnswerError::Several { .. }) => "name it as SESSION:NUMBER",
+            Failure::Inbox(_) => "`sandbox questions` and `sandbox approve` need none",
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What this session was granted and denied, and what is mounted where. Owns the memory of answers; asks no operator. Used
+//! by `Gate`, which also remembers here what the set-up had mounted.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cofferdam_wire::Op;
+
+/// What a grant gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gives {
+    File {
+        write: bool,
+    },
+    Tree {
+        write: bool,
+    },
+    /// The names in a directory, nothing of what they stand for.
+    Names,
+    /// A program that can be started and not be read.
+    Start,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) path: PathBuf,
+    pub(crate) gives: Gives,
+}
+
+impl Grant {
+    fn covers(&self, path: &Path, op: Op) -> bool {
+        match self.gives {
+            Gives::File { write } => path == self.path && op != Op::List && (write || !op.is_write()),
+            Gives::Tree { write } => path.starts_with(&self.path) && (write || !op.is_write()),
+            Gives::Names => path == self.path && op == Op::List,
+            Gives::Start => path == self.path && op == Op::Exec,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denial {
+    pub(crate) path: PathBuf,
+    pub(crate) is_tree: bool,
+    pub(crate) only_write: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SessionAnswers {
+    grants: Vec<Grant>,
+    denials: Vec<Denial>,
+    mounted: BTreeSet<PathBuf>,
+}
+
+impl SessionAnswers {
+    pub(crate) fn new(mounted: impl IntoIterator<Item = PathBuf>) -> Self {
+        SessionAnswers { mounted: mounted.into_iter().collect(), ..SessionAnswers::default() }
+    }
+
+    pub(crate) fn grant(&mut self, grant: Grant) {
+        if !self.grants.contains(&grant) {
+            self.grants.push(grant);
+        }
+    }
+
+    pub(crate) fn deny(&mut self, denial: Denial) {
+        if !self.denials.contains(&denial) {
+            self.denials.push(denial);
+        }
+    }
+
+    pub(crate) fn granted(&self, path: &Path, op: Op) -> Option<&Grant> {
+        self.grants.iter().find(|grant| grant.covers(path, op))
+    }
+
+    pub(crate) fn is_denied(&self, path: &Path, op: Op) -> bool {
+        self.denials.iter().any(|denial| {
+            let is_about = if denial.is_tree { path.starts_with(&denial.path) } else { path == denial.path };
+            is_about && (op.is_write() || !denial.only_write)
+        })
+    }
+
+    pub(crate) fn is_mounted(&self, path: &Path) -> bool {
+        self.mounted.contains(path)
+    }
+
+    pub(crate) fn mount(&mut self, path: PathBuf) {
+        self.mounted.insert(path);
+    }
+
+    pub(crate) fn unmount(&mut self, path: &Path) {
+        self.mounted.remove(path);
+    }
+
+    /// The outermost of what is mounted below `path`: a mount there would cover them.
+    pub(crate) fn children(&self, path: &Path) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for below in self.mounted.iter().filter(|below| *below != path && below.starts_with(path)) {
+            if !found.iter().any(|outer| below.starts_with(outer)) {
+                found.push(below.clone());
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_gives_what_it_says_and_no_more() {
+        let mut answers = SessionAnswers::default();
+        for (path, gives) in [
+            ("/h/f", Gives::File { write: false }),
+            ("/h/w", Gives::File { write: true }),
+            ("/h/t", Gives::Tree { write: false }),
+            ("/h/l", Gives::Names),
+            ("/h/x", Gives::Start),
+        ] {
+            answers.grant(Grant { path: path.into(), gives });
+        }
+        for (path, op, covered) in [
+            ("/h/f", Op::Read, true),
+            ("/h/f", Op::Exec, true),
+            ("/h/f", Op::Write, false),
+            ("/h/f/x", Op::Read, false),
+            ("/h/w", Op::Write, true),
+            ("/h/t", Op::List, true),
+            ("/h/t/a/b", Op::Read, true),
+            ("/h/t/a/b", Op::Create, false),
+            ("/h/tt", Op::Read, false),
+            ("/h/l", Op::List, true),
+            ("/h/l/a", Op::Read, false),
+            ("/h/x", Op::Exec, true),
+            ("/h/x", Op::Read, false),
+        ] {
+            assert_eq!(answers.granted(Path::new(path), op).is_some(), covered, "{op:?} {path}");
+        }
+    }
+
+    #[test]
+    fn children_are_the_outermost_mounts_below() {
+        let mounted = ["/h/p", "/h/p/.git", "/h/pp", "/h", "/proc"].map(PathBuf::from);
+        let answers = SessionAnswers::new(mounted);
+        assert_eq!(answers.children(Path::new("/h")), [PathBuf::from("/h/p"), PathBuf::from("/h/pp")]);
+        assert!(answers.children(Path::new("/proc")).is_empty());
+    }
+}

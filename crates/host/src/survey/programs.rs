@@ -1,0 +1,61 @@
+//! The programs that a policy allows, and where their libraries lie. Called by `survey` where a list of programs is in force.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cofferdam_plan::{HostFacts, PathFact, Request};
+use cofferdam_policy::{Access, Policy};
+
+use super::listings::list_matching;
+use super::paths::look;
+use crate::stand_ins::StandIns;
+
+pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts, stand_ins: &StandIns) {
+    let path = request.environment.iter().find(|(n, _)| n == "PATH").map_or("/usr/local/bin:/usr/bin:/bin", |(_, v)| v);
+    let mut executables = BTreeMap::new();
+    for name in policy.process.executables.iter().map(|e| &e.value).chain(request.argv.first()) {
+        let candidates: Vec<PathBuf> = if name.contains('/') {
+            vec![facts.cwd.join(name)]
+        } else {
+            path.split(':').filter(|d| d.starts_with('/')).map(|d| Path::new(d).join(name)).collect()
+        };
+        let found = candidates.iter().filter_map(|c| c.canonicalize().ok()).find(|c| c.is_file());
+        if let Some(found) = found {
+            executables.insert(name.clone(), look(&found, stand_ins));
+        }
+    }
+    for library in library_directories(&executables) {
+        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| look(&p, stand_ins))
+            && !facts.libraries.iter().any(|(known, _)| canonical.starts_with(known))
+        {
+            facts.libraries.push((canonical, id));
+        }
+    }
+    let loaders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
+    facts.loaders = loaders.iter().filter_map(|l| Path::new(l).canonicalize().ok()).collect();
+    facts.executables = executables;
+}
+
+/// Where the libraries of programs lie. The loader starts whatever it can map, so a directory that also holds programs
+/// (compilers, git's own, java) is taken only where libraries are not kept apart from them.
+pub(super) fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for parent in ["/usr/lib", "/lib"].map(Path::new) {
+        let apart = parent.join("x86_64-linux-gnu");
+        if apart.is_dir() {
+            directories.push(apart);
+            directories.extend(list_matching(&parent.join("python3*"), Access::Read, ""));
+        } else {
+            directories.push(parent.to_path_buf());
+        }
+    }
+    directories.extend(["/usr/lib64", "/lib64", "/usr/local/lib"].map(PathBuf::from));
+    // A program installed apart from the system brings its libraries along: PREFIX/bin/program, PREFIX/lib.
+    let prefixes = executables.values().filter_map(|fact| match fact {
+        PathFact::Present { canonical, .. } => canonical.parent().filter(|dir| dir.ends_with("bin"))?.parent(),
+        PathFact::Missing { .. } => None,
+    });
+    let own = prefixes.filter(|prefix| !["/", "/usr", "/usr/local"].iter().any(|system| *prefix == Path::new(system)));
+    directories.extend(own.map(|prefix| prefix.join("lib")));
+    directories
+}

@@ -1,0 +1,81 @@
+//! Names that rules hide and that do not exist when a session starts: what a host program makes there later has to be hidden
+//! too, wherever a directory is given by which it could be seen. Owns which names those are; `mounts` hides them. Patterns
+//! stand for no name yet and are left to the gate. Called by `plan()`.
+//!
+//! In static mode the whole home is given, and the shipped lists have some four hundred names there: making a whiteout for
+//! each would take longer than the rest of the launch. Those that do not exist then are not hidden when they appear.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use cofferdam_policy::path::Base;
+use cofferdam_policy::{Access, Layer, Policy};
+
+use crate::facts::host::HostFacts;
+use crate::facts::path::PathFact;
+use crate::files::decision::Decision;
+
+/// Those below `given`; in static mode everything but the home.
+pub(crate) fn absent(
+    policy: &Policy,
+    facts: &HostFacts,
+    decisions: &[Decision],
+    given: Option<&[PathBuf]>,
+) -> Vec<PathBuf> {
+    if given.is_some_and(<[PathBuf]>::is_empty) {
+        return Vec::new();
+    }
+    let places = facts.places();
+    // What git has word for word is there, and shown: no decision is about it any more.
+    let shown = facts.tracked.iter().filter(|file| file.object.is_some()).map(|file| file.path.as_os_str());
+    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).chain(shown).collect();
+    // Below these something else decides what can be seen.
+    let is_closed = |decision: &&Decision| {
+        matches!(decision.access, Access::Deny | Access::Overlay | Access::Write)
+            && matches!(decision.fact, PathFact::Present { .. })
+    };
+    let closed: Vec<&OsStr> = decisions.iter().filter(is_closed).map(|decision| decision.path.as_os_str()).collect();
+    let is_wanted = |rule: &&cofferdam_policy::FileRule| {
+        rule.access >= Access::Read && rule.origin.layer != Layer::BuiltIn && !rule.path.is_glob()
+    };
+    let wanted: Vec<PathBuf> = policy.files.iter().filter(is_wanted).flat_map(|rule| rule.expand(&places)).collect();
+    let mut found = Vec::new();
+    let hides = |rule: &&cofferdam_policy::FileRule| {
+        let is_meant = given.is_some() || rule.path.base != Base::Home;
+        is_meant && rule.access <= Access::Mask && !rule.only_missing && !rule.path.is_glob()
+    };
+    for path in policy.files.iter().filter(hides).flat_map(|rule| rule.expand(&places)) {
+        let is_below = |above: &OsStr| is_below(path.as_os_str(), above);
+        let is_given = match given {
+            Some(given) => given.iter().any(|tree| is_below(tree.as_os_str())),
+            None => !places.homes().any(|home| is_below(home.as_os_str())),
+        };
+        if is_given
+            && !decided.contains(path.as_os_str())
+            && !closed.iter().any(|above| is_below(above))
+            && !wanted.iter().any(|wanted| wanted.starts_with(&path))
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// As bytes: this is asked for each shipped rule at every start.
+pub(crate) fn is_below(path: &OsStr, above: &OsStr) -> bool {
+    let (path, above) = (path.as_encoded_bytes(), above.as_encoded_bytes());
+    path.len() > above.len() && path[above.len()] == b'/' && path.starts_with(above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_means_by_whole_names() {
+        for (path, above, is) in [("/a/b", "/a", true), ("/ab", "/a", false), ("/a", "/a", false)] {
+            assert_eq!(is_below(OsStr::new(path), OsStr::new(above)), is, "{path} {above}");
+        }
+    }
+}

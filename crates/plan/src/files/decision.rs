@@ -1,0 +1,131 @@
+//! The rule in force at one real path, and what it means there. Owns the type and the question which of several decisions is
+//! about a path; making them is `rules`', mounting them `mounts`'. Used by everything in this crate that is about files, and
+//! by commands that explain a denial (`decide`).
+
+use std::path::{Path, PathBuf};
+
+use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, PlacedRule, RuleIndex, Stand};
+use serde::Serialize;
+
+use crate::facts::path::{Kind, PathFact};
+
+/// The rule in force at one real path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub path: PathBuf,
+    pub access: Access,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub origin: Origin,
+    #[serde(skip)]
+    pub(crate) stand: Stand,
+    #[serde(skip)]
+    pub(crate) hold: Hold,
+    #[serde(skip)]
+    pub(crate) is_final: bool,
+    /// Some rule gives this very path for reading, though a stricter one decides.
+    #[serde(skip)]
+    pub(crate) is_given: bool,
+    /// What a masked file reads as.
+    #[serde(skip)]
+    pub(crate) masked: Option<String>,
+    /// No rule names this path: it is another name of one, or a mount that may show one.
+    #[serde(skip)]
+    pub(crate) is_other_name: bool,
+    #[serde(skip)]
+    pub(crate) fact: PathFact,
+}
+
+impl Decision {
+    pub(crate) fn new(rule: &FileRule, access: Access, fact: &PathFact) -> Decision {
+        Decision {
+            path: fact.canonical().to_path_buf(),
+            access,
+            reason: rule.reason.clone().into_owned(),
+            origin: rule.origin.clone(),
+            stand: rule.stand.clone(),
+            hold: rule.hold.clone(),
+            is_final: false,
+            is_given: false,
+            masked: None,
+            is_other_name: false,
+            fact: fact.clone(),
+        }
+    }
+
+    /// Whether it follows from a mount of the host, and not from a rule about this path.
+    pub fn is_other_name(&self) -> bool {
+        self.is_other_name
+    }
+
+    /// Whether it lets the session write there: a protected name that was missing and is not held can be made.
+    pub fn leaves_open(&self) -> bool {
+        let is_only_a_name = matches!(self.fact, PathFact::Missing { .. }) && self.hold == Hold::Nothing;
+        self.access == Access::Write || self.access == Access::Protect && is_only_a_name
+    }
+
+    /// What the file reads as inside, where it is masked.
+    pub fn masked_text(&self) -> Option<&str> {
+        self.masked.as_deref()
+    }
+
+    /// Whether it is about a socket of the host.
+    pub fn is_about_socket(&self) -> bool {
+        matches!(self.fact, PathFact::Present { kind: Kind::Socket, .. })
+    }
+}
+
+impl PlacedRule for &Decision {
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    /// A resolved path is plain already.
+    fn set_place(&mut self, _: PathBuf) {}
+
+    fn is_glob(&self) -> bool {
+        false
+    }
+
+    fn tail(&self) -> usize {
+        0
+    }
+
+    fn except(&self) -> &'static str {
+        ""
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    fn layer(&self) -> Layer {
+        self.origin.layer
+    }
+}
+
+/// The decision about `path`, by the policy's precedence.
+pub fn decide<'a>(decisions: &'a [Decision], path: &Path) -> Option<&'a Decision> {
+    RuleIndex::new(decisions.iter().collect()).deciding(path).copied()
+}
+
+/// A decision about something that was found, and that no rule about files names.
+pub(crate) fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Origin, fact: PathFact) -> Decision {
+    Decision {
+        path,
+        access,
+        reason: reason.to_owned(),
+        origin: origin.clone(),
+        stand: Stand::Refuse,
+        hold: Hold::Nothing,
+        is_final: false,
+        is_given: false,
+        masked: None,
+        is_other_name: false,
+        fact,
+    }
+}

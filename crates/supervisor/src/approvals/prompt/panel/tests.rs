@@ -1,0 +1,162 @@
+//! Hostile paths as they are shown, and what each key means.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use cofferdam_wire::{Asker, Subject};
+
+use super::*;
+
+fn question(path: &[u8]) -> Question {
+    let program = |exe: &str, argv: &[&str]| Program {
+        pid: 12,
+        exe: exe.to_owned(),
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    Question {
+        id: 3,
+        op: Op::Read,
+        subject: Subject::Path(PathBuf::from(OsStr::from_bytes(path))),
+        is_dir: false,
+        size: 1234,
+        flags: 0,
+        asker: Asker {
+            program: program("/usr/bin/cat", &["cat", "notes.txt"]),
+            cwd: "/home/you/project".to_owned(),
+            parents: vec![program("/bin/bash", &["bash", "-c", "cat notes.txt"]), program("/usr/bin/make", &["make"])],
+        },
+        toolchain: None,
+        also: Vec::new(),
+        hint: None,
+        waiting: 1,
+        asked: 0.0,
+        until: None,
+    }
+}
+
+const VIEW: View = View { columns: 79, rows: 20, place: (1, 1), seconds_left: Some(42), keys: Keys::Panel };
+
+fn drawn(question: &Question, choices: Choices, view: View) -> String {
+    let lines = choices.lines(question, view);
+    assert!(lines.len() <= view.rows, "{} lines:\n{}", lines.len(), lines.join("\n"));
+    for line in &lines {
+        assert!(line.chars().map(columns).sum::<usize>() <= view.columns, "{line}");
+        assert!(line.chars().all(|c| !c.is_control()), "{line:?}");
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn an_ordinary_question() {
+    insta::assert_snapshot!(drawn(&question(b"/home/you/notes/notes.txt"), Choices::default(), VIEW));
+}
+
+#[test]
+fn escapes_are_shown_and_not_obeyed() {
+    let path = b"/home/you/\x1b[2J\x1b[1;1H\x1b]0;owned\x07a\nb\x08\x08\r\xc2\x9b31m\xff";
+    insta::assert_snapshot!(drawn(&question(path), Choices::default(), VIEW));
+}
+
+#[test]
+fn direction_and_invisible_characters_are_shown() {
+    let path = "/home/you/\u{202e}gpj.exe/a\u{200b}b\u{2066}\u{feff}\u{e0041}";
+    insta::assert_snapshot!(drawn(&question(path.as_bytes()), Choices::default(), VIEW));
+}
+
+#[test]
+fn padding_does_not_push_the_end_away() {
+    let path = format!("/home/you/safe.txt{}/../../.ssh/id_ed25519", " ".repeat(200));
+    insta::assert_snapshot!(drawn(&question(path.as_bytes()), Choices::default(), VIEW));
+}
+
+#[test]
+fn of_a_path_too_long_for_the_screen_both_ends_are_shown() {
+    let path = format!("/home/you/{}/.ssh/id_ed25519", "long/".repeat(700));
+    insta::assert_snapshot!(drawn(&question(path.as_bytes()), Choices::default(), VIEW));
+    // And all of it on request.
+    let view = View { rows: 12, ..VIEW };
+    let mut choices = Choices::default();
+    choices.key(b"?", &question(b"/"));
+    let mut all = String::new();
+    for _ in 0..40 {
+        all.push_str(&drawn(&question(path.as_bytes()), choices, view).replace(['\n', ' '], ""));
+        choices.key(b" ", &question(b"/"));
+    }
+    assert_eq!(all.matches("long/").count().min(600), 600);
+    assert!(all.contains("id_ed25519"));
+}
+
+#[test]
+fn programs_lie_in_escapes_as_well() {
+    let mut question = question(b"/data/x");
+    question.asker.program.argv = vec!["cat\x1b[31m".to_owned(), "a b".to_owned(), "x".repeat(500)];
+    question.asker.parents[0].exe = "/tmp/ba\nsh\u{202e}".to_owned();
+    question.toolchain = Some("rust\x1b toolchain".to_owned());
+    question.also = vec![PathBuf::from("/data/y\x07"), PathBuf::from("/data/z")];
+    question.waiting = 3;
+    let view = View { place: (1, 2), keys: Keys::Program, ..VIEW };
+    let mut choices = Choices::default();
+    assert_eq!(choices.key(b"d", &question), Action::Redraw);
+    insta::assert_snapshot!(drawn(&question, choices, view));
+    choices.key(b"?", &question);
+    insta::assert_snapshot!(drawn(&question, choices, view));
+}
+
+#[test]
+fn a_small_terminal_still_shows_the_path_and_the_keys() {
+    let path = format!("/home/you/{}/end", "x".repeat(300));
+    insta::assert_snapshot!(drawn(
+        &question(path.as_bytes()),
+        Choices::default(),
+        View { columns: 60, rows: 9, ..VIEW }
+    ));
+}
+
+#[test]
+fn on_the_smallest_terminal_every_key_is_named() {
+    let mut question = question("/home/you/\u{6771}".repeat(200).as_bytes());
+    question.toolchain = Some("a toolchain with a very long name indeed".to_owned());
+    (question.also, question.waiting) = (vec![PathBuf::from("/x"); 20], 21);
+    let lines = Choices::default().lines(&question, View { columns: 59, rows: 8, ..VIEW });
+    assert!(lines.len() <= 11 && lines.concat().contains("[?] more"), "{}", lines.join("\n"));
+}
+
+#[test]
+fn each_key_means_what_it_says_and_no_other_means_anything() {
+    let mut asked = question(b"/data/x");
+    let allow = |reach, keep| Action::Answer(Verdict::Allow { reach, keep });
+    for (key, action) in [
+        (&b"y"[..], allow(Reach::File, Keep::Once)),
+        (b"s", allow(Reach::File, Keep::Session)),
+        (b"p", allow(Reach::File, Keep::Project)),
+        (b"u", allow(Reach::File, Keep::User)),
+        (b"n", Action::Answer(Verdict::DENY_ONCE)),
+        (b"\x1b", Action::Answer(Verdict::DENY_ONCE)),
+        (b"N", Action::Answer(Verdict::Deny { reach: Reach::File, keep: Keep::Session })),
+        (b"\x03", Action::Interrupt),
+        (b"l", Action::Later),
+        (b"t", Action::Nothing),
+        (b"Y", Action::Nothing),
+        (b"\r", Action::Nothing),
+        (b" ", Action::Nothing),
+        (b"yes", Action::Nothing),
+    ] {
+        assert_eq!(Choices::default().key(key, &asked), action, "{key:?}");
+    }
+    asked.toolchain = Some("rust toolchain".to_owned());
+    let mut choices = Choices::default();
+    choices.key(b"t", &asked);
+    assert_eq!(choices.key(b"s", &asked), allow(Reach::Toolchain, Keep::Session));
+    choices.key(b"d", &asked);
+    assert_eq!(choices.key(b"s", &asked), allow(Reach::Dir, Keep::Session));
+    choices.key(b"d", &asked);
+    assert_eq!(choices.key(b"s", &asked), allow(Reach::File, Keep::Session));
+}
+
+#[test]
+fn without_keys_one_line_says_how_to_answer() {
+    let line = notice("0a-1", &question(b"/home/you/\x1b[2J"));
+    let expected = "sandbox: cat wants to read /home/you/\\u{1b}[2J: `sandbox approve 0a-1:3` or `sandbox deny 0a-1:3`";
+    assert_eq!(line, expected);
+}

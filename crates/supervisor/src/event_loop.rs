@@ -1,0 +1,446 @@
+//! The loop outside: waits for the end of the session while it answers notifications, passes signals on, copies the
+//! terminal and watches clock and limits. Owns the life of a running session; its set-up is `launch`'s.
+//!
+//! ```text
+//!   running --command stopped--> suspended --SIGCONT--> running
+//!   running --deadline--> terminating (SIGTERM, grace) --> killed
+//!   running --too many violations, a limit exceeded--> killed
+//!   any --all processes but pid 1 gone--> ended (if the caller does not care for the rest)
+//!   any --pid 1 gone--> ended
+//! ```
+
+mod attached;
+mod covers;
+mod egress;
+mod ending;
+mod execs;
+mod gate;
+mod host_questions;
+mod kept_answers;
+mod limits;
+mod notified_calls;
+mod questions;
+mod set_up;
+mod startup;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_gate::Gate;
+use cofferdam_kernel::best_effort;
+use cofferdam_kernel::seccomp::Listener;
+use cofferdam_kernel::signal::SignalFd;
+use cofferdam_kernel::timing::time_until;
+use cofferdam_launcher::report::Message;
+use cofferdam_launcher::terminal::Outer;
+use cofferdam_plan::LaunchPlan;
+use cofferdam_wire::End;
+use cofferdam_wire::exec::ExecId;
+use cofferdam_wire::order::Lifetime;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::approvals::Approvals;
+use crate::approvals::control_socket::{self, ControlSocket};
+use crate::attach::{self, AttachedCommands};
+use crate::covers::Keeper as CoverKeeper;
+use crate::execs::{self as session_execs, Execs};
+use crate::first_process::FirstProcess;
+use crate::limits::clock::Clock;
+use crate::limits::monitor::Monitor;
+use crate::network::Network;
+use crate::network::egress_process::Egress;
+use crate::options::{Options, Returns};
+use crate::records::log::{Log, Record, seconds_now};
+use crate::records::startup::Startup;
+use crate::store::held_names::Holds;
+use crate::store::session_dir::SessionDir;
+use crate::store::sweep::Sweep;
+use crate::terminal::drain::asks_to_end;
+use crate::terminal::output::Output;
+use crate::terminal::relay::Relay;
+use crate::terminal::standard_streams::{self, StandardStreams};
+
+/// A set-up that says nothing for so long waits for something slow.
+const SET_UP: Duration = Duration::from_millis(5);
+
+/// The open ends of a running session.
+pub(crate) struct Running<'a> {
+    pub(crate) plan: &'a LaunchPlan,
+    pub(crate) first: FirstProcess,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) stops: Option<OwnedFd>,
+    pub(crate) signals: SignalFd,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) streams: StandardStreams,
+    pub(crate) approvals: Approvals,
+    pub(crate) attached: AttachedCommands,
+    pub(crate) execs: Execs,
+    /// The client that ordered the session has closed its end.
+    is_client_gone: bool,
+    pub(crate) log: Log<'a>,
+    pub(crate) record: Record,
+    pub(crate) monitor: Monitor<'a>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) network: Network,
+    pub(crate) options: &'a Options,
+    /// The session's directory, made where no overlay needed it before the clone.
+    pub(crate) directory: Option<SessionDir>,
+    /// Whether others find this session.
+    pub(crate) is_listed: bool,
+    pub(crate) startup: Startup,
+    /// Names that must not appear while a process inside could make them.
+    pub(crate) holds: Holds,
+    /// Watches covers that host programs can take off.
+    pub(crate) keeper: Option<CoverKeeper>,
+    /// Seconds since 1970.
+    pub(crate) started: f64,
+    /// The child's reports other than descriptors, in order.
+    pub(crate) reports: Vec<Message>,
+    /// The child said that its walls stand.
+    pub(crate) set_up: bool,
+    returns: Returns,
+    clock: Clock,
+    pub(crate) reason: Option<End>,
+    /// What asked this process, and through it the command, to end.
+    asked_to_end: Option<Signal>,
+    /// What killed sessions left, for moments with nothing else to do.
+    sweep: Option<Sweep>,
+}
+
+/// What woke the loop up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Socket,
+    Notification,
+    /// Every process under the filter is gone.
+    Unfiltered,
+    Stream(standard_streams::Ready),
+    Control(control_socket::Ready),
+    Attached(usize, attach::Ready),
+    Exec((ExecId, session_execs::Ready)),
+    OrderClient,
+    Stops,
+    Signal,
+    Gate(cofferdam_gate::Ready),
+    Egress,
+    /// The process that writes answers to a policy.
+    Writer,
+    Keeper,
+    Ended,
+}
+
+pub(crate) struct Ends {
+    pub(crate) first: FirstProcess,
+    pub(crate) socket: OwnedFd,
+    pub(crate) stops: Option<OwnedFd>,
+    pub(crate) signals: SignalFd,
+    pub(crate) outer: Option<Outer>,
+    pub(crate) output: Option<Output>,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn new(
+        plan: &'a LaunchPlan,
+        ends: Ends,
+        holds: Holds,
+        gate: Option<Gate>,
+        (session, directory): (String, Option<SessionDir>),
+        options: &'a Options,
+    ) -> Self {
+        let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
+        Running {
+            sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
+            plan,
+            first: ends.first,
+            socket: Some(ends.socket),
+            stops: ends.stops,
+            monitor: Monitor::new(&plan.limits),
+            signals: ends.signals,
+            listener: None,
+            streams: StandardStreams {
+                relay: ends.outer.map(|outer| Relay::new(outer, plan.terminal, allowance)),
+                output: ends.output,
+                input: None,
+            },
+            attached: AttachedCommands::default(),
+            execs: Execs::new(options.ordered.as_ref().map_or(0, |ordered| ordered.kept_bytes), plan.limits.output),
+            is_client_gone: false,
+            started: seconds_now(),
+            log: Log::new(session, options.state.as_deref()),
+            returns: options.returns,
+            record: Record::default(),
+            holds,
+            keeper: None,
+            gate,
+            network: Network::default(),
+            approvals: Approvals::default(),
+            options,
+            directory,
+            is_listed: true,
+            startup: Startup::at_start(),
+            reports: Vec::new(),
+            set_up: false,
+            clock: Clock::start(plan.timeout),
+            reason: None,
+            asked_to_end: None,
+        }
+    }
+
+    /// Runs until pid 1 is gone.
+    pub(crate) fn until_end(&mut self) -> Result<End, Errno> {
+        let result = self.turn_until_end();
+        if result.is_err() {
+            // A session that cannot be supervised does not go on: the caller may live long after this.
+            best_effort(self.first.kill(), "it may be gone already");
+            // Held names are freed next: no process inside may live then.
+            best_effort(self.first.reap().map(drop), "then there is nothing to wait for");
+        }
+        self.tell_last_falls();
+        self.let_names_go();
+        let gated = self.gate.as_mut().map_or(Ok(()), Gate::end).and_then(|()| self.pass_news());
+        // An error is told on the terminal.
+        let left = self.streams.leave_raw_mode();
+        result.and_then(|end| gated.and(left).map(|()| end))
+    }
+
+    fn turn_until_end(&mut self) -> Result<End, Errno> {
+        loop {
+            let ready = self.wait()?;
+            if ready.is_empty() {
+                self.use_idle_moment()?;
+            }
+            for ready in ready {
+                match ready {
+                    Ready::Socket => self.take_reports()?,
+                    Ready::Notification => self.answer()?,
+                    Ready::Unfiltered => {
+                        self.tell_last_falls();
+                        // First of all: the process that lets go of the namespaces last takes them apart, and pid 1 has time.
+                        self.let_go()?;
+                        self.listener = None;
+                        if self.attached.was_joined() {
+                            // Pid 1 is reaped after every process of its namespace: the names are held until then.
+                            continue;
+                        }
+                        // No process runs inside any more: stand-ins can go while the kernel takes the namespaces apart.
+                        self.let_names_go();
+                        // A cgroup can be removed only once pid 1 has left it.
+                        if let (Returns::WhenAllEnded, None, Some(told)) =
+                            (self.returns, &self.first.cgroup, self.first.told())
+                        {
+                            return self.finish_early(told);
+                        }
+                    }
+                    Ready::Stream(ready) => self.streams.turn(ready)?,
+                    Ready::Control(ready) => self.hear(ready)?,
+                    Ready::Attached(which, ready) => self.see_to(which, ready)?,
+                    Ready::Exec(ready) => self.execs.turn(ready)?,
+                    Ready::OrderClient => self.hear_order_client(),
+                    Ready::Stops => self.suspend()?,
+                    Ready::Signal => self.pass_signals()?,
+                    Ready::Gate(ready) => {
+                        // What the set-up said came before: by it the gate knows who asks.
+                        self.take_reports()?;
+                        self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?;
+                    }
+                    Ready::Egress => self.hear_egress()?,
+                    Ready::Writer => self.hear_writer()?,
+                    Ready::Keeper => self.keep_covers()?,
+                    Ready::Ended => return self.finish(),
+                }
+            }
+            self.attached.forget_ended();
+            self.check_clock()?;
+            self.take_answers()?;
+            self.pass_news()?;
+            self.check_output()?;
+            self.see_to_execs()?;
+        }
+    }
+
+    /// No process of the session runs any more.
+    fn let_names_go(&mut self) {
+        for text in self.holds.clear() {
+            self.log().warned(&text);
+            self.record.warnings.push(text);
+        }
+        self.holds = Holds::default();
+    }
+
+    fn use_idle_moment(&mut self) -> Result<(), Errno> {
+        match &self.gate {
+            Some(gate) if gate.has_to_learn() => gate.learn(),
+            _ if !self.startup.is_done() => self.do_startup_task()?,
+            _ => {
+                let log = &mut self.log;
+                self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+            }
+        }
+        Ok(())
+    }
+
+    /// In the order in which they are to be handled; the end comes last.
+    fn wait(&self) -> Result<Vec<Ready>, Errno> {
+        let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Ready)> = Vec::with_capacity(8);
+        let own = [
+            (self.socket.as_ref().map(AsFd::as_fd), Ready::Socket),
+            (self.listener.as_ref().map(AsFd::as_fd), Ready::Notification),
+            (self.stops.as_ref().map(AsFd::as_fd), Ready::Stops),
+            (self.approvals.keeping.wanted(), Ready::Writer),
+            (self.keeper.as_ref().and_then(CoverKeeper::wanted), Ready::Keeper),
+            (Some(self.signals.as_fd()), Ready::Signal),
+            (Some(self.first.as_fd()), Ready::Ended),
+        ];
+        let gated = self.gate.iter().flat_map(Gate::wanted);
+        watched.extend(gated.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Gate(ready))));
+        watched.extend(self.streams.wanted().map(|(fd, flags, ready)| (fd, flags, Ready::Stream(ready))));
+        let asked = self.approvals.control.iter().flat_map(ControlSocket::wanted);
+        watched.extend(asked.map(|(fd, flags, ready)| (fd, flags, Ready::Control(ready))));
+        watched.extend(self.attached.wanted().map(|(fd, at, ready)| (fd, PollFlags::IN, Ready::Attached(at, ready))));
+        watched.extend(self.execs.wanted().map(|(fd, flags, ready)| (fd, flags, Ready::Exec(ready))));
+        let ordered = self.options.ordered.iter().filter(|ordered| ordered.lifetime == Lifetime::WithClient);
+        let client = ordered.filter(|_| !self.is_client_gone).map(|ordered| ordered.client.as_fd());
+        watched.extend(client.map(|client| (client, PollFlags::IN, Ready::OrderClient)));
+        let egress = self.network.egress.as_ref().and_then(Egress::wanted);
+        watched.extend(egress.map(|(fd, flags)| (fd, flags, Ready::Egress)));
+        watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
+        let mut fds: Vec<PollFd<'_>> =
+            watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
+        let has_work = has_to_learn || self.sweep.is_some() || !self.startup.is_done();
+        let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
+        let idle = has_work.then(|| Instant::now() + patience);
+        let timeout = idle.into_iter().chain(self.next_deadline()).min().map(time_until);
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let ready = fds.iter().zip(&watched).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready
+            .map(|(fd, (_, _, ready))| match ready {
+                Ready::Notification if !fd.revents().contains(PollFlags::IN) => Ready::Unfiltered,
+                // Asked for a call then, a kernel before 6.11 would wait for ever.
+                Ready::Attached(at, attach::Ready::Notification) if !fd.revents().contains(PollFlags::IN) => {
+                    Ready::Attached(*at, attach::Ready::Unfiltered)
+                }
+                other => *other,
+            })
+            .collect())
+    }
+
+    /// How long nothing has to happen until other work is done. The child and the process that makes its network need both of two
+    /// CPUs while they build the walls.
+    fn patience(&self) -> Duration {
+        let is_set_up = self.set_up || !self.plan.namespaces.pid;
+        if is_set_up { Duration::ZERO } else { SET_UP }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let look = self.set_up.then(|| self.monitor.next_look());
+        let control = self.approvals.control.as_ref().and_then(ControlSocket::deadline);
+        let gate = self.gate.as_ref().and_then(Gate::deadline);
+        let hosts = self.approvals.hosts.deadline();
+        let execs = self.execs.deadline();
+        [self.clock.next(), look, self.streams.deadline(), control, gate, hosts, execs].into_iter().flatten().min()
+    }
+
+    fn check_clock(&mut self) -> Result<(), Errno> {
+        let now = Instant::now();
+        self.streams.check_clock(now)?;
+        if let Some(control) = &mut self.approvals.control {
+            control.check_clock(now);
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.check_clock(now)?;
+        }
+        if self.execs.check_clock(now)? {
+            self.first.kill()?;
+        }
+        self.check_hosts(now)?;
+        if self.set_up && now >= self.monitor.next_look() {
+            self.look(now)?;
+        }
+        self.clock.check(now).into_iter().try_for_each(|struck| self.hear_clock(struck))
+    }
+
+    /// No process is left inside that could ask or be counted.
+    fn let_go(&mut self) -> Result<(), Errno> {
+        self.attached.namespaces = None;
+        self.end_hosts()?;
+        // It is in the session's network, which is taken apart next.
+        self.network.dialer = None;
+        if let Some(gate) = &mut self.gate {
+            gate.end()?;
+        }
+        self.pass_news()?;
+        if let Some(gate) = self.gate.take() {
+            gate.let_go();
+        }
+        self.monitor.let_go();
+        Ok(())
+    }
+
+    /// Ends the session now; the first reason is the one that is told.
+    pub(crate) fn end(&mut self, reason: End) -> Result<(), Errno> {
+        self.reason.get_or_insert(reason);
+        self.first.kill()
+    }
+
+    /// The command was stopped: so are we, and the signal that continues us continues it.
+    fn suspend(&mut self) -> Result<(), Errno> {
+        let Some(stops) = &self.stops else { return Ok(()) };
+        let mut buffer = [0u8; 64];
+        match rustix::io::read(stops, &mut buffer) {
+            Ok(0) => {
+                self.stops = None;
+                return Ok(());
+            }
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(errno),
+            Ok(_) => {}
+        }
+        self.streams.pause()?;
+        // Returns after SIGCONT.
+        rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+        self.resume()
+    }
+
+    fn resume(&mut self) -> Result<(), Errno> {
+        if let Some(relay) = &mut self.streams.relay {
+            relay.resume()?;
+        }
+        // What host programs did meanwhile comes before the session goes on.
+        self.keep_covers()?;
+        self.first.signal(Signal::CONT)
+    }
+
+    fn pass_signals(&mut self) -> Result<(), Errno> {
+        while let Some(number) = self.signals.read()? {
+            let Some(signal) = Signal::from_named_raw(number) else { continue };
+            match signal {
+                // SIGPIPE is about what this process wrote: the command's own comes from its own pipe.
+                Signal::CHILD | Signal::PIPE => {}
+                Signal::WINCH => {
+                    if let Some(relay) = &mut self.streams.relay {
+                        relay.resize()?;
+                    }
+                }
+                Signal::CONT => self.resume()?,
+                // The terminal's stop key when it is not in raw mode: stop the command, whose stop then stops us.
+                Signal::TSTP if self.streams.relay.is_none() => {
+                    self.first.signal(Signal::TSTP)?;
+                    rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
+                }
+                other => {
+                    self.asked_to_end = self.asked_to_end.or(Some(other).filter(|signal| asks_to_end(*signal)));
+                    if !(asks_to_end(other) && self.end_order(other)) {
+                        self.first.signal(other)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

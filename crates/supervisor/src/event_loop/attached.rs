@@ -1,0 +1,22 @@
+//! Further commands in the loop: hears their helpers and answers their notified calls as the session's own.
+
+use rustix::io::Errno;
+
+use crate::attach::{News, Ready};
+use crate::event_loop::Running;
+use crate::event_loop::notified_calls::give;
+
+impl Running<'_> {
+    pub(crate) fn see_to(&mut self, which: usize, ready: Ready) -> Result<(), Errno> {
+        let notification = match self.attached.turn(which, ready)? {
+            Some(News::Call(notification)) => notification,
+            Some(News::Executed(exec)) => return self.executed(exec),
+            None => return Ok(()),
+        };
+        let answer = self.answer_to(&notification);
+        if let Some(listener) = self.attached.listener(which) {
+            give(answer, listener, &notification)?;
+        }
+        self.end_past_threshold()
+    }
+}

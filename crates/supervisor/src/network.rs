@@ -1,0 +1,20 @@
+//! The session's way out as the supervisor sees it: the egress process, the process that connects to published ports, secrets
+//! that requests get outside, and what was sent with no way out.
+
+pub(crate) mod credentials;
+pub(crate) mod egress_process;
+pub(crate) mod no_route;
+pub(crate) mod port_dialer;
+
+use crate::network::egress_process::Egress;
+use crate::network::no_route::Counters;
+use crate::network::port_dialer::Dialer;
+
+/// What a session has of these.
+#[derive(Default)]
+pub(crate) struct Network {
+    pub(crate) egress: Option<Egress>,
+    /// Connects to published ports.
+    pub(crate) dialer: Option<Dialer>,
+    pub(crate) counters: Option<Counters>,
+}

@@ -1,0 +1,256 @@
+//! The session's identity and its directory on disk. Owns making it, and what becomes of it at the end: removed but for the
+//! changes that the user asked to keep, which move to `kept`. State that a later process needs lies on
+//! disk, nothing only in memory. Called by `launch`, and by `sweep` for sessions that were killed.
+//!
+//! ```text
+//!   sessions/ID          locked while the session lives (see `lock`)
+//!   sessions/ID/session.json  what it says of itself (see `registry`)
+//!   sessions/ID/socket        where it is asked and told things
+//!   sessions/ID/0/upper  what was written to the overlay in slot 0
+//!   sessions/ID/0/work   overlayfs's own
+//!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
+//!   kept/ID              the same, once no session uses it any more
+//!   spare                an empty directory that waits to become the next sessions/ID
+//! ```
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_host::stand_ins::is_empty;
+use cofferdam_host::state::{make_all, sessions_in};
+use cofferdam_kernel::best_effort;
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::store::lock::Claim;
+use crate::store::registry;
+use crate::store::remove_tree::{Progress, Removal};
+
+/// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
+/// removed while later sessions run.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where clients connect to.
+const SOCKET: &str = "socket";
+
+/// Beside the sessions, so that no sweep takes it for a leftover of one.
+const SPARE: &str = "spare";
+
+/// Marks a slot whose changes are kept.
+const KEEP: &str = "keep-";
+
+/// A name that no other session has, sortable by start.
+pub(crate) fn new_id() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{:011x}-{:x}", now.as_millis(), rustix::process::getpid().as_raw_nonzero())
+}
+
+/// A slot whose changes the user asked to keep, and what the overlay lies over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept<'a> {
+    pub(crate) slot: usize,
+    pub(crate) lower: &'a Path,
+}
+
+/// The directory of a session, with upper and work directories of its overlays, until [`SessionDir::finish`].
+#[derive(Debug)]
+pub(crate) struct SessionDir {
+    pub(crate) path: PathBuf,
+    pub(crate) claim: Claim,
+    slots: usize,
+}
+
+impl SessionDir {
+    pub(crate) fn create(state: &Path, id: &str, slots: usize, keep: &[Kept<'_>]) -> Result<Self, Errno> {
+        let sessions = sessions_in(state);
+        let path = sessions.join(id);
+        let claim = make_claimed(&sessions, Path::new(id), &state.join(SPARE))?;
+        for kept in keep {
+            rustix::fs::symlinkat(kept.lower, &claim, format!("{KEEP}{}", kept.slot))?;
+        }
+        for slot in 0..slots {
+            let slot = slot.to_string();
+            rustix::fs::mkdirat(&claim, &slot, Mode::RWXU)?;
+            for name in ["upper", "work"] {
+                rustix::fs::mkdirat(&claim, Path::new(&slot).join(name), Mode::RWXU)?;
+            }
+        }
+        Ok(SessionDir { path, claim, slots })
+    }
+
+    /// Removes everything but the uppers to keep that are not empty. The command has run, so whatever cannot be removed
+    /// is told and changes nothing else.
+    pub(crate) fn finish(self, state: &Path) -> Finished {
+        if self.slots == 0 && self.clear_small(state) {
+            return Finished::default();
+        }
+        self.finish_until(state, Instant::now() + PATIENCE)
+    }
+
+    /// A directory that the command could not reach holds these names at most. Without them it waits for the next session:
+    /// removing one gives blocks back to the file system, which may wait for the disk.
+    fn clear_small(&self, state: &Path) -> bool {
+        for name in [registry::FILE, SOCKET] {
+            best_effort(rustix::fs::unlinkat(&self.claim, name, AtFlags::empty()), "what stays keeps the directory");
+        }
+        let is_put_aside = is_empty(&self.claim)
+            && rustix::fs::renameat_with(CWD, &self.path, CWD, state.join(SPARE), RenameFlags::NOREPLACE).is_ok();
+        is_put_aside || rustix::fs::rmdir(&self.path).is_ok()
+    }
+
+    fn finish_until(self, state: &Path, until: Instant) -> Finished {
+        let Some(id) = self.path.file_name().map(PathBuf::from) else { return Finished::default() };
+        let ending = Ending::begin(state, id, self.claim);
+        match ending.and_then(|mut ending| Ok((ending.turn(until)?, ending))) {
+            Ok((Progress::Done, ending)) => Finished { kept: ending.kept(), left_behind: None },
+            // Where it is now is where the changes are until a sweep goes on.
+            Ok((_, ending)) => Finished { kept: ending.kept_so_far(), left_behind: Some(self.path) },
+            Err(_) => Finished { kept: Vec::new(), left_behind: Some(self.path) },
+        }
+    }
+}
+
+/// A directory that is claimed before a sweep can take it for a leftover.
+fn make_claimed(sessions: &Path, id: &Path, spare: &Path) -> Result<Claim, Errno> {
+    let open = || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, sessions, flags, Mode::empty())
+    };
+    let sessions = match open() {
+        Err(Errno::NOENT) => {
+            make_all(sessions)?;
+            open()?
+        }
+        other => other?,
+    };
+    for _ in 0..64 {
+        let moved = is_as_we_left_it(spare)
+            .and_then(|()| rustix::fs::renameat_with(CWD, spare, &sessions, id, RenameFlags::NOREPLACE));
+        match moved.or_else(|_| rustix::fs::mkdirat(&sessions, id, Mode::RWXU)) {
+            Err(Errno::EXIST) => {}
+            other => other?,
+        }
+        match Claim::take(sessions.as_fd(), id) {
+            Ok(Some(claim)) => return Ok(claim),
+            // A supervisor that sweeps was faster, and removes it.
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// Another process may have put something there; a session's directory is empty at its start, and its user's alone.
+fn is_as_we_left_it(spare: &Path) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, spare, flags, Mode::empty())?;
+    // The supervisor that left it may not be gone yet, and still have its claim.
+    rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+    let stat = rustix::fs::fstat(&directory)?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && Mode::from_raw_mode(stat.st_mode) == Mode::RWXU;
+    if is_ours && is_empty(&directory) { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// What is left of a session's directory.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    pub(crate) kept: Vec<(usize, PathBuf)>,
+    pub(crate) left_behind: Option<PathBuf>,
+}
+
+/// The directory of a session that has ended, on its way out. Can stop at any time; a new one goes on.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    state: PathBuf,
+    sessions: OwnedFd,
+    id: PathBuf,
+    _claim: Claim,
+    slots: Vec<usize>,
+    removal: Removal,
+}
+
+impl Ending {
+    pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
+        let slots: Vec<usize> = asked(claim.as_fd())?.into_iter().filter(|slot| is_changed(&claim, *slot)).collect();
+        let mut spared = Vec::new();
+        for slot in &slots {
+            // Beside the slot, and so among what is removed.
+            let moved = rustix::fs::renameat(&claim, format!("{slot}/work"), &claim, format!("work-{slot}"));
+            best_effort(moved, "what is not there was moved before");
+            spared.extend([CString::new(slot.to_string()), CString::new(format!("{KEEP}{slot}"))]);
+        }
+        let spared = spared.into_iter().collect::<Result<_, _>>().map_err(|_| Errno::INVAL)?;
+        let top = rustix::fs::openat(&claim, c".", flags, Mode::empty())?;
+        Ok(Ending {
+            state: state.to_path_buf(),
+            sessions,
+            id,
+            _claim: claim,
+            slots,
+            removal: Removal::new(top, spared)?,
+        })
+    }
+
+    pub(crate) fn turn(&mut self, until: Instant) -> Result<Progress, Errno> {
+        let progress = self.removal.turn(until);
+        if progress != Progress::Done {
+            return Ok(progress);
+        }
+        if self.slots.is_empty() {
+            rustix::fs::unlinkat(&self.sessions, &self.id, AtFlags::REMOVEDIR)?;
+            return Ok(Progress::Done);
+        }
+        let kept = self.state.join("kept");
+        make_all(&kept)?;
+        rustix::fs::renameat(&self.sessions, &self.id, CWD, kept.join(&self.id))?;
+        Ok(Progress::Done)
+    }
+
+    pub(crate) fn id(&self) -> &Path {
+        &self.id
+    }
+
+    fn kept(&self) -> Vec<(usize, PathBuf)> {
+        self.uppers_in(&self.state.join("kept"))
+    }
+
+    fn kept_so_far(&self) -> Vec<(usize, PathBuf)> {
+        self.uppers_in(&sessions_in(&self.state))
+    }
+
+    fn uppers_in(&self, directory: &Path) -> Vec<(usize, PathBuf)> {
+        let upper = |slot: &usize| (*slot, directory.join(&self.id).join(slot.to_string()).join("upper"));
+        self.slots.iter().map(upper).collect()
+    }
+}
+
+/// The slots that the user asked for.
+fn asked(session: BorrowedFd<'_>) -> Result<Vec<usize>, Errno> {
+    let mut slots = Vec::new();
+    let mut entries = Dir::read_from(session)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let slot = entry.file_name().to_bytes().strip_prefix(KEEP.as_bytes()).and_then(|s| str::from_utf8(s).ok());
+        slots.extend(slot.and_then(|slot| slot.parse::<usize>().ok()));
+    }
+    slots.sort_unstable();
+    Ok(slots)
+}
+
+/// An upper that the command made unreadable is not known to be empty.
+fn is_changed(session: &Claim, slot: usize) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(session, format!("{slot}/upper"), flags, Mode::empty()).and_then(Dir::new) {
+        Err(Errno::NOENT) => false,
+        Err(_) => true,
+        Ok(entries) => entries.flatten().any(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
