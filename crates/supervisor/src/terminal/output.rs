@@ -253,7 +253,8 @@ impl Channel {
                     self.fetched(count);
                     return Ok(true);
                 }
-                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::INTR) => return Ok(true),
+                Err(Errno::AGAIN) => {}
                 // This file system cannot.
                 Err(Errno::INVAL) => {
                     self.spliced = None;
@@ -276,7 +277,8 @@ impl Channel {
                 }
                 return Ok(passed == count);
             }
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR) => return Ok(true),
+            Err(Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
         Ok(false)
@@ -305,20 +307,66 @@ impl Channel {
         self.written = 0;
     }
 
-    /// Copies until nothing is left or there is no room.
+    /// Copies until nothing is left or there is no room: an empty buffer says that nothing is left to fetch either.
     fn pump(&mut self, allowance: &Allowance) -> Result<(), Errno> {
         self.flush();
-        while self.buffer.is_empty() && self.fetch(allowance)? {
+        while self.buffer.is_empty() {
+            let may_be_more = self.fetch(allowance)?;
             self.flush();
+            if !may_be_more {
+                break;
+            }
         }
-        self.flush();
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// A pipe whose ends stay open until the test's process ends.
+    fn leaked_pipe() -> (&'static OwnedFd, &'static OwnedFd) {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).expect("a pipe");
+        (Box::leak(Box::new(reader)), Box::leak(Box::new(writer)))
+    }
+
+    #[test]
+    fn a_reader_that_makes_room_at_any_moment_gets_every_last_byte() {
+        const LAST: usize = 48 * 1024;
+        let signals = SignalFd::new().expect("a descriptor for signals");
+        let (reader, writer) = leaked_pipe();
+        // So small that every piece meets a full pipe.
+        fcntl_setpipe_size(writer, 4096).expect("a small pipe");
+        for round in 0..1000 {
+            let (source, last) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).expect("a pipe");
+            let mut output = Output { allowance: Allowance::new(u64::MAX), channels: Vec::new(), told: None };
+            let sink = Sink::of(writer.as_fd()).expect("a pipe is a stream");
+            let mut channel = Channel::new(Streams::Stdout, source, sink, None);
+            // A piece is on its way already, so that the buffer gets free in the middle of a turn.
+            assert_eq!(rustix::io::write(&last, &vec![1; LAST]), Ok(LAST));
+            assert_eq!(channel.fetch(&output.allowance), Ok(true));
+            assert_eq!(rustix::io::write(&last, &vec![2; LAST]), Ok(LAST));
+            drop(last);
+            output.channels.push(channel);
+            std::thread::scope(|scope| {
+                let taken = scope.spawn(|| {
+                    let mut taken = 0;
+                    let mut piece = [0u8; 4096];
+                    let until = Instant::now() + Duration::from_secs(2);
+                    while taken < 2 * LAST && Instant::now() < until {
+                        taken += rustix::io::read(reader, &mut piece).unwrap_or(0);
+                    }
+                    taken
+                });
+                let patience = Patience::WhileRead(Duration::from_secs(2));
+                assert_eq!(output.drain(&signals, patience), Ok(Drained::All));
+                assert_eq!(taken.join().expect("it ends"), 2 * LAST, "round {round}");
+            });
+        }
+    }
 
     #[test]
     fn the_first_byte_too_many_exceeds_the_limit() {
