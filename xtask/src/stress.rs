@@ -4,6 +4,7 @@
 
 mod ground;
 mod instances;
+mod orders;
 mod runs;
 mod traces;
 
@@ -26,8 +27,9 @@ const MOST_TOLD: usize = 12;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed), egress (floods of one
-    /// session's network); else the first three
+    /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed); else these three. Alone:
+    /// egress (floods of one session's network), orders (200 sessions at once and 2,000 in a row by the client's library, 100
+    /// clients killed; as the caller)
     kinds: Vec<Kind>,
     /// How many sandboxes, instead of the usual number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -53,14 +55,17 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         let arguments: Vec<String> = std::iter::once("storm".to_owned()).chain(flags).collect();
         return runner::run(&workspace, &users(args.user.as_deref())?, &arguments);
     }
-    if args.kinds.contains(&Kind::Egress) {
-        return Err(Problems::one("`egress` takes minutes, and comes alone".to_owned()));
+    if args.kinds.len() > 1 && args.kinds.iter().any(|kind| !Kind::ALL.contains(kind)) {
+        return Err(Problems::one("`egress` and `orders` take minutes, and come alone".to_owned()));
     }
     if args.binary.is_none() {
         cargo(&["build", "--quiet", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
     }
     let shipped = || workspace.target.join(TARGET).join("release/sandbox");
     let binary = args.binary.clone().unwrap_or_else(shipped);
+    if args.kinds == [Kind::Orders] {
+        return orders::run(&binary);
+    }
     // A process that loses its parent becomes our child: so everything that comes from a run can be found by descent.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| Problems::one(format!("cannot adopt orphans: {errno}")))?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_audit::{Entry, Event, Follow};
 use cofferdam_host::policy_files::text::ReadError;
 use cofferdam_wire::Op;
+use cofferdam_wire::session_id::can_mean;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -52,7 +53,7 @@ pub(crate) fn session_in_log(state: &Path, name: &str) -> Result<String, LogErro
     while let Some(entry) = log.try_next()? {
         let is_meant = match name {
             "last" => entry.event == Event::SandboxCreated.name(),
-            _ => !entry.session.is_empty() && entry.session.starts_with(name),
+            _ => !entry.session.is_empty() && can_mean(name, &entry.session),
         };
         if is_meant && !names.contains(&entry.session) {
             names.push(entry.session);

@@ -153,7 +153,7 @@ impl Person {
 }
 
 /// The path of a socket is at most 107 bytes long, so it goes through a descriptor.
-fn connect(session: &Path) -> io::Result<UnixStream> {
+pub fn connect(session: &Path) -> io::Result<UnixStream> {
     let directory = fs::File::open(session)?;
     UnixStream::connect(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))
 }

@@ -9,6 +9,7 @@ pub mod exec;
 pub mod order;
 pub mod protocol;
 mod question;
+pub mod session_id;
 
 pub use denied::{Denial, Denied};
 pub use end::End;

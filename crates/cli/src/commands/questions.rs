@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use cofferdam_gate::shown;
 use cofferdam_host::SurveyError;
 use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest};
+use cofferdam_wire::session_id::can_mean;
 use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use thiserror::Error;
 
@@ -91,7 +92,7 @@ impl<'a> Name<'a> {
     }
 
     fn finds(&self, look: &Look) -> bool {
-        self.session.is_none_or(|name| look.connection.session.starts_with(name))
+        self.session.is_none_or(|name| can_mean(name, &look.connection.session))
             && look.questions.iter().any(|question| question.id == self.id)
     }
 }

@@ -12,6 +12,7 @@ use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{Decision, LaunchPlan, decide, is_in_own_area};
 use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Prediction};
 use cofferdam_supervisor::{Blocked, NetworkOutcome, Outcome, Unrouted};
+use cofferdam_wire::session_id::short;
 use cofferdam_wire::{Cause, Denial, Denied, End, Op};
 
 use crate::preparation::Prepared;
@@ -92,7 +93,7 @@ fn at_most(mut lines: Vec<String>, what: &str, outcome: &Outcome) -> Vec<String>
     let more = lines.len().saturating_sub(MOST_TOLD);
     lines.truncate(MOST_TOLD);
     if more > 0 {
-        lines.push(format!("and {more} more{what}; `sandbox logs {}` has them all", outcome.session));
+        lines.push(format!("and {more} more{what}; `sandbox logs {}` has them all", short(&outcome.session)));
     }
     lines
 }
@@ -110,7 +111,10 @@ pub(crate) fn summary(outcome: &Outcome) -> Option<String> {
         1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
-    Some(format!("not approved: {first}{more}; allow with --ro or --rw, or see `sandbox logs {}`", outcome.session))
+    Some(format!(
+        "not approved: {first}{more}; allow with --ro or --rw, or see `sandbox logs {}`",
+        short(&outcome.session)
+    ))
 }
 
 /// Files that git tracks and that it could not read or write inside, each with the command that sets it right outside.

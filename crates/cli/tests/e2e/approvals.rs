@@ -2,7 +2,6 @@
 //! command inside.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::screen::Screen;
@@ -46,8 +45,8 @@ fn what_a_session_was_granted_can_be_saved_over_the_socket() {
     let name = question(&place);
     place.sandbox(&["approve", &name, "--keep", "session"]).code(0);
     let id = name.split(':').next().expect("a session");
-    let socket = place.path("home:.local/state/cofferdam/sessions").join(id).join("socket");
-    let stream = UnixStream::connect(socket).expect("the session listens");
+    let directory = place.path("home:.local/state/cofferdam/sessions").join(id);
+    let stream = cofferdam_testkit::person::connect(&directory).expect("the session listens");
     let mut lines = BufReader::new(stream.try_clone().expect("descriptors are free")).lines();
     let mut hear = || lines.next().expect("an answer").expect("text");
     writeln!(&stream, r#"{{"type":"hello","version":1,"face":"test"}}"#).expect("it reads");

@@ -191,9 +191,10 @@ impl Place {
 
     /// Whether the session of this supervisor is written down.
     fn lists(&self, supervisor: u32) -> bool {
-        let ending = format!("-{supervisor:x}");
-        let is_its = |session: &PathBuf| session.to_string_lossy().ends_with(&ending);
-        self.sessions().iter().filter(|session| is_its(session)).any(|session| session.join("session.json").exists())
+        let written = |session: &PathBuf| std::fs::read(session.join("session.json")).ok();
+        let records = self.sessions().iter().filter_map(written).collect::<Vec<_>>();
+        let parsed = records.iter().filter_map(|bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok());
+        parsed.into_iter().any(|record| record["pid"] == supervisor)
     }
 
     /// Starts a session that prints a line once it is up, and waits for that and until `sandbox ps` lists it: the

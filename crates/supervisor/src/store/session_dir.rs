@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 use cofferdam_host::stand_ins::is_empty;
 use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::best_effort;
+use cofferdam_wire::session_id::LOCAL_CELL;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use uuid::Uuid;
 
 use crate::store::lock::Claim;
 use crate::store::registry;
@@ -43,8 +45,7 @@ const KEEP: &str = "keep-";
 
 /// A name that no other session has, sortable by start.
 pub(crate) fn new_id() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{:011x}-{:x}", now.as_millis(), rustix::process::getpid().as_raw_nonzero())
+    format!("{LOCAL_CELL}-{}", Uuid::now_v7())
 }
 
 /// A slot whose changes the user asked to keep, and what the overlay lies over.

@@ -2,6 +2,7 @@
 //! where it is drawn is `prompt`'s business. Everything that comes from a program is escaped (attack corpus F2-F4).
 
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
+use cofferdam_wire::session_id::short;
 use cofferdam_wire::{Keep, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
 
 /// Where the second column begins.
@@ -324,6 +325,7 @@ fn cut(text: &str, width: usize) -> String {
 /// The question as one line, where the user cannot be asked for keys.
 pub(crate) fn notice(session: &str, question: &Question) -> String {
     let id: QuestionId = question.id;
+    let session = short(session);
     let path = path_text(question);
     let who = shown(name(&question.asker.program).as_bytes());
     format!(

@@ -156,7 +156,7 @@ fn each_key_means_what_it_says_and_no_other_means_anything() {
 
 #[test]
 fn without_keys_one_line_says_how_to_answer() {
-    let line = notice("0a-1", &question(b"/home/you/\x1b[2J"));
-    let expected = "sandbox: cat wants to read /home/you/\\u{1b}[2J: `sandbox approve 0a-1:3` or `sandbox deny 0a-1:3`";
+    let line = notice("local-0a-1f", &question(b"/home/you/\x1b[2J"));
+    let expected = "sandbox: cat wants to read /home/you/\\u{1b}[2J: `sandbox approve 1f:3` or `sandbox deny 1f:3`";
     assert_eq!(line, expected);
 }

@@ -337,5 +337,5 @@ fn without_keys_of_its_own_a_line_says_how_to_answer() {
     scene.tmux(&["resize-window", "-x", "80", "-y", "6"]);
     scene.wait_until("the smaller size", |_| scene.size() == "80x6");
     scene.ask(1);
-    scene.wait_for("no newline\nsandbox: cat wants to read /home/you/notes/1.txt: `sandbox approve 0a-1:1`");
+    scene.wait_for("no newline\nsandbox: cat wants to read /home/you/notes/1.txt: `sandbox approve 1:1`");
 }
