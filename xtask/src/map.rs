@@ -18,7 +18,12 @@ const MAP_LINES: usize = 250;
 const LINUX_CRATES: &[&str] = &["libc", "rustix", "landlock", "nix", "caps", "linux-raw-sys"];
 
 /// Parts of the standard library that reach outside the process. DATA and PURE crates take values instead.
+/// What they must not call by a value is clippy's to find.
 const OUTSIDE: &[&str] = &["std::fs", "std::net", "std::process", "std::env", "std::os::linux", "std::os::fd"];
+
+/// The list for clippy, and its name in each crate that it holds for.
+const VALUES_ONLY: &str = "crates/takes-values-only.toml";
+const CLIPPY: &str = "clippy.toml";
 
 /// The places for `unsafe`: files of this name below these directories. The product's is the first; tests that have to make
 /// calls which no safe wrapper offers keep theirs apart in the same way.
@@ -48,9 +53,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String, Problems> {
     check_length(&text, &mut problems);
     check_presence(&rows, &workspace.packages, &mut problems);
     check_arrows(&rows, &workspace.packages, &mut problems);
+    let values_only = Some(workspace.read(VALUES_ONLY)?);
     let mut product = Product::default();
     for package in &workspace.packages {
         let kind = rows.get(&package.dir).map_or("", |row| row.kind.as_str());
+        if matches!(kind, "DATA" | "PURE") && workspace.read(&format!("{}/{CLIPPY}", package.dir)).ok() != values_only {
+            problems.add(format!("{}/{CLIPPY} is not {VALUES_ONLY}: make it a link", package.dir));
+        }
         let sources = workspace.sources(package)?;
         for (file, source) in &sources {
             check_unsafe(file, source, &mut problems);

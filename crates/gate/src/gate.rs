@@ -7,9 +7,10 @@ mod carry_out;
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::{Listener, Notification};
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_plan::{GatePlan, GateRule, MountFact};
 use cofferdam_policy::{OnUnknown, Places};
 use cofferdam_wire::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Subject, Verdict};
@@ -549,7 +550,7 @@ impl Gate {
     }
 
     fn question(&self, id: QuestionId, access: &Access) -> Question {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let asked = seconds_now();
         Question {
             id,
             op: access.op,
@@ -562,8 +563,8 @@ impl Gate {
             also: Vec::new(),
             hint: None,
             waiting: 1,
-            asked: now.as_secs_f64(),
-            until: Some((now + self.open.timeout()).as_secs_f64()),
+            asked,
+            until: Some(asked + self.open.timeout().as_secs_f64()),
         }
     }
 

@@ -1,12 +1,17 @@
 //! Time stamps that parent and child both write, for `sandbox run --timing`; they cost nothing unless switched on. And how
-//! long `poll` may wait for a moment to come.
+//! long `poll` may wait for a moment to come, and the time of day as records and questions have it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::Timespec;
 use rustix::io::Errno;
+
+/// Seconds since 1970.
+pub fn seconds_now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
 
 /// For `poll`: zero if it has come.
 pub fn time_until(at: Instant) -> Timespec {

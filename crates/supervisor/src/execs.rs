@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::socket;
-use cofferdam_kernel::timing::time_until;
+use cofferdam_kernel::timing::{seconds_now, time_until};
 use cofferdam_launcher::join::{JoinRequest, word};
 use cofferdam_wire::exec::{ExecEnd, ExecId, ExecRequest, ExecStatus, OutputStream};
 use cofferdam_wire::protocol::{Event, MOST_CHUNK_BYTES};
@@ -23,7 +23,6 @@ use rustix::process::Signal;
 use crate::approvals::control_socket::ClientId;
 use crate::execs::kept::{Gone, Kept};
 use crate::limits::clock::GRACE;
-use crate::records::log::seconds_now;
 use crate::terminal::output::Allowance;
 
 /// Of execs that ended, so many are remembered.

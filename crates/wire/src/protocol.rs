@@ -280,13 +280,13 @@ fn shortened_program(program: &Program) -> Program {
     Program { pid: program.pid, exe: program.exe.clone(), argv }
 }
 
-impl From<&Settled> for Event {
-    fn from(settled: &Settled) -> Self {
+impl Event {
+    /// How a question was settled; `ts` is the time of day, in seconds since 1970.
+    pub fn settled(settled: &Settled, ts: f64) -> Self {
         let (decision, scope, persist) = match settled.verdict {
             Verdict::Allow { reach, keep } => (Decision::Allow, reach, keep),
             Verdict::Deny { reach, keep } => (Decision::Deny, reach, keep),
         };
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Event::Audit {
             id: settled.question.id,
             decision,
@@ -294,7 +294,7 @@ impl From<&Settled> for Event {
             persist,
             cause: settled.cause,
             path: settled.question.subject.text().into_owned(),
-            ts: now.as_secs_f64(),
+            ts,
             granted: settled.granted.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         }
     }

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cofferdam_host::HomeError;
 use cofferdam_host::policy_files::text::ReadError;
 use cofferdam_host::state::sessions_in;
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_policy::parse_time;
 use cofferdam_supervisor::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
 use serde_json::json;
@@ -61,7 +61,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
     };
     let supervisors: Vec<i32> = sessions.iter().map(|session| session.pid).collect();
     let used = used_now(&supervisors);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let now = seconds_now();
     if args.json {
         let sessions: Vec<_> = sessions
             .iter()

@@ -1,4 +1,4 @@
-//! A record as an event of the Open Cybersecurity Schema Framework 1.3 (https://schema.ocsf.io). Owns the mapping; the chain
+//! A record as an event of the Open Cybersecurity Schema Framework 1.3 (<https://schema.ocsf.io>). Owns the mapping; the chain
 //! stays the record, this is a copy for other people's tools, with what has no place in the schema under `unmapped`.
 //! Called by `audit`.
 

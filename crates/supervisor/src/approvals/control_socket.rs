@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::best_effort;
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_launcher::join::JoinRequest;
 use cofferdam_wire::exec::{ExecId, ExecRequest, OutputStream};
 use cofferdam_wire::protocol::{
@@ -225,7 +226,7 @@ impl ControlSocket {
         if let Some(hooks) = &mut self.hooks {
             hooks.over(id);
         }
-        self.tell_all(&line(&Event::from(settled)));
+        self.tell_all(&line(&Event::settled(settled, seconds_now())));
     }
 
     pub(crate) fn ok(&mut self, client: ClientId, message: &str) {

@@ -15,8 +15,9 @@
 pub(crate) mod panel;
 mod watcher;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_launcher::terminal::Size;
 use cofferdam_wire::{Question, QuestionId, Verdict};
 
@@ -414,10 +415,8 @@ impl Prompt {
 
     fn view(&self, shown: Shown) -> View {
         let until = self.current().and_then(|question| question.until);
-        let seconds_left = until.and_then(|until| {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-            Some(Duration::try_from_secs_f64(until - since.as_secs_f64()).map_or(0, |left| left.as_secs()))
-        });
+        let seconds_left =
+            until.map(|until| Duration::try_from_secs_f64(until - seconds_now()).map_or(0, |left| left.as_secs()));
         View {
             // The last column stays empty: a terminal that is about to wrap is in a state of its own.
             columns: usize::from(self.size.columns) - 1,

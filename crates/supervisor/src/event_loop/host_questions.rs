@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use cofferdam_egress::message::Told;
 use cofferdam_gate::News;
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_wire::{Cause, Keep, Op, Question, QuestionId, Settled, Subject, Verdict};
 use rustix::io::Errno;
 
 use crate::approvals::host_questions::{Asked, Open, Who};
 use crate::event_loop::Running;
-use crate::records::log::seconds_now;
 
 impl Running<'_> {
     /// The operator is asked, or the connection waits with those that asked before.

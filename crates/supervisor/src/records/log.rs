@@ -640,9 +640,5 @@ impl Record {
     }
 }
 
-pub(crate) fn seconds_now() -> f64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_host::state::sessions_in;
-use cofferdam_kernel::timing::time_until;
+use cofferdam_kernel::timing::{seconds_now, time_until};
 use cofferdam_plan::LaunchPlan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags};
@@ -43,7 +43,6 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn of(plan: &LaunchPlan, options: &Options, id: &str) -> Self {
-        let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Session {
             version: VERSION,
             id: id.to_owned(),
@@ -53,7 +52,7 @@ impl Session {
             cwd: plan.command.cwd.clone(),
             project: options.known.as_deref().and_then(|known| known.facts.project.clone()),
             mode: if plan.gate.is_some() { "dynamic" } else { "static" }.to_owned(),
-            started: started.as_secs_f64(),
+            started: seconds_now(),
         }
     }
 

@@ -1,12 +1,14 @@
 //! A web server for tests, HTTP/1.1 with connections that stay open: it shows the request as it came, redirects, is slow,
 //! takes and gives any number of bytes, and serves git repositories. Owns what the paths mean:
 //!
-//!     /redirect?to=URL     302 with that location
-//!     /slow?bytes=N&ms=M   N bytes, one every M milliseconds
-//!     /bytes/N             N bytes
-//!     /sink                reads the body and says how long it was
-//!     /git/NAME/...        the repository NAME, through git's own backend
-//!     anything else        the request's head, byte by byte
+//! ```text
+//! /redirect?to=URL     302 with that location
+//! /slow?bytes=N&ms=M   N bytes, one every M milliseconds
+//! /bytes/N             N bytes
+//! /sink                reads the body and says how long it was
+//! /git/NAME/...        the repository NAME, through git's own backend
+//! anything else        the request's head, byte by byte
+//! ```
 
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
