@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const DAY: u64 = 86_400;
+use time::{Date, Month, Time, UtcDateTime};
 
 /// Microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,35 +15,25 @@ impl Stamp {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Stamp(u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
     }
+
+    /// The day in UTC, as `2026-11-15`.
+    pub fn day(self) -> String {
+        let mut text = self.to_string();
+        text.truncate("2026-11-15".len());
+        text
+    }
 }
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        let (year, month, day) = date(seconds / DAY);
-        let (hour, minute, second) = (seconds % DAY / 3600, seconds % 3600 / 60, seconds % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+        // Past the year 9999 the text would have another length.
+        let moment = i64::try_from(seconds).ok().and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
+        let moment = moment.unwrap_or(UtcDateTime::MAX);
+        let (year, month, day) = moment.to_calendar_date();
+        let (hour, minute, second) = moment.as_hms();
+        write!(f, "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z", u8::from(month))
     }
-}
-
-/// Year, month and day of a day since 1970, after Hinnant: years begin in March, so that the odd day is the last.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
-
-fn days_until(year: u64, month: u64, day: u64) -> Option<u64> {
-    let year = year - u64::from(month <= 2);
-    let (era, of_era) = (year / 400, year % 400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * shifted + 2) / 5 + day - 1;
-    (era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year).checked_sub(719_468)
 }
 
 /// `2026-11-15`, `2026-11-15T08:30`, with seconds and their fraction, with or without `Z`; always UTC.
@@ -55,18 +45,15 @@ pub fn parse_stamp(text: &str) -> Option<Stamp> {
     let (whole, fraction) = time_part.split_once('.').unwrap_or((time_part, "0"));
     let mut fields = whole.split(':').map(number);
     let (hour, minute, second) = (fields.next()??, fields.next()??, fields.next().unwrap_or(Some(0))?);
-    let plausible = (1970..10_000).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 60;
-    if !plausible || fraction.len() > 6 || date_fields.next().is_some() || fields.next().is_some() {
+    if fraction.len() > 6 || date_fields.next().is_some() || fields.next().is_some() {
         return None;
     }
-    let micros = number(&format!("{fraction:0<6}"))?;
-    let days = days_until(year, month, day)?;
-    Some(Stamp(((days * DAY) + hour * 3600 + minute * 60 + second) * 1_000_000 + micros))
+    let short = |value: u64| u8::try_from(value).ok();
+    let month = Month::try_from(short(month)?).ok()?;
+    let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, short(day)?).ok()?;
+    let time = Time::from_hms(short(hour)?, short(minute)?, short(second)?).ok()?;
+    let seconds = u64::try_from(UtcDateTime::new(date, time).unix_timestamp()).ok()?;
+    Some(Stamp(seconds * 1_000_000 + number(&format!("{fraction:0<6}"))?))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -88,10 +75,16 @@ mod tests {
             assert_eq!(Stamp(micros).to_string(), text);
             assert_eq!(parse_stamp(text), Some(Stamp(micros)));
         }
-        assert_eq!(parse_stamp("1970-01-02"), Some(Stamp(DAY * 1_000_000)));
+        assert_eq!(parse_stamp("1970-01-02"), Some(Stamp(86_400_000_000)));
         assert_eq!(parse_stamp("1970-01-01 00:01"), Some(Stamp(60_000_000)));
         for text in ["", "yesterday", "2026-13-01", "2026-11-15T25:00", "2026-11-15T08:30:00+01:00", "+026-01-01"] {
             assert_eq!(parse_stamp(text), None, "{text}");
         }
+        for text in ["2026-02-29", "2026-04-31", "1969-12-31", "10000-01-01", "2026-11-15T08:30:60"] {
+            assert_eq!(parse_stamp(text), None, "{text} is in no calendar that this one has");
+        }
+        assert_eq!(Stamp(u64::MAX).day(), "9999-12-31", "of the same length as any");
+        let days = [0, 59, 789, 11_016, 20_772].map(|days| Stamp((days * 86_400 + 5) * 1_000_000).day());
+        assert_eq!(days.join(" "), "1970-01-01 1970-03-01 1972-02-29 2000-02-29 2026-11-15");
     }
 }

@@ -88,7 +88,7 @@ pub fn save(
 ) -> Result<Saved, PersistError> {
     let target = Target::of(keep, around, environment)?;
     let editor = Editor::begin(target, around, environment)?;
-    let today = edit::date(std::time::SystemTime::now());
+    let today = cofferdam_audit::Stamp::now().day();
     let entries = editor.entries(changes, &today)?;
     let text = edit::edit(&editor.text, &entries, &editor.places).map_err(|key| editor.no_list(key))?;
     editor.finish(&text, changes)

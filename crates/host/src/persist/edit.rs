@@ -1,8 +1,6 @@
 //! The text of a policy file with rules added. Owns that comments, order and formatting stay as they are, and that a file
 //! never says two things about one place; reads and writes nothing. Called by `persist`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use cofferdam_policy::{Access, Draft, PathExpr, Places};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -212,19 +210,4 @@ fn text_names(path: Option<&str>, entry: &Entry, places: &Places) -> bool {
     let shape = |path: &PathExpr| (path.is_glob(), path.is_deep());
     path.is_same_place(&entry.path)
         || !here.is_empty() && shape(&path) == shape(&entry.path) && here == entry.path.expand(places)
-}
-
-/// The day in UTC, as `2026-11-15`.
-pub(super) fn date(now: SystemTime) -> String {
-    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Howard Hinnant's civil_from_days; years begin in March, so that the leap day is the last.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }

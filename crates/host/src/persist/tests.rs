@@ -94,7 +94,7 @@ fn comments_order_and_formatting_stay() {
     home.write(USER, text);
     let (read, write) = (home.path("b"), home.path("v"));
     home.save(Keep::User, &[change(true, Op::Read, read), change(true, Op::Write, write)]).expect("it can be kept");
-    let today = edit::date(std::time::SystemTime::now());
+    let today = cofferdam_audit::Stamp::now().day();
     let entry =
         |path: &str| format!("{{ path = \"{path}\", optional = true, reason = \"approved {today}: /usr/bin/make\" }}");
     let expected = text
@@ -319,13 +319,4 @@ fn a_reason_cannot_draw_on_the_screen_or_break_the_file() {
     assert!(!saved.diff.contains('\u{1b}'));
     assert_eq!(home.access(&path), Some((Access::Read, Layer::User)));
     assert_eq!(home.access(Path::new("/srv")), None);
-}
-
-#[test]
-fn days_are_those_of_the_calendar() {
-    let day = |days: u64| edit::date(std::time::UNIX_EPOCH + std::time::Duration::from_secs(days * 86_400 + 5));
-    assert_eq!(
-        [day(0), day(59), day(789), day(11_016), day(20_772)].join(" "),
-        "1970-01-01 1970-03-01 1972-02-29 2000-02-29 2026-11-15"
-    );
 }
