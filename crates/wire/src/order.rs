@@ -126,7 +126,43 @@ mod text {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_changed_document_is_refused_or_says_what_it_is(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6),
+        ) {
+            let mut document = order().document().expect("it is text");
+            for (at, byte, how) in changes {
+                let at = at.index(document.len());
+                // A digit, a letter or a mark of JSON keeps more documents whole than any byte does.
+                let byte = match byte % 4 {
+                    0 => byte,
+                    1 => b'0' + byte % 10,
+                    2 => b'a' + byte % 26,
+                    _ => b"{}[],:\"\\/ "[usize::from(byte) % 10],
+                };
+                match how {
+                    0 => document[at] = byte,
+                    1 => document.insert(at, byte),
+                    _ => drop(document.remove(at)),
+                }
+            }
+            if let Ok(read) = Order::parse(&document) {
+                prop_assert!(read.cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()));
+                prop_assert!(read.kept_bytes <= MOST_KEPT_BYTES);
+                prop_assert_eq!(Order::parse(&read.document().expect("it was text")), Ok(read));
+            }
+        }
+
+        #[test]
+        fn bytes_that_are_no_document_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Order::parse(&bytes).is_err());
+        }
+    }
 
     fn order() -> Order {
         Order {

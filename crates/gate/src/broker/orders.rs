@@ -104,6 +104,14 @@ impl Reader<'_> {
         Some(PathBuf::from(OsString::from_vec(bytes.to_vec())))
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        match self.number()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
     fn end<T>(&self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }
@@ -143,11 +151,11 @@ impl Order {
             b'U' => Order::Remove { target: reader.path()? },
             b'A' => {
                 let (name, how) = (reader.path()?, How::of(reader.number()?)?);
-                Order::CoverAgain { name, how, exec: reader.number()? == 1 }
+                Order::CoverAgain { name, how, exec: reader.flag()? }
             }
             b'M' => {
                 let (id, target) = (reader.number()?, reader.path()?);
-                let (write, exec) = (reader.number()? == 1, reader.number()? == 1);
+                let (write, exec) = (reader.flag()?, reader.flag()?);
                 let mut covers = Vec::new();
                 for _ in 0..reader.number()? {
                     covers.push(Cover { path: reader.path()?, how: How::of(reader.number()?)? });
@@ -211,7 +219,68 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| OsString::from_vec(bytes).into())
+    }
+
+    fn how() -> impl Strategy<Value = How> {
+        prop::sample::select(vec![How::Hide, How::Mask, How::Seal, How::Pin])
+    }
+
+    fn order() -> impl Strategy<Value = Order> {
+        let covers = prop::collection::vec((path(), how()).prop_map(|(path, how)| Cover { path, how }), 0..4);
+        let mount = (any::<u64>(), path(), any::<(bool, bool)>(), covers, prop::collection::vec(path(), 0..4));
+        prop_oneof![
+            (any::<u64>(), path()).prop_map(|(id, path)| Order::Hold { id, path }),
+            (any::<u64>(), path(), any::<u32>()).prop_map(|(id, name, mode)| Order::Make { id, name, mode }),
+            any::<u64>().prop_map(|id| Order::Release { id }),
+            path().prop_map(|target| Order::Remove { target }),
+            (path(), how(), any::<bool>()).prop_map(|(name, how, exec)| Order::CoverAgain { name, how, exec }),
+            mount.prop_map(|(id, target, (write, exec), covers, children)| Order::Mount {
+                id,
+                target,
+                write,
+                exec,
+                covers,
+                children
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_order_has_one_form_and_no_part_of_it_is_another(order in order()) {
+            let bytes = order.encode();
+            prop_assert_eq!(Order::decode(&bytes), Some(order));
+            for end in 0..bytes.len() {
+                prop_assert_eq!(Order::decode(&bytes[..end]), None);
+            }
+        }
+
+        #[test]
+        fn changed_bytes_are_refused_or_say_what_they_are(
+            order in order(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            more in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut bytes = order.encode();
+            bytes.extend(more);
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Some(read) = Order::decode(&bytes) {
+                prop_assert_eq!(read.encode(), &*bytes);
+            }
+            if let Some(read) = Outcome::decode(&bytes) {
+                prop_assert_eq!(read.encode(), bytes);
+            }
+        }
+    }
 
     #[test]
     fn orders_and_outcomes_survive_the_way() {

@@ -309,7 +309,45 @@ pub(super) fn reply(unique: u64, result: Result<&[u8], Errno>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn name_of(body: &Body) -> Option<&Vec<u8>> {
+        match body {
+            Body::Lookup { name } | Body::Mknod { name, .. } | Body::Change { name: Some(name), .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_request_within_them_or_none(
+            opcode in 0u32..50,
+            header in prop::collection::vec(any::<u8>(), HEADER..=HEADER),
+            arg in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..200),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = header;
+            bytes[4..8].copy_from_slice(&opcode.to_le_bytes());
+            bytes.extend(&arg);
+            if let Some(request) = Request::parse(&bytes) {
+                prop_assert_eq!(u64_at(&bytes, 8), Some(request.unique));
+                if let Some(name) = name_of(&request.body) {
+                    prop_assert!(!name.contains(&0) && name.len() < arg.len());
+                }
+                if let Body::ForgetMany(forgets) = &request.body {
+                    prop_assert!(8 + forgets.len() * 16 <= arg.len());
+                }
+            }
+            // A request that is cut off is never one with other words.
+            let cut = &bytes[..cut.index(bytes.len())];
+            if let (Some(whole), Some(part)) = (Request::parse(&bytes), Request::parse(cut)) {
+                let is_nameless = matches!(part.body, Body::Change { name: None, .. });
+                prop_assert!(part == whole || is_nameless);
+            }
+        }
+    }
 
     #[test]
     fn sizes_are_those_of_the_kernel_header() {
