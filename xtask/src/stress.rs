@@ -1,5 +1,5 @@
 //! `cargo xtask stress`: many sandboxes in a row, many at once, and supervisors killed at any moment; afterwards nothing
-//! may be left. Owns the order and the report; how runs are made is `runs`', what is compared is `traces`'. Called by
+//! may be left. Owns the order and the report; how runs are made is `runs`' and `orders`', what is compared is `traces`'. Called by
 //! people and `.ci/run`.
 
 mod ground;
@@ -29,7 +29,7 @@ const MOST_TOLD: usize = 12;
 pub(crate) struct Args {
     /// What to do: row (1000 one after the other), crowd (200 at once), kill (200 supervisors killed); else these three. Alone:
     /// egress (floods of one session's network), orders (200 sessions at once and 2,000 in a row by the client's library, 100
-    /// clients killed; as the caller)
+    /// clients killed; runs as the calling user)
     kinds: Vec<Kind>,
     /// How many sandboxes, instead of the usual number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -56,7 +56,11 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         return runner::run(&workspace, &users(args.user.as_deref())?, &arguments);
     }
     if args.kinds.len() > 1 && args.kinds.iter().any(|kind| !Kind::ALL.contains(kind)) {
-        return Err(Problems::one("`egress` and `orders` take minutes, and come alone".to_owned()));
+        return Err(Problems::one("`egress` and `orders` cannot be combined with other kinds".to_owned()));
+    }
+    let is_shaped = args.count.is_some() || args.json || args.user.is_some() || args.seed.is_some();
+    if args.kinds == [Kind::Orders] && is_shaped {
+        return Err(Problems::one("`orders` takes no option but --binary".to_owned()));
     }
     if args.binary.is_none() {
         cargo(&["build", "--quiet", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use serde_json::json;
 use thiserror::Error;
+use uuid::Builder;
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::files::{self, Lock};
@@ -288,22 +289,17 @@ impl EventIds {
     fn new() -> Result<Self, Errno> {
         let mut bytes = [0; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        Ok(EventIds { random: u64::from_ne_bytes(bytes) >> 2, count: 0 })
+        Ok(EventIds { random: u64::from_ne_bytes(bytes), count: 0 })
     }
 
     fn next(&mut self, time: Stamp) -> String {
         self.count = self.count.wrapping_add(1);
         // The random part moves on as well: the count comes round after 4096 records.
-        self.random = (self.random + 1) & (u64::MAX >> 2);
-        let millis = time.0 / 1000;
-        let variant = 0x8000 | (self.random >> 48 & 0x3fff);
-        format!(
-            "{:08x}-{:04x}-7{:03x}-{variant:04x}-{:012x}",
-            millis >> 16 & 0xffff_ffff,
-            millis & 0xffff,
-            self.count & 0xfff,
-            self.random & 0xffff_ffff_ffff
-        )
+        self.random = self.random.wrapping_add(1);
+        let mut rest = [0; 10];
+        rest[..2].copy_from_slice(&self.count.to_be_bytes());
+        rest[2..].copy_from_slice(&self.random.to_be_bytes());
+        Builder::from_unix_timestamp_millis(time.0 / 1000, &rest).into_uuid().to_string()
     }
 }
 

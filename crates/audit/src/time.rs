@@ -1,5 +1,5 @@
 //! Moments as RFC 3339 in UTC with microseconds, always of one length, so that their text sorts as they do. Owns the
-//! conversion both ways; no time zones and no leap seconds. Used by the writer, and by `cli` for `--since`.
+//! conversion both ways; no time zones and no leap seconds. Used by the writer, by `cli` for `--since` and by `host` for the day in policy files.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ impl Stamp {
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        // Past the year 9999 the text would have another length.
+        // `time` ends with the year 9999 (without its feature `large-dates`): later, the text would have another length.
         let moment = i64::try_from(seconds).ok().and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
         let moment = moment.unwrap_or(UtcDateTime::MAX);
         let (year, month, day) = moment.to_calendar_date();
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(parse_stamp(text), None, "{text}");
         }
         for text in ["2026-02-29", "2026-04-31", "1969-12-31", "10000-01-01", "2026-11-15T08:30:60"] {
-            assert_eq!(parse_stamp(text), None, "{text} is in no calendar that this one has");
+            assert_eq!(parse_stamp(text), None, "{text} is no valid date or time");
         }
         assert_eq!(Stamp(u64::MAX).day(), "9999-12-31", "of the same length as any");
         let days = [0, 59, 789, 11_016, 20_772].map(|days| Stamp((days * 86_400 + 5) * 1_000_000).day());

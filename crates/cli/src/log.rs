@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use cofferdam_audit::{Entry, Event, Follow};
 use cofferdam_host::policy_files::text::ReadError;
 use cofferdam_wire::Op;
-use cofferdam_wire::session_id::can_mean;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::session_name::{SessionKind, SessionNameError, choose};
+use crate::session_name::{SessionKind, SessionNameError, can_mean, choose};
 
 /// Why the log does not tell what was asked of it.
 #[derive(Debug, Error)]

@@ -1,7 +1,6 @@
-//! A session by a part of its name. Owns when that is clear; which sessions there are is the caller's to know. Called
+//! A session by its id or by the end of it. Owns when that is clear; which sessions there are is the caller's to know. Called
 //! by the commands about running and recorded sessions.
 
-use cofferdam_wire::session_id::can_mean;
 use thiserror::Error;
 
 /// Among which sessions a name is looked for.
@@ -28,6 +27,15 @@ pub(crate) enum SessionNameError {
     Several { name: String, sessions: Vec<String> },
 }
 
+/// With fewer the operator hits another session by chance, once the one that was meant has ended.
+const FEWEST_LETTERS: usize = 6;
+
+/// Whether an operator who says `name` can mean this session. The beginning of an id is the time: all sessions of one minute
+/// begin alike, so only the end counts.
+pub(crate) fn can_mean(name: &str, id: &str) -> bool {
+    id == name || name.len() >= FEWEST_LETTERS && id.ends_with(name)
+}
+
 /// The one session that is meant.
 pub(crate) fn choose<'a>(names: &[&'a str], name: &str, kind: SessionKind) -> Result<&'a str, SessionNameError> {
     if name == "last" {
@@ -52,14 +60,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_meant_by_a_part_of_its_name_if_that_is_clear() {
-        let names = ["aa1", "aa2", "b", "bb"];
-        assert_eq!(choose(&names, "aa2", SessionKind::Live).ok(), Some("aa2"));
-        assert_eq!(choose(&names, "b", SessionKind::Live).ok(), Some("b"));
-        assert_eq!(choose(&names, "last", SessionKind::Live).ok(), Some("bb"));
-        assert!(matches!(choose(&names, "aa", SessionKind::Live), Err(SessionNameError::Several { .. })));
-        assert_eq!(choose(&names, "a2", SessionKind::Live).ok(), Some("aa2"));
-        assert!(matches!(choose(&names, "c", SessionKind::Live), Err(SessionNameError::Unknown { .. })));
-        assert!(matches!(choose(&[], "last", SessionKind::Live), Err(SessionNameError::Unknown { .. })));
+    fn a_session_is_meant_by_the_end_of_its_id_if_that_is_clear() {
+        let names = ["local-01-aa11ff", "local-02-aa22ff", "local-02-bb22ff", "lo"];
+        let choose = |name: &str| choose(&names, name, SessionKind::Live);
+        for (name, meant) in [
+            ("local-01-aa11ff", "local-01-aa11ff"),
+            ("aa22ff", "local-02-aa22ff"),
+            ("-bb22ff", "local-02-bb22ff"),
+            ("lo", "lo"),
+            ("last", "lo"),
+        ] {
+            assert_eq!(choose(name).ok(), Some(meant), "{name}");
+        }
+        for unknown in ["", "f", "a11ff", "22ff", "local-01", "local-01-aa11f", "locale"] {
+            assert!(matches!(choose(unknown), Err(SessionNameError::Unknown { .. })), "{unknown}");
+        }
+        let alike = ["local-01-aa22ff", "local-02-aa22ff"];
+        let several = super::choose(&alike, "aa22ff", SessionKind::Live);
+        assert!(matches!(several, Err(SessionNameError::Several { .. })));
+        assert!(matches!(super::choose(&[], "last", SessionKind::Live), Err(SessionNameError::Unknown { .. })));
     }
 }

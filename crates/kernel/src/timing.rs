@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::Timespec;
 use rustix::io::Errno;
@@ -11,6 +11,11 @@ use rustix::io::Errno;
 /// Seconds since 1970.
 pub fn seconds_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// Whole seconds until a time of day; none left once it has come.
+pub fn seconds_left(until: f64) -> u64 {
+    Duration::try_from_secs_f64(until - seconds_now()).map_or(0, |left| left.as_secs())
 }
 
 /// For `poll`: zero if it has come.

@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_changed_document_is_refused_or_says_what_it_is(
+        fn what_is_read_from_a_changed_document_is_within_bounds_and_reads_the_same_again(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..6),
         ) {
             let mut document = order().document().expect("it is text");

@@ -1,5 +1,5 @@
 //! The user's inotify instances: a session takes one for its keeper, and most machines give a user 128. Owns raising that
-//! limit for as long as a crowd needs more, and setting it back. Called by `runs`.
+//! limit for as long as a crowd needs more, and setting it back. Called by `runs` and `orders`.
 
 use std::fs;
 use std::io::{Error, Result};

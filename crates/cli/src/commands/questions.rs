@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use cofferdam_gate::shown;
 use cofferdam_host::SurveyError;
 use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest};
-use cofferdam_wire::session_id::can_mean;
+use cofferdam_wire::session_id::short;
 use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use thiserror::Error;
 
 use crate::args::sessions::{AnswerArgs, KeepFor, QuestionsArgs, Scope};
-use crate::client::{Connection, Look, look_at_all, sessions_directory};
+use crate::client::{Connection, Look, look_at_all, sessions, sessions_directory};
 use crate::render::output::{print, print_json, say};
 use crate::render::question::{path, seconds_left, verb, who};
+use crate::session_name::can_mean;
 
 /// Why no question was answered.
 #[derive(Debug, Error)]
@@ -56,7 +57,7 @@ pub(crate) fn list(args: &QuestionsArgs) -> Result<ExitCode, SurveyError> {
 }
 
 fn entry(session: &str, question: &FsRequest) -> String {
-    let mut text = format!("{session}:{}  {} {}\n", question.id, verb(question.op), path(question));
+    let mut text = format!("{}:{}  {} {}\n", short(session), question.id, verb(question.op), path(question));
     let mut more = |name: &str, value: &str| writeln!(text, "    {name}: {value}").unwrap_or_default();
     more("by", &who(question));
     if let Some(hint) = &question.hint {
@@ -90,21 +91,28 @@ impl<'a> Name<'a> {
         };
         Some(Name { session, id: id.parse().ok()? })
     }
-
-    fn finds(&self, look: &Look) -> bool {
-        self.session.is_none_or(|name| can_mean(name, &look.connection.session))
-            && look.questions.iter().any(|question| question.id == self.id)
-    }
 }
 
 pub(crate) fn answer(args: &AnswerArgs, answer: Answer) -> Result<ExitCode, AnswerError> {
     let unknown = || AnswerError::Unknown { id: args.id.clone() };
     let name = Name::parse(args).ok_or_else(unknown)?;
-    let all = look_at_all(&sessions_directory()?, "command");
-    let mut found: Vec<Look> = all.into_iter().filter(|look| name.finds(look)).collect();
+    let directory = sessions_directory()?;
+    // The session first, among all of them: whether it is meant does not depend on which of them ask something or answer now.
+    let all = sessions(&directory);
+    let meant: Vec<&String> = all.iter().filter(|id| name.session.is_some_and(|name| can_mean(name, id))).collect();
+    let several = |sessions: Vec<&String>| AnswerError::Several {
+        id: args.id.clone(),
+        sessions: sessions.into_iter().map(|session| short(session).to_owned()).collect(),
+    };
+    if meant.len() > 1 {
+        return Err(several(meant));
+    }
+    let asks = |look: &Look| look.questions.iter().any(|question| question.id == name.id);
+    let is_meant = |look: &Look| name.session.is_none() || meant.contains(&&look.connection.session);
+    let mut found: Vec<Look> =
+        look_at_all(&directory, "command").into_iter().filter(|look| is_meant(look) && asks(look)).collect();
     if found.len() > 1 {
-        let sessions = found.into_iter().map(|look| look.connection.session).collect();
-        return Err(AnswerError::Several { id: args.id.clone(), sessions });
+        return Err(several(found.iter().map(|look| &look.connection.session).collect()));
     }
     let mut connection = found.pop().ok_or_else(unknown)?.connection;
     say_answer(&mut connection, name.id, verdict(args, answer))?;

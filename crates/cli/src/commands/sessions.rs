@@ -11,6 +11,7 @@ use cofferdam_host::state::sessions_in;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_policy::parse_time;
 use cofferdam_supervisor::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
+use cofferdam_wire::session_id::short;
 use serde_json::json;
 use thiserror::Error;
 
@@ -91,7 +92,7 @@ fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
         return "no session runs\n".to_owned();
     }
     let mut text = format!(
-        "{:<20} {:>8} {:>8} {:>6} {:>10} {:>8}  {}\n",
+        "{:<12} {:>8} {:>8} {:>6} {:>10} {:>8}  {}\n",
         "SESSION", "PID", "AGE", "PROCS", "MEMORY", "CPU", "COMMAND"
     );
     for (session, used) in sessions.iter().zip(used) {
@@ -101,8 +102,8 @@ fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
         }
         writeln!(
             text,
-            "{:<20} {:>8} {:>8} {:>6} {:>10} {:>7.1}s  {}",
-            escaped(&session.id),
+            "{:<12} {:>8} {:>8} {:>6} {:>10} {:>7.1}s  {}",
+            escaped(short(&session.id)),
             session.pid,
             age(now - session.started),
             used.processes,

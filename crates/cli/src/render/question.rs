@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use cofferdam_gate::{shown, shown_short, shown_words};
-use cofferdam_kernel::timing::seconds_now;
+use cofferdam_kernel::timing;
 use cofferdam_wire::protocol::FsRequest;
 use cofferdam_wire::{Op, Program};
 
@@ -56,8 +56,7 @@ fn name(program: &Program) -> &str {
 }
 
 pub(crate) fn seconds_left(question: &FsRequest) -> Option<u64> {
-    let left = std::time::Duration::try_from_secs_f64(question.until? - seconds_now());
-    Some(left.map_or(0, |left| left.as_secs()))
+    question.until.map(timing::seconds_left)
 }
 
 #[cfg(test)]

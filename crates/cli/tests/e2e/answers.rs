@@ -1,6 +1,7 @@
 //! `sandbox questions`, `approve` and `deny` against a supervisor that is played here, word by word.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,6 +10,10 @@ use serde_json::{Value, json};
 
 use crate::screen::Screen;
 use crate::support::{Place, wait_for};
+
+/// They are shown by their last group.
+const FIRST: &str = "local-0a-6b1f0e92d7c4";
+const SECOND: &str = "local-0b-2c8e91a0f3d5";
 
 /// A session with one open question; what faces said to it can be received.
 struct Played {
@@ -20,7 +25,9 @@ impl Played {
     fn new(place: &Place, session: &str, id: u64, path: &str) -> Played {
         let directory = place.home.join(".local/state/cofferdam/sessions").join(session);
         std::fs::create_dir_all(&directory).expect("the home is ours");
-        let listener = UnixListener::bind(directory.join("socket")).expect("a short path");
+        // The path of a socket is at most 107 bytes long, so it goes through a descriptor.
+        let opened = std::fs::File::open(&directory).expect("it was made");
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/socket", opened.as_raw_fd())).expect("a free name");
         let (sender, said) = channel();
         let question = json!({
             "type": "event.fs_request", "id": id, "pid": 7, "exe": "/usr/bin/cat", "cwd": "/", "op": "read", "path": path,
@@ -79,7 +86,7 @@ fn serve(stream: UnixStream, session: &str, question: &Value, said: &Sender<Valu
 fn open_questions_are_listed_without_anything_that_draws() {
     let place = Place::new();
     place.sandbox(&["questions"]).code(0).says(&["no open questions"]);
-    let _session = Played::new(&place, "0a-1", 3, "/home/you/\u{1b}]0;x\u{7}\u{202e}gpj");
+    let _session = Played::new(&place, FIRST, 3, "/home/you/\u{1b}]0;x\u{7}\u{202e}gpj");
     // What a killed supervisor left answers no client.
     let left = place.home.join(".local/state/cofferdam/sessions/09-1");
     std::fs::create_dir_all(&left).expect("the home is ours");
@@ -87,21 +94,21 @@ fn open_questions_are_listed_without_anything_that_draws() {
     let text = place.sandbox(&["questions"]).ok();
     assert_eq!(
         text,
-        "0a-1:3  read /home/you/\\u{1b}]0;x\\u{7}\\u{202e}gpj\n    by: /usr/bin/cat: cat \\u{1b}[31mred (pid 7) < bash\n"
+        "6b1f0e92d7c4:3  read /home/you/\\u{1b}]0;x\\u{7}\\u{202e}gpj\n    by: /usr/bin/cat: cat \\u{1b}[31mred (pid 7) < bash\n"
     );
     let json: Value = serde_json::from_str(&place.sandbox(&["questions", "--json"]).ok()).expect("JSON");
-    assert_eq!((&json["questions"][0]["session"], &json["questions"][0]["id"]), (&json!("0a-1"), &json!(3)));
+    assert_eq!((&json["questions"][0]["session"], &json["questions"][0]["id"]), (&json!(FIRST), &json!(3)));
     std::fs::remove_dir_all(left).expect("it is ours");
 }
 
 #[test]
 fn a_question_is_answered_by_its_number_and_by_its_full_name() {
     let place = Place::new();
-    let session = Played::new(&place, "0a-1", 3, "/data/x");
+    let session = Played::new(&place, FIRST, 3, "/data/x");
     place.sandbox(&["approve", "3"]).code(0).says(&["allowed /data/x"]);
     let expected = json!({"type": "cmd.approve", "id": 3, "scope": "file", "persist": "once"});
     assert_eq!(session.said.recv().expect("a command"), expected);
-    place.sandbox(&["deny", "0a-1:3", "--scope", "dir", "--keep", "session"]).code(0).says(&["denied /data/x"]);
+    place.sandbox(&["deny", "6b1f0e92d7c4:3", "--scope", "dir", "--keep", "session"]).code(0).says(&["denied /data/x"]);
     let expected = json!({"type": "cmd.deny", "id": 3, "scope": "dir", "persist": "session"});
     assert_eq!(session.said.recv().expect("a command"), expected);
     place.sandbox(&["approve", "4"]).code(1).says(&["no open question is called `4`", "sandbox questions"]);
@@ -109,9 +116,14 @@ fn a_question_is_answered_by_its_number_and_by_its_full_name() {
     place.sandbox(&["approve", "nonsense"]).code(1);
     place.sandbox(&["approve", "3", "--scope", "toolchain"]).code(1).says(&["about no toolchain"]);
     place.sandbox(&["approve", "3", "--scope", "everything"]).code(125);
-    let _other = Played::new(&place, "0b-2", 3, "/data/y");
-    place.sandbox(&["approve", "3"]).code(1).says(&["several sessions ask a question 3: 0a-1, 0b-2"]);
-    place.sandbox(&["approve", "3", "--session", "0b"]).code(0).says(&["allowed /data/y"]);
+    // A session of the same end that does not answer now, or has no such question, is a reason to refuse all the same.
+    let silent = session.directory.with_file_name("local-0c-6b1f0e92d7c4");
+    std::fs::create_dir(&silent).expect("the home is ours");
+    place.sandbox(&["approve", "6b1f0e92d7c4:3"]).code(1).says(&["several sessions"]);
+    std::fs::remove_dir(&silent).expect("it is empty");
+    let _other = Played::new(&place, SECOND, 3, "/data/y");
+    place.sandbox(&["approve", "3"]).code(1).says(&["several sessions ask a question 3: 6b1f0e92d7c4, 2c8e91a0f3d5"]);
+    place.sandbox(&["approve", "3", "--session", "2c8e91a0f3d5"]).code(0).says(&["allowed /data/y"]);
 }
 
 #[test]
@@ -120,9 +132,9 @@ fn the_inbox_answers_every_session_and_outlives_them() {
     let before = screen.settings("before");
     screen.line("sandbox inbox");
     screen.wait_for("no open questions");
-    let first = Played::new(&screen.place, "0a-1", 3, "/data/\u{1b}[2J\u{202e}x");
+    let first = Played::new(&screen.place, FIRST, 3, "/data/\u{1b}[2J\u{202e}x");
     screen.wait_for("sandbox inbox: 1 open");
-    let second = Played::new(&screen.place, "0b-2", 8, "/home/you/notes/second.txt");
+    let second = Played::new(&screen.place, SECOND, 8, "/home/you/notes/second.txt");
     let text = screen.wait_for("sandbox inbox: 2 open");
     assert!(text.contains("read /data/\\u{1b}[2J\\u{202e}x"), "{text}");
     screen.capture("inbox");
@@ -131,13 +143,13 @@ fn the_inbox_answers_every_session_and_outlives_them() {
     screen.keys(&["s"]);
     let expected = json!({"type": "cmd.approve", "id": 8, "scope": "dir", "persist": "session"});
     assert_eq!(wait_for("the answer", || second.said.try_recv().ok()), expected);
-    screen.wait_for("0b-2:8 allowed");
+    screen.wait_for("2c8e91a0f3d5:8 allowed");
     screen.wait_for("sandbox inbox: 1 open");
     std::thread::sleep(std::time::Duration::from_millis(800));
     screen.keys(&["n"]);
     let expected = json!({"type": "cmd.deny", "id": 3, "scope": "file", "persist": "once"});
     assert_eq!(wait_for("the answer", || first.said.try_recv().ok()), expected);
-    screen.wait_for("0a-1:3 denied once (person): /data/");
+    screen.wait_for("6b1f0e92d7c4:3 denied once (person): /data/");
     screen.capture("inbox-after");
     screen.keys(&["q"]);
     screen.prompt();

@@ -43,8 +43,9 @@ fn what_a_session_was_granted_can_be_saved_over_the_socket() {
     let mut session = place.start(&["--on-unknown", "ask"], "echo up; read x; cat ~/notes/list.txt; read x");
     session.tell("\n");
     let name = question(&place);
+    let open: serde_json::Value = serde_json::from_str(&place.sandbox(&["questions", "--json"]).ok()).expect("JSON");
+    let id = open["questions"][0]["session"].as_str().expect("a session");
     place.sandbox(&["approve", &name, "--keep", "session"]).code(0);
-    let id = name.split(':').next().expect("a session");
     let directory = place.path("home:.local/state/cofferdam/sessions").join(id);
     let stream = cofferdam_testkit::person::connect(&directory).expect("the session listens");
     let mut lines = BufReader::new(stream.try_clone().expect("descriptors are free")).lines();

@@ -502,7 +502,7 @@ fn the_limit_of_output_holds_for_execs() {
     });
 }
 
-/// How many, unless the long form asks for more (`COFFERDAM_SESSIONS_AT_ONCE=200 COFFERDAM_SESSIONS_IN_A_ROW=2000`).
+/// How many, unless the long form asks for more (`cargo xtask stress orders`).
 fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -25,9 +25,17 @@ fn a_session_is_listed_while_it_lives() {
     assert_eq!(session["project"].as_str(), place.project.to_str());
     assert!(session["usage"]["processes"].as_u64().is_some_and(|count| count >= 2), "{session}");
     let id = session["session"].as_str().expect("a name");
-    for name in [id, &id[..id.len() - 1], "last"] {
+    for name in [id, &id[id.len() - 12..], &id[id.len() - 6..], "last"] {
         assert!(place.sandbox(&["ps", name]).ok().contains("read line"), "{name}");
     }
+    let table = place.sandbox(&["ps"]).ok();
+    let places: Vec<Option<usize>> = table
+        .lines()
+        .zip(["PID", &running.pid().to_string()])
+        .map(|(line, word)| line.find(word).map(|at| at + word.len()))
+        .collect();
+    assert!(places.len() == 2 && places[0] == places[1] && places[0].is_some(), "{table}");
+    assert!(table.contains(&format!("\n{} ", &id[id.len() - 12..])), "{table}");
     running.tell("x\n");
     assert_eq!(running.end().0, 5);
     wait_for("the end of the list", || listed(&place).is_empty().then_some(()));
@@ -73,12 +81,15 @@ fn a_supervisor_that_is_stopped_can_be_ended_too() {
 }
 
 #[test]
-fn a_name_that_several_sessions_share_ends_none() {
+fn what_several_sessions_are_called_ends_none() {
     let place = Place::new();
     let _one = place.start(&[], "echo ready; sleep 60");
     let _other = place.start(&[], "echo ready; sleep 60");
     let first = listed(&place)[0]["session"].as_str().expect("a name").to_owned();
-    place.sandbox(&["kill", &first[..4]]).code(1).says(&["several sessions", "hint:"]);
+    // The time they share, a letter that one of them ends with, nothing.
+    for name in [&first[..first.len() - 12], &first[first.len() - 1..], ""] {
+        place.sandbox(&["kill", name]).code(1).says(&["no live session is called", "hint:"]);
+    }
     assert_eq!(listed(&place).len(), 2);
 }
 

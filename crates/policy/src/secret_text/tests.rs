@@ -279,7 +279,7 @@ fn bash_parses_masked_files_as_it_parsed_the_files() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a test has a clock")]
+#[expect(clippy::disallowed_methods, reason = "a test has a clock")]
 fn a_line_of_addresses_takes_time_in_proportion_and_no_stack() {
     let masks = |addresses: usize| {
         let begin = std::time::Instant::now();

@@ -196,7 +196,7 @@ fn places_of_variables_are_known_to_the_survey() {
 
 /// Not a benchmark: it catches a parser on the launch path, not a slow machine.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a test has a clock")]
+#[expect(clippy::disallowed_methods, reason = "a test has a clock")]
 fn the_built_in_policy_is_made_without_parsing() {
     let fastest = (0..50).map(|_| {
         let start = Instant::now();

@@ -17,7 +17,7 @@ mod watcher;
 
 use std::time::{Duration, Instant};
 
-use cofferdam_kernel::timing::seconds_now;
+use cofferdam_kernel::timing::seconds_left;
 use cofferdam_launcher::terminal::Size;
 use cofferdam_wire::{Question, QuestionId, Verdict};
 
@@ -415,8 +415,7 @@ impl Prompt {
 
     fn view(&self, shown: Shown) -> View {
         let until = self.current().and_then(|question| question.until);
-        let seconds_left =
-            until.map(|until| Duration::try_from_secs_f64(until - seconds_now()).map_or(0, |left| left.as_secs()));
+        let seconds_left = until.map(seconds_left);
         View {
             // The last column stays empty: a terminal that is about to wrap is in a state of its own.
             columns: usize::from(self.size.columns) - 1,

@@ -92,7 +92,7 @@ pub fn live_sessions(state: &Path) -> Result<Vec<Session>, Errno> {
             sessions.extend(read(&session).filter(|session| session.id == name));
         }
     }
-    sessions.sort_by(|a, b| a.id.cmp(&b.id));
+    sessions.sort_by(|a, b| a.started.total_cmp(&b.started).then_with(|| a.id.cmp(&b.id)));
     Ok(sessions)
 }
 

@@ -181,7 +181,7 @@ impl Output {
     /// After the command's end: copies what still lies in pipes and buffers. What it left behind in a session that goes on
     /// may go on writing, and that is not waited for.
     pub(crate) fn drain(&mut self, signals: &SignalFd, patience: Patience) -> Result<Drained, Errno> {
-        let mut left = usize::MAX;
+        let mut left = u64::MAX;
         let mut waiting = Waiting::new(patience);
         for channel in &mut self.channels {
             channel.left = channel.source.as_ref().map_or(Ok(0), rustix::io::ioctl_fionread)?;
@@ -190,10 +190,10 @@ impl Output {
             for channel in &mut self.channels {
                 channel.pump(&self.allowance)?;
             }
-            let now_left = self.channels.iter().map(Channel::pending).sum();
-            if now_left == 0 {
+            if self.channels.iter().all(|channel| channel.pending() == 0) {
                 return Ok(Drained::All);
             }
+            let now_left = self.channels.iter().map(Channel::unwritten).sum();
             if now_left < left {
                 waiting.moved();
             }
@@ -228,6 +228,11 @@ impl Channel {
         let (source, sink) = (Some(source), Some(sink));
         let (left, buffer) = (u64::MAX, Vec::new());
         Channel { streams, source, left, sink, buffer, written: 0, last: None, failed: None, spliced }
+    }
+
+    /// What is on its way, and what lies in the pipe: less of it means that a reader read.
+    fn unwritten(&self) -> u64 {
+        u64::try_from(self.pending()).unwrap_or(u64::MAX).saturating_add(self.left)
     }
 
     fn pending(&self) -> usize {
@@ -307,7 +312,7 @@ impl Channel {
         self.written = 0;
     }
 
-    /// Copies until nothing is left or there is no room: an empty buffer says that nothing is left to fetch either.
+    /// Copies until nothing is left or there is no room. On return an empty buffer means that nothing is left to fetch: `drain` relies on it.
     fn pump(&mut self, allowance: &Allowance) -> Result<(), Errno> {
         self.flush();
         while self.buffer.is_empty() {

@@ -21,6 +21,9 @@ use crate::terminal::output::Allowance;
 /// A person does not answer a prompt sooner.
 const SECOND_LOOK: Duration = Duration::from_millis(30);
 
+/// More than the kernel holds for a terminal (64 KiB and a page): what comes after that was written after the command's end.
+const MOST_LAST_BYTES: usize = 128 * 1024;
+
 /// What `poll` has to say about the relay's descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
@@ -269,12 +272,16 @@ impl Relay {
         Ok(())
     }
 
-    /// After the end: what the command wrote last may still lie in the buffers.
+    /// After the end: what the command wrote last may still lie in the buffers. What it left behind may go on writing, and that
+    /// is not waited for.
     pub(crate) fn drain(&mut self, signals: &SignalFd, patience: Patience) -> Result<Drained, Errno> {
         let mut waiting = Waiting::new(patience);
+        let mut taken = 0;
         self.end_prompt()?;
         loop {
-            self.fetch_output()?;
+            if taken < MOST_LAST_BYTES {
+                self.fetch_output()?;
+            }
             if self.to_outside.is_empty() {
                 return Ok(Drained::All);
             }
@@ -282,7 +289,9 @@ impl Relay {
                 return Ok(given_up);
             }
             waiting.moved();
+            let before = self.to_outside.len();
             self.show_output()?;
+            taken += before - self.to_outside.len();
         }
     }
 

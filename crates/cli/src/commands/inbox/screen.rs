@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::protocol::{Decision, FsRequest};
+use cofferdam_wire::session_id::short;
 use cofferdam_wire::{Keep, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -101,7 +102,7 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
         .map(|line| Line::from(Span::styled(line, bold())))
         .collect();
     lines.extend(rest.into_iter().map(Line::from));
-    let title = format!("question {}:{}", asked.session, request.id);
+    let title = format!("question {}:{}", short(&asked.session), request.id);
     frame.render_widget(Paragraph::new(lines).block(titled(&title)), area);
 }
 
@@ -130,7 +131,7 @@ fn extent(reach: Option<Reach>, asked: &Asked) -> String {
 
 fn session_line(session: &Session) -> Line<'static> {
     let status = &session.status;
-    let mut words = vec![session.name.clone(), format!("pid {}", status.pid)];
+    let mut words = vec![short(&session.name).to_owned(), format!("pid {}", status.pid)];
     words.extend(status.processes.map(|processes| format!("{processes} processes")));
     words.extend(status.memory.map(bytes));
     words.extend(status.cpu_seconds.map(|seconds| format!("{seconds:.1} s CPU")));
@@ -156,7 +157,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
         Keep::Org => "for the organisation",
     };
     let cause = format!("{:?}", decided.cause).to_lowercase();
-    let name = format!("{}:{}", decided.session, decided.id);
+    let name = format!("{}:{}", short(&decided.session), decided.id);
     Line::from(format!("  {name} {verdict} {keep}{scope} ({cause}): {}", decided.path))
 }
 

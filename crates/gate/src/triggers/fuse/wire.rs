@@ -322,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_request_within_them_or_none(
+        fn a_request_never_holds_more_than_its_bytes(
             opcode in 0u32..50,
             header in prop::collection::vec(any::<u8>(), HEADER..=HEADER),
             arg in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..200),
@@ -340,7 +340,8 @@ mod tests {
                     prop_assert!(8 + forgets.len() * 16 <= arg.len());
                 }
             }
-            // A request that is cut off is never one with other words.
+            // A request that is cut off never parses as another one. A change is refused by what it does, so its name is told
+            // where there is one and not missed where it was cut off.
             let cut = &bytes[..cut.index(bytes.len())];
             if let (Some(whole), Some(part)) = (Request::parse(&bytes), Request::parse(cut)) {
                 let is_nameless = matches!(part.body, Body::Change { name: None, .. });

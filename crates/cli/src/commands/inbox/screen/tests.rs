@@ -42,7 +42,7 @@ fn decided(id: u64) -> Event {
         scope: Reach::Dir,
         persist: Keep::Session,
         cause: Cause::Person,
-        path: "/home/you/\u{202e}x".to_owned(),
+        path: "/h/\u{202e}x".to_owned(),
         ts: 0.0,
         granted: vec![],
     }
@@ -74,11 +74,11 @@ fn questions_sessions_and_decisions_are_shown_escaped() {
     let now = Instant::now().checked_sub(Duration::from_secs(10)).expect("long after the start");
     let mut inbox = Inbox::default();
     assert!(drawn(&inbox).contains("no open questions"));
-    inbox.take("0a-1", status("0a-1"), now);
-    inbox.take("0b-2", status("0b-2"), now);
-    inbox.take("0a-1", request(2, "/home/you/\x1b[2J\u{202e}txt"), now);
-    inbox.take("0b-2", request(5, &format!("/home/you/{}/.ssh/id", "deep/".repeat(20))), now);
-    inbox.take("0a-1", decided(1), now);
+    inbox.take("local-0a-6b1f0e92d7c4", status("local-0a-6b1f0e92d7c4"), now);
+    inbox.take("local-0b-2c8e91a0f3d5", status("local-0b-2c8e91a0f3d5"), now);
+    inbox.take("local-0a-6b1f0e92d7c4", request(2, "/home/you/\x1b[2J\u{202e}txt"), now);
+    inbox.take("local-0b-2c8e91a0f3d5", request(5, &format!("/home/you/{}/.ssh/id", "deep/".repeat(20))), now);
+    inbox.take("local-0a-6b1f0e92d7c4", decided(1), now);
     insta::assert_snapshot!(drawn(&inbox));
     press(&mut inbox, 'j', now + Duration::from_secs(1));
     press(&mut inbox, 'd', now + Duration::from_secs(1));
@@ -89,7 +89,7 @@ fn questions_sessions_and_decisions_are_shown_escaped() {
 fn of_a_path_too_long_for_the_screen_the_end_is_shown() {
     let now = Instant::now();
     let mut inbox = Inbox::default();
-    inbox.take("0a-1", request(2, &format!("/home/you/{}/.ssh/id_ed25519", "long/".repeat(700))), now);
+    inbox.take("local-0a-6b1f0e92d7c4", request(2, &format!("/home/you/{}/.ssh/id_ed25519", "long/".repeat(700))), now);
     let text = drawn(&inbox);
     assert!(text.contains("characters not shown: see `sandbox questions`"), "{text}");
     assert_eq!(text.matches(".ssh/id_ed25519").count(), 2, "{text}");
@@ -101,25 +101,25 @@ fn an_answer_goes_to_the_session_that_asked() {
     let now = Instant::now();
     let later = now + Duration::from_secs(1);
     let mut inbox = Inbox::default();
-    inbox.take("0a-1", request(2, "/a"), now);
-    inbox.take("0b-2", request(2, "/b"), now);
+    inbox.take("local-0a-6b1f0e92d7c4", request(2, "/a"), now);
+    inbox.take("local-0b-2c8e91a0f3d5", request(2, "/b"), now);
     assert_eq!(press(&mut inbox, 'y', now), Effect::Nothing, "the operator has not read it yet");
     let once = Command::Approve { id: 2, scope: Reach::File, persist: Persist::Keep(Keep::Once) };
-    assert_eq!(press(&mut inbox, 'y', later), Effect::Say("0a-1".to_owned(), once));
+    assert_eq!(press(&mut inbox, 'y', later), Effect::Say("local-0a-6b1f0e92d7c4".to_owned(), once));
     press(&mut inbox, 'j', later);
     press(&mut inbox, 'd', later);
     let session = Command::Approve { id: 2, scope: Reach::Dir, persist: Persist::Keep(Keep::Session) };
-    assert_eq!(press(&mut inbox, 's', later), Effect::Say("0b-2".to_owned(), session));
+    assert_eq!(press(&mut inbox, 's', later), Effect::Say("local-0b-2c8e91a0f3d5".to_owned(), session));
     // A question above goes away, and the selection stays where it is.
-    inbox.take("0a-1", decided(2), later);
+    inbox.take("local-0a-6b1f0e92d7c4", decided(2), later);
     let deny = Command::Deny { id: 2, scope: Reach::File, persist: Persist::Keep(Keep::Once) };
-    assert_eq!(press(&mut inbox, 'n', later), Effect::Say("0b-2".to_owned(), deny));
+    assert_eq!(press(&mut inbox, 'n', later), Effect::Say("local-0b-2c8e91a0f3d5".to_owned(), deny));
     // Its session ends: the next one under the selection is not answered at once.
-    inbox.take("0c-3", request(1, "/c"), later);
-    inbox.keep_only(&["0c-3"], later);
+    inbox.take("local-0c-93d4b7e61f08", request(1, "/c"), later);
+    inbox.keep_only(&["local-0c-93d4b7e61f08"], later);
     assert_eq!(press(&mut inbox, 'y', later), Effect::Nothing);
     assert!(
-        matches!(press(&mut inbox, 'y', later + Duration::from_secs(1)), Effect::Say(session, _) if session == "0c-3")
+        matches!(press(&mut inbox, 'y', later + Duration::from_secs(1)), Effect::Say(session, _) if session == "local-0c-93d4b7e61f08")
     );
     assert_eq!(inbox.key(KeyCode::Char('y'), KeyModifiers::CONTROL, later + Duration::from_secs(2)), Effect::Nothing);
     assert_eq!(press(&mut inbox, 'q', later), Effect::Quit);
