@@ -92,7 +92,10 @@ impl LimitsPlan {
     pub fn counts_processes(&self) -> bool {
         let is_uncounted = |bound: &Bound| match bound.what {
             Limited::Memory | Limited::Processes => bound.by == Keeper::Watched,
-            _ => false,
+            Limited::CpuTime => false,
+            Limited::MemoryHigh | Limited::Cpus | Limited::CpuSet | Limited::Io => false,
+            // Counted by file systems.
+            Limited::Storage | Limited::Inodes => false,
         };
         match self.cgroup {
             Some(_) => self.bounds.iter().any(is_uncounted),

@@ -166,7 +166,10 @@ impl<'a> Monitor<'a> {
                 Limited::Memory => (self.last.memory, bound.value),
                 Limited::Processes => (self.last.processes, bound.value),
                 Limited::CpuTime => (self.last.cpu_micros, bound.value.saturating_mul(1_000_000)),
-                _ => continue,
+                // Kept by the kernel alone.
+                Limited::MemoryHigh | Limited::Cpus | Limited::CpuSet | Limited::Io => continue,
+                // `disks` looks at these.
+                Limited::Storage | Limited::Inodes => continue,
             };
             let over = match bound.what {
                 Limited::Processes => self.stands_at_process_limit(now, used, limit, bound.by),
@@ -209,7 +212,10 @@ impl<'a> Monitor<'a> {
                     Duration::from_micros(left / u64::from(self.cpus))
                 }
                 Limited::Processes => SOONEST,
-                _ => continue,
+                // Kept by the kernel alone.
+                Limited::MemoryHigh | Limited::Cpus | Limited::CpuSet | Limited::Io => continue,
+                // `disks` looks at these.
+                Limited::Storage | Limited::Inodes => continue,
             };
             soon = soon.min(wait);
         }

@@ -137,7 +137,16 @@ impl<'a> Log<'a> {
     pub(crate) fn exited(&mut self, end: End, ran: Duration, usage: &Usage) {
         let severity = match end {
             End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } => Severity::Info,
-            _ => Severity::Warning,
+            End::TimedOut
+            | End::OutOfMemory
+            | End::ProcessLimit
+            | End::CpuTimeLimit
+            | End::StorageLimit
+            | End::InodeLimit
+            | End::TooManyViolations
+            | End::OutputLimit
+            | End::CoverFell
+            | End::ClientGone => Severity::Warning,
         };
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
         let details = json!({ "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
