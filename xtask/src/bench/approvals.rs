@@ -1,8 +1,9 @@
 //! How long an approval takes: a program inside opens what the operator has not approved, a client on the session's socket
 //! approves each question, and both note the time by the clock that they share. Owns both ends; called by the worker.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -146,7 +147,7 @@ fn connect(child: &mut Child, sessions: &Path) -> Result<UnixStream, String> {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         let mut found = fs::read_dir(sessions).into_iter().flatten().flatten();
-        if let Some(socket) = found.find_map(|entry| UnixStream::connect(entry.path().join("socket")).ok()) {
+        if let Some(socket) = found.find_map(|entry| connect_in(&entry.path()).ok()) {
             return Ok(socket);
         }
         if let Ok(Some(status)) = child.try_wait() {
@@ -155,4 +156,10 @@ fn connect(child: &mut Child, sessions: &Path) -> Result<UnixStream, String> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Err("it has no socket".to_owned())
+}
+
+/// The path of a socket is at most 107 bytes long, so it goes through a descriptor.
+fn connect_in(session: &Path) -> io::Result<UnixStream> {
+    let directory = File::open(session)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/socket", directory.as_raw_fd()))
 }
