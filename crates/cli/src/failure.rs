@@ -207,7 +207,7 @@ impl Failure {
     fn plain_hint(&self) -> Option<&'static str> {
         Some(match self {
             Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Live, .. }) => {
-                "`sandbox ps` lists those that live; `sandbox logs` says how one ended"
+                "`sandbox ps` lists those that live: give six letters or more of the name it shows; `sandbox logs` says how one ended"
             }
             Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Recorded, .. }) => {
                 "`sandbox audit --event SANDBOX_CREATED` lists those that ever were"

@@ -1,6 +1,7 @@
-//! A session by its id or by the end of it. Owns when that is clear; which sessions there are is the caller's to know. Called
+//! A session by its id, by the end of it or by the beginning of the group that is shown. Owns when that is clear; which sessions there are is the caller's to know. Called
 //! by the commands about running and recorded sessions.
 
+use cofferdam_wire::session_id::short;
 use thiserror::Error;
 
 /// Among which sessions a name is looked for.
@@ -31,9 +32,9 @@ pub(crate) enum SessionNameError {
 const FEWEST_LETTERS: usize = 6;
 
 /// Whether an operator who says `name` can mean this session. The beginning of an id is the time: all sessions of one minute
-/// begin alike, so only the end counts.
+/// begin alike, so only its last group counts, which is what is shown.
 pub(crate) fn can_mean(name: &str, id: &str) -> bool {
-    id == name || name.len() >= FEWEST_LETTERS && id.ends_with(name)
+    id == name || name.len() >= FEWEST_LETTERS && (id.ends_with(name) || short(id).starts_with(name))
 }
 
 /// The one session that is meant.
@@ -60,19 +61,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_meant_by_the_end_of_its_id_if_that_is_clear() {
-        let names = ["local-01-aa11ff", "local-02-aa22ff", "local-02-bb22ff", "lo"];
+    fn a_session_is_meant_by_letters_of_the_group_that_is_shown_if_that_is_clear() {
+        let names = ["local-01-aa11ff", "local-02-aa22ff", "local-02-bb22ff77", "lo"];
         let choose = |name: &str| choose(&names, name, SessionKind::Live);
         for (name, meant) in [
             ("local-01-aa11ff", "local-01-aa11ff"),
             ("aa22ff", "local-02-aa22ff"),
-            ("-bb22ff", "local-02-bb22ff"),
+            ("-bb22ff77", "local-02-bb22ff77"),
+            ("bb22ff", "local-02-bb22ff77"),
+            ("22ff77", "local-02-bb22ff77"),
             ("lo", "lo"),
             ("last", "lo"),
         ] {
             assert_eq!(choose(name).ok(), Some(meant), "{name}");
         }
-        for unknown in ["", "f", "a11ff", "22ff", "local-01", "local-01-aa11f", "locale"] {
+        for unknown in ["", "f", "a11ff", "bb22f", "b22ff7", "local-01", "local-01-aa11f", "locale"] {
             assert!(matches!(choose(unknown), Err(SessionNameError::Unknown { .. })), "{unknown}");
         }
         let alike = ["local-01-aa22ff", "local-02-aa22ff"];

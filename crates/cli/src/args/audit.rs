@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// Its name or the end of that, or `last`
+    /// Its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 }
@@ -14,7 +14,7 @@ pub(crate) struct LogsArgs {
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) task: Option<AuditTask>,
-    /// Only this session: its name or the end of that, or `last`
+    /// Only this session: its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// Go on with what is written from now on

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Only this one: its name or the end of that, or `last`
+    /// Only this one: its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// Print one JSON object instead of text
@@ -15,7 +15,7 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
-    /// Its name or the end of that, or `last`
+    /// Its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// How long it may take to end by itself
@@ -25,7 +25,7 @@ pub(crate) struct KillArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// Its name or the end of that, or `last`
+    /// Its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// The command and its arguments; without one, your shell
@@ -35,7 +35,7 @@ pub(crate) struct AttachArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// Its name or the end of that, or `last`
+    /// Its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Which command of a session that a program ordered: they are numbered from 1
@@ -67,7 +67,7 @@ pub(crate) struct AnswerArgs {
     /// How long it counts: this once, this session, or written to the project's, user's or organisation's policy
     #[arg(long, value_enum, default_value_t = KeepFor::Once)]
     pub(crate) keep: KeepFor,
-    /// The session that asks, or the end of its name
+    /// The session that asks, by its name or six letters or more of what `ps` shows
     #[arg(long)]
     pub(crate) session: Option<String>,
 }

@@ -25,7 +25,7 @@ fn a_session_is_listed_while_it_lives() {
     assert_eq!(session["project"].as_str(), place.project.to_str());
     assert!(session["usage"]["processes"].as_u64().is_some_and(|count| count >= 2), "{session}");
     let id = session["session"].as_str().expect("a name");
-    for name in [id, &id[id.len() - 12..], &id[id.len() - 6..], "last"] {
+    for name in [id, &id[id.len() - 12..], &id[id.len() - 6..], &id[id.len() - 12..id.len() - 4], "last"] {
         assert!(place.sandbox(&["ps", name]).ok().contains("read line"), "{name}");
     }
     let table = place.sandbox(&["ps"]).ok();
