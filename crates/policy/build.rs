@@ -6,10 +6,10 @@
 #[path = "src/format"]
 mod format {
     pub(crate) mod file;
-    mod limits;
     mod network;
     pub(crate) mod profile;
     pub(crate) mod spanned;
+    mod tables;
     mod values;
 }
 
@@ -49,7 +49,9 @@ mod types {
     pub(crate) mod network_part;
     pub(crate) mod origin;
     pub(crate) mod policy;
+    pub(crate) mod scalar;
     pub(crate) mod setting;
+    pub(crate) mod table;
     pub(crate) mod validate;
 }
 
@@ -63,10 +65,11 @@ use format::{file, profile};
 use language::endpoint::{Ports, Target};
 use language::path::{Base, PathExpr};
 use types::files::ObeyedClass;
-use types::limit::Limit;
 use types::network_part::{HostRule, NetworkPart};
 use types::origin::{Layer, Ruled};
+use types::scalar::Scalar;
 use types::setting::Setting;
+use types::table::settings;
 use types::validate;
 
 const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
@@ -287,53 +290,31 @@ fn presets(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
             let value = static_setting(&setting.value, code).map_err(|error| format!("{source}:{line}: {error}"))?;
             code.line(&format!("        ({line}, {value}),"));
         }
-        let (processes, limits) = static_maxima(&source, &parsed.most)?;
-        code.line(&format!("    ], most_processes: {processes}, most: &[{limits}] }},"));
+        let most = static_maxima(&source, &parsed.most)?;
+        code.line(&format!("    ], most: &[{most}] }},"));
     }
     code.line("];");
     Ok(())
 }
 
-/// The maxima of a preset: of processes, and of limits.
-fn static_maxima(source: &str, most: &[Ruled<Setting>]) -> Result<(String, String), Box<dyn Error>> {
-    let (mut processes, mut limits) = ("None".to_owned(), String::new());
+fn static_maxima(source: &str, most: &[Ruled<Setting>]) -> Result<String, Box<dyn Error>> {
+    let mut maxima = String::new();
     for Ruled { value, origin } in most {
         let line = origin.line.unwrap_or(0);
-        match value {
-            Setting::MaxProcesses(count) => processes = format!("Some(({line}, {count}))"),
-            Setting::Limit(limit) => {
-                let limit = static_limit(limit).map_err(|error| format!("{source}:{line}: {error}"))?;
-                write!(limits, "({line}, {limit}), ")?;
-            }
-            other => return Err(format!("{source}:{line}: `{other}` has no maximum").into()),
-        }
+        let Setting::Scalar(scalar) = value else {
+            return Err(format!("{source}:{line}: `{value}` has no maximum").into());
+        };
+        let scalar = static_scalar(scalar).map_err(|error| format!("{source}:{line}: {error}"))?;
+        write!(maxima, "({line}, {scalar}), ")?;
     }
-    Ok((processes, limits))
+    Ok(maxima)
 }
 
 /// The settings that presets use; another one is a build error until it is added here and in `builtin`.
 fn static_setting(setting: &Setting, code: &mut Code) -> Result<String, String> {
     Ok(match setting {
-        Setting::Isolation(level) => format!("StaticSetting::Isolation(Isolation::{level:?})"),
-        Setting::Mode(mode) => format!("StaticSetting::Mode(Mode::{mode:?})"),
-        Setting::Debug(on) => format!("StaticSetting::Debug({on})"),
-        Setting::Keeper(mode) => format!("StaticSetting::Keeper(KeeperMode::{mode:?})"),
-        Setting::Project(access) => format!("StaticSetting::Project(Access::{access:?})"),
-        Setting::UnknownVerdict(verdict) => format!("StaticSetting::UnknownVerdict(OnUnknown::{verdict:?})"),
-        Setting::UnknownMetadata(metadata) => format!("StaticSetting::UnknownMetadata(Metadata::{metadata:?})"),
-        Setting::UnknownTimeout(time) => {
-            format!("StaticSetting::UnknownTimeout(std::time::Duration::from_secs({}))", time.as_secs())
-        }
-        Setting::QuestionsPerMinute(count) => format!("StaticSetting::QuestionsPerMinute({count})"),
-        Setting::MaxProcesses(count) => format!("StaticSetting::MaxProcesses({count})"),
-        Setting::AllowFork(on) => format!("StaticSetting::AllowFork({on})"),
-        Setting::AllowExec(on) => format!("StaticSetting::AllowExec({on})"),
-        Setting::Limit(limit) => format!("StaticSetting::Limit({})", static_limit(limit)?),
-        Setting::SyscallMode(mode) => format!("StaticSetting::SyscallMode(SyscallMode::{mode:?})"),
-        Setting::MaxViolations(count) => format!("StaticSetting::MaxViolations({count})"),
-        Setting::Network(mode) => format!("StaticSetting::Network(NetworkMode::{mode:?})"),
+        Setting::Scalar(scalar) => format!("StaticSetting::Scalar({})", static_scalar(scalar)?),
         Setting::NetworkPart(NetworkPart::Allow(rule)) => static_host(rule)?,
-        Setting::EnvMode(mode) => format!("StaticSetting::EnvMode(EnvMode::{mode:?})"),
         Setting::File { access, path, optional, reason } => {
             if reason.trim().is_empty() {
                 return Err(format!("`{path}` has no reason"));
@@ -365,10 +346,25 @@ fn static_host(rule: &HostRule) -> Result<String, String> {
     Ok(format!("StaticSetting::Allow {{ target: {target}, reason: {reason:?} }}"))
 }
 
-fn static_limit(limit: &Limit) -> Result<String, String> {
-    match limit {
-        Limit::Timeout(time) => Ok(format!("Limit::Timeout(std::time::Duration::from_secs({}))", time.as_secs())),
-        Limit::CpuSet(_) => Err(format!("`{limit}` is not for presets: they do not know the machine")),
-        number => Ok(format!("Limit::{number:?}")),
-    }
+macro_rules! static_scalars {
+    ($($(#[$about:meta])* $struct:ident $table:literal $prefix:literal {
+        $($(#[$help:meta])+ $key:ident: $notation:ty => $variant:ident($kept:ident) in $($place:ident).+
+            $(, shown $shown:literal)? $(, least $least:expr => $expected:expr)* $(, only $layer:ident)?;)*
+    } lists { $($lists:tt)* })+) => {
+        /// The value as an expression.
+        fn static_scalar(scalar: &Scalar) -> Result<String, String> {
+            let (variant, kept, value) = match scalar {
+                $($(Scalar::$variant(value) => (stringify!($variant), stringify!($kept), format!("{value:?}")),)*)+
+            };
+            let value = match kept {
+                "u32" | "u64" | "bool" => value,
+                "Duration" => format!("Duration::from_secs({})", value.trim_end_matches('s')),
+                "String" => return Err(format!("`{scalar}` is not for presets: they do not know the machine")),
+                words => format!("{words}::{value}"),
+            };
+            Ok(format!("Scalar::{variant}({value})"))
+        }
+    };
 }
+
+settings!(static_scalars);

@@ -1,10 +1,11 @@
-//! `cargo xtask bench start|inside|gate|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! `cargo xtask bench start|density|inside|gate|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
 mod against;
 mod approvals;
 mod audit;
 mod candidate;
+mod density;
 mod egress;
 mod gate;
 mod inside;
@@ -19,9 +20,8 @@ use std::path::PathBuf;
 use crate::bench::report::Report;
 use crate::bench::stage::Stage;
 use crate::problems::Problems;
+use crate::shipped;
 use crate::workspace::{Workspace, cargo};
-
-const TARGET: &str = "x86_64-unknown-linux-musl";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -31,8 +31,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Bench {
-    /// How long `sandbox run -- /bin/true` takes, beside bare and bwrap; also with 300 mounts, and 8 at a time
+    /// How long `sandbox run -- /bin/true` takes, beside bare and bwrap; also in company, at a terminal, with 300 mounts, and 8 at a time
     Start(Options),
+    /// What a session that does nothing keeps of the memory; `--rounds` is how many run (needs root)
+    Density(Options),
     /// How fast programs run inside, beside bare
     Inside(Options),
     /// What dynamic mode costs: an approved tree by either trigger, and the time from an approval to the call's return
@@ -48,7 +50,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, inside: 9, gate: 7, egress: 5; with --against 400)
+    /// How often each candidate is measured (start: 200, density: 100 sessions, inside: 9, gate: 7, egress: 5; with --against 400)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -71,6 +73,7 @@ pub(crate) struct Options {
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let (options, default_rounds) = match &args.bench {
         Bench::Start(options) => (options, 200),
+        Bench::Density(options) => (options, 100),
         Bench::Inside(options) => (options, 9),
         Bench::Gate(options) => (options, 7),
         Bench::Egress(options) => (options, 5),
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     } else {
         let rounds = rounds.unwrap_or(default_rounds);
         match &args.bench {
+            Bench::Density(_) => density::measure(&stage, rounds)?,
             Bench::Inside(_) => inside::measure(&stage, rounds)?,
             Bench::Gate(_) => gate::measure(&stage, rounds)?,
             Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
@@ -124,10 +128,10 @@ fn binaries(options: &Options) -> Result<(PathBuf, PathBuf), Problems> {
     let workspace = Workspace::load()?;
     if !options.no_build {
         if options.binary.is_none() {
-            cargo(&["build", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
+            shipped::build()?;
         }
         cargo(&["build", "--profile", "fast", "--package", "xtask"])?;
     }
-    let shipped = || workspace.target.join(TARGET).join("release/sandbox");
-    Ok((options.binary.clone().unwrap_or_else(shipped), workspace.target.join("fast/xtask")))
+    let command = || shipped::path(&workspace, shipped::COMMAND);
+    Ok((options.binary.clone().unwrap_or_else(command), workspace.target.join("fast/xtask")))
 }

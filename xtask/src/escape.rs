@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::problems::Problems;
+use crate::shipped;
 use crate::workspace::{Workspace, cargo};
 
 #[derive(Debug, clap::Args)]
@@ -15,8 +16,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
-    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-cli", "--package", "cofferdam-testkit"];
-    cargo(&[&["build", "--quiet"][..], &packages].concat())?;
+    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-testkit"];
+    cargo(&[&["build", "--quiet"][..], &packages, &shipped::PACKAGES].concat())?;
     let runner = workspace.target.join("debug/escape-runner");
     let status = Command::new(&runner)
         .args(args.json.then_some("--json"))

@@ -16,6 +16,7 @@ mod problems;
 mod runner;
 mod rust_source;
 mod schema;
+mod shipped;
 mod size;
 mod storm;
 mod stress;

@@ -17,7 +17,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
-    cargo(&["build", "--quiet", "--profile", "fast", "--package", "cofferdam-escape"])?;
+    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-egress"];
+    cargo(&[&["build", "--quiet", "--profile", "fast"][..], &packages].concat())?;
     let runner = workspace.target.join("fast/escape-runner");
     let windows = args.windows.map(|windows| ["--windows".to_owned(), windows.to_string()]);
     let status = Command::new(&runner)

@@ -9,13 +9,14 @@ use std::process::Command;
 
 use crate::account::User;
 use crate::problems::Problems;
+use crate::shipped;
 use crate::workspace::{Workspace, cargo};
 
-const PROGRAMS: [&str; 3] = ["escape-runner", "escape-probe", "test-world"];
+const PROGRAMS: [&str; 4] = ["escape-runner", "escape-probe", "test-world", shipped::EGRESS];
 
 /// `escape-runner ARGUMENTS...` with optimisations, as each of these users.
 pub(crate) fn run(workspace: &Workspace, users: &[User], arguments: &[String]) -> Result<String, Problems> {
-    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-testkit"];
+    let packages = ["--package", "cofferdam-escape", "--package", "cofferdam-testkit", "--package", "cofferdam-egress"];
     cargo(&[&["build", "--quiet", "--profile", "fast"][..], &packages].concat())?;
     let mut problems = Problems::default();
     for user in users {

@@ -1,41 +1,37 @@
-//! `cargo xtask size`: what a user downloads. Owns building the shipped binary, the check that it is static, and its
-//! size and number of crates; sets no limit.
+//! `cargo xtask size`: what a user downloads. Owns building the shipped programs, the check that they are static, and their
+//! sizes, relocations and numbers of crates; sets no limit.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::elf::{Linkage, linkage};
+use crate::elf::{Linkage, linkage, relocations};
 use crate::problems::Problems;
+use crate::shipped::{self, COMMAND, EGRESS, TARGET};
 use crate::workspace::{Workspace, cargo};
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
-const PACKAGE: &str = "cofferdam-cli";
-const BINARY: &str = "sandbox";
-
 pub(crate) fn measure(workspace: &Workspace) -> Result<String, Problems> {
-    cargo(&["build", "--release", "--target", TARGET, "--package", PACKAGE])?;
-    let path = workspace.target.join(TARGET).join("release").join(BINARY);
+    shipped::build()?;
+    let programs = [(COMMAND, "cofferdam-cli"), (EGRESS, "cofferdam-egress")];
+    let lines: Vec<String> =
+        programs.iter().map(|(name, package)| one(workspace, name, package)).collect::<Result<_, _>>()?;
+    Ok(lines.join("\n"))
+}
+
+fn one(workspace: &Workspace, name: &str, package: &str) -> Result<String, Problems> {
+    let path = shipped::path(workspace, name);
     let file = fs::read(&path).map_err(|e| Problems::one(format!("cannot read {}: {e}", path.display())))?;
+    let wrong = |reason: &str| Problems::one(format!("{}: {reason}", path.display()));
     match linkage(&file) {
         Ok(Linkage::Static) => {}
-        Ok(Linkage::Dynamic) => return Err(Problems::one(format!("{} asks for a dynamic loader", path.display()))),
-        Err(reason) => return Err(Problems::one(format!("{}: {reason}", path.display()))),
+        Ok(Linkage::Dynamic) => return Err(wrong("it asks for a dynamic loader")),
+        Err(reason) => return Err(wrong(reason)),
     }
-    let tree = cargo(&[
-        "tree",
-        "--edges",
-        "normal",
-        "--prefix",
-        "none",
-        "--no-dedupe",
-        "--target",
-        TARGET,
-        "--package",
-        PACKAGE,
-    ])?;
-    let crates = Crates::of(&tree);
+    let relocations = relocations(&file).map_err(wrong)?;
+    let tree =
+        ["tree", "--edges", "normal", "--prefix", "none", "--no-dedupe", "--target", TARGET, "--package", package];
+    let crates = Crates::of(&cargo(&tree)?);
     Ok(format!(
-        "size: {} bytes, static\ncrates: {} ({} of this workspace, {} from outside, {} of them macros that run at build time)",
+        "{name}: {} bytes, static, {relocations} relocations; {} crates ({} of this workspace, {} from outside, {} of them macros that run at build time)",
         file.len(),
         crates.own + crates.outside,
         crates.own,

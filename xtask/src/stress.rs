@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use crate::account::{User, users};
 use crate::problems::Problems;
 use crate::runner;
+use crate::shipped;
 use crate::stress::ground::Ground;
 use crate::stress::runs::{Kind, Tally};
 use crate::stress::traces::Traces;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Failures and leaks that are told in words; of the rest, how many there are.
 const MOST_TOLD: usize = 12;
 
@@ -63,10 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         return Err(Problems::one("`orders` takes no option but --binary".to_owned()));
     }
     if args.binary.is_none() {
-        cargo(&["build", "--quiet", "--release", "--target", TARGET, "--package", "cofferdam-cli"])?;
+        shipped::build()?;
     }
-    let shipped = || workspace.target.join(TARGET).join("release/sandbox");
-    let binary = args.binary.clone().unwrap_or_else(shipped);
+    let command = || shipped::path(&workspace, shipped::COMMAND);
+    let binary = args.binary.clone().unwrap_or_else(command);
     if args.kinds == [Kind::Orders] {
         return orders::run(&binary);
     }

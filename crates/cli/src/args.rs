@@ -2,7 +2,6 @@
 //! decides nothing with it. Called by `main`; each command reads the flags of its own.
 
 pub(crate) mod audit;
-pub(crate) mod flag;
 pub(crate) mod policy;
 pub(crate) mod policy_flags;
 pub(crate) mod run;

@@ -1,16 +1,45 @@
-//! What this process was started with. Owns which variables come along, and where this user's state is. Called by the
-//! commands.
+//! What this process was started with. Owns which variables come along, the order that was typed, where this user's state is, and
+//! the second program. Called by the commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use cofferdam_host::state::state_dir;
 use cofferdam_host::{HomeError, Homes};
+use cofferdam_reach::start::PROGRAM;
+use cofferdam_wire::exec::ExecRequest;
+use cofferdam_wire::order::{Given, Lifetime, ORDER_VERSION, Order};
+use rustix::stdio::{stderr, stdin};
+use rustix::termios::isatty;
 
 /// The caller's variables. One that is no text cannot be judged by name or value, so it does not come along.
 pub(crate) fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     std::env::vars_os().filter_map(text).collect()
+}
+
+/// What was typed here, for this process itself.
+pub(crate) fn typed(flags: &[Given], argv: &[String]) -> Order {
+    Order {
+        version: ORDER_VERSION,
+        cwd: None,
+        environment: environment(),
+        flags: flags.to_vec(),
+        exec: Some(ExecRequest { argv: argv.to_vec(), ..ExecRequest::default() }),
+        lifetime: Lifetime::WithFirstExec { linger_seconds: 0 },
+        can_ask: has_terminal(),
+        kept_bytes: 0,
+    }
+}
+
+/// Whether questions can be asked: they are shown on stderr and answered on stdin.
+pub(crate) fn has_terminal() -> bool {
+    isatty(stdin()) && isatty(stderr())
+}
+
+/// The program of the egress process: beside this one, as the kernel knows it. Neither a variable nor PATH can name another.
+pub(crate) fn egress_program() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.join(PROGRAM))
 }
 
 /// Where this user's sessions and logs are.

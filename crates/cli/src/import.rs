@@ -15,12 +15,12 @@ mod yaml;
 
 use std::path::{Path, PathBuf};
 
+use cofferdam_host::flags::FlagError;
 use cofferdam_policy::Draft;
 use serde_json::Value;
 use thiserror::Error;
 
 use self::configuration::Import;
-use crate::args::flag::{FlagError, one_of};
 
 /// Why a file became no policy.
 #[derive(Debug, Error)]
@@ -55,7 +55,7 @@ pub(crate) fn import(file: &Path, text: &str, from: &str) -> Result<Draft, Impor
     };
     let Some((format, read)) = FORMATS.iter().find(|(known, _)| *known == format) else {
         let names: Vec<&str> = ["auto"].into_iter().chain(FORMATS.iter().map(|(known, _)| *known)).collect();
-        return Err(one_of("--from", from, &names).into());
+        return Err(FlagError::one_of("--from", from, &names).into());
     };
     let mut import = Import { left: value, draft: Draft::default() };
     read(&mut import);

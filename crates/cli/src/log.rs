@@ -74,7 +74,7 @@ pub(crate) struct Recorded {
 }
 
 /// Every recorded decision below a state directory, oldest first; of one session, where it is named.
-pub(crate) fn requests(state: &Path, session: Option<&str>) -> Result<Vec<Recorded>, ReadError> {
+pub(crate) fn requests(state: &Path, session: Option<&str>) -> Result<Vec<Recorded>, LogError> {
     let mut log = Log::open(state)?;
     let mut found = Vec::new();
     while let Some(entry) = log.try_next()? {

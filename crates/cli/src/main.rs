@@ -8,7 +8,6 @@ mod environment;
 mod failure;
 mod import;
 mod log;
-mod preparation;
 mod render;
 mod session_name;
 

@@ -1,7 +1,7 @@
 //! A session by its id, by the end of it or by the beginning of the group that is shown. Owns when that is clear; which sessions there
 //! are is the caller's to know. Called by the commands about running and recorded sessions.
 
-use cofferdam_wire::session_id::short;
+use cofferdam_wire::session::short;
 use thiserror::Error;
 
 /// Among which sessions a name is looked for.

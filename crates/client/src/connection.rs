@@ -13,6 +13,12 @@ use tokio::task::spawn_blocking;
 
 use crate::ClientError;
 
+/// One command that is answered with nothing but that it was carried out.
+pub(crate) async fn call(directory: &Path, command: &Command) -> Result<(), ClientError> {
+    let done = |event| matches!(event, Event::Done { .. }).then_some(());
+    Connection::open(directory).await?.ask(command, done).await
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection(BufReader<UnixStream>);
 

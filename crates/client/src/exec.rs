@@ -6,8 +6,7 @@ use cofferdam_wire::exec::{ExecEnd, ExecId, OutputStream};
 use cofferdam_wire::protocol::{Command, Event, MOST_CHUNK_BYTES};
 
 use crate::ClientError;
-use crate::connection::Connection;
-use crate::session::call;
+use crate::connection::{Connection, call};
 
 /// Can be used by many threads at once.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ mod connection;
 mod exec;
 mod session;
 
-pub use cofferdam_wire::exec::{ExecEnd, ExecId, ExecRequest, ExecStatus, OutputStream};
+pub use cofferdam_wire::exec::{ExecEnd, ExecId, ExecLimits, ExecRequest, ExecStatus, OutputStream};
 pub use cofferdam_wire::order::{Given, KEPT_BYTES, Lifetime, ORDER_VERSION, Order};
 pub use cofferdam_wire::protocol::{FsRequest, SessionStatus};
 pub use cofferdam_wire::{Keep, QuestionId, Reach, Verdict};

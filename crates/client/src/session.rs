@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use crate::ClientError;
-use crate::connection::{Connection, next};
+use crate::connection::{Connection, call, next};
 use crate::exec::Exec;
 
 #[derive(Debug)]
@@ -208,9 +208,4 @@ async fn status(directory: &Path) -> Result<SessionStatus, ClientError> {
         _ => None,
     };
     Connection::open(directory).await?.ask(&Command::Status {}, told).await
-}
-
-pub(crate) async fn call(directory: &Path, command: &Command) -> Result<(), ClientError> {
-    let done = |event| matches!(event, Event::Done { .. }).then_some(());
-    Connection::open(directory).await?.ask(command, done).await
 }

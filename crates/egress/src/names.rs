@@ -6,5 +6,3 @@ pub(crate) mod dns_server;
 pub(crate) mod lookups;
 pub(crate) mod resolve;
 mod synthetic;
-
-pub use synthetic::{NAMES_MAX, Names};

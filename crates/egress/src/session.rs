@@ -2,6 +2,5 @@
 //! supervisor. Owns no socket but that link, and knows no protocol. Used by everything above it in this crate.
 
 pub(crate) mod limits;
-pub mod message;
 pub(crate) mod rules;
 pub(crate) mod supervisor_link;

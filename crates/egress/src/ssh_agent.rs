@@ -5,16 +5,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_policy::AgentUse;
+use cofferdam_reach::start::AgentStart;
+use cofferdam_wire::NetworkOutcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::session::message::Outcome;
 use crate::session::supervisor_link::{Answer, Link};
 use crate::wire::Progress;
 use crate::wire::agent::{self, Purpose, Request, SignRequest};
@@ -23,16 +23,6 @@ use crate::wire::agent::{self, Purpose, Request, SignRequest};
 const MOST: usize = 64;
 /// How long the agent may take: it may ask for a touch of a token.
 const AGENT_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// What relaying needs.
-#[derive(Debug)]
-pub struct AgentStart {
-    /// Of the agent, outside.
-    pub socket: PathBuf,
-    pub usage: AgentUse,
-    /// Whether the operator can be asked.
-    pub asks: bool,
-}
 
 #[derive(Debug)]
 pub(crate) struct Agent {
@@ -130,7 +120,7 @@ impl Agent {
                 None => false,
             },
         };
-        self.link.signed(subject, if allowed { Outcome::Allowed } else { Outcome::Denied }).await;
+        self.link.signed(subject, if allowed { NetworkOutcome::Allowed } else { NetworkOutcome::Denied }).await;
         allowed
     }
 }

@@ -2,11 +2,11 @@
 //! Owns framing and its limits; opens no socket, knows no policy and keeps no clock. `connections` calls it with what it
 //! has read so far and does what the values say.
 
-pub mod agent;
-pub mod dns;
-pub mod hello;
-pub mod http;
-pub mod socks;
+pub(crate) mod agent;
+pub(crate) mod dns;
+pub(crate) mod hello;
+pub(crate) mod http;
+pub(crate) mod socks;
 
 #[cfg(test)]
 mod mutate;
@@ -16,7 +16,7 @@ mod mutate;
 /// Every parser here reads from the front and stops at the first fault, so more bytes never change an answer that is
 /// not `Partial`: the way the input was cut into reads does not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress<T> {
+pub(crate) enum Progress<T> {
     /// Nothing is wrong so far; read more and ask again with all of it.
     Partial,
     /// The value, and how many bytes of the buffer it took.

@@ -1,4 +1,4 @@
-//! Text of strangers made safe to show: what cannot be seen, or makes other text look different, is written as an escape.
+//! Text that the workload chose made safe to show: what cannot be seen, or makes other text look different, is written as an escape.
 //! Owns the one list of such characters (attack corpus F2-F4); every client uses it for paths and command lines. Loses
 //! nothing: no two texts look alike, and nothing is left out.
 

@@ -99,27 +99,48 @@ pub fn direct_project<'a>(policy: &Policy, facts: &'a HostFacts) -> Option<&'a P
     facts.project.as_deref().filter(|_| is_direct)
 }
 
-/// When a session started, by the clock that the kernel stamps files with: others run ahead of it.
+/// Seconds and nanoseconds.
+type Time = (i64, i64);
+
+/// When a session started, by the clock that the kernel stamps files with: others run ahead of it. Since Linux 6.13 that one
+/// runs ahead as well, for files that were looked at before they change: what was changed some milliseconds before the
+/// start would seem to be the session's work.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    seconds: i64,
-    nanoseconds: i64,
+    coarse: Time,
+    /// The time of a change at the start, on the device of the project.
+    stamped: Option<(u64, Time)>,
 }
 
 impl Start {
-    pub fn now() -> Self {
+    pub fn now(project: Option<&Path>) -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Start { seconds: now.tv_sec, nanoseconds: now.tv_nsec }
+        Start { coarse: (now.tv_sec, now.tv_nsec), stamped: project.and_then(|project| stamp(project).ok()) }
     }
 
     /// Whether a file was made, written, renamed or linked since. A file system that keeps whole seconds cannot tell more.
     pub(crate) fn is_before_change_of(self, stat: &Stat) -> bool {
-        let nanoseconds = i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX);
-        match nanoseconds {
-            0 => stat.st_ctime >= self.seconds,
-            _ => (stat.st_ctime, nanoseconds) >= (self.seconds, self.nanoseconds),
+        let start = self.stamped.filter(|(device, _)| *device == stat.st_dev).map_or(self.coarse, |(_, start)| start);
+        match changed(stat) {
+            (seconds, 0) => seconds >= start.0,
+            changed => changed >= start,
         }
     }
+}
+
+fn changed(stat: &Stat) -> Time {
+    (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX))
+}
+
+/// Changes a file that has no name, after a look at it: everything that was changed before has an earlier time, and nothing
+/// that is changed later has one.
+fn stamp(directory: &Path) -> Result<(u64, Time), Errno> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::fstat(&file)?;
+    rustix::fs::fchmod(&file, Mode::RUSR)?;
+    let stat = rustix::fs::fstat(&file)?;
+    Ok((stat.st_dev, changed(&stat)))
 }
 
 /// Looks through a project after a session.

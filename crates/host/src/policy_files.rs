@@ -13,8 +13,7 @@ use cofferdam_plan::Request;
 use cofferdam_policy::decide::index::Written;
 use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
-    Ceilings, Circumstances, ExpandedRule, Layer, PathExpr, Places, Policy, PolicyError, RuleIndex, Ruled, Setting,
-    index_of, rules_in_force,
+    Ceilings, ExpandedRule, Layer, PathExpr, Places, Policy, PolicyError, RuleIndex, index_of, rules_in_force,
 };
 use thiserror::Error;
 
@@ -32,25 +31,6 @@ pub enum PolicyFilesError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Read(#[from] ReadError),
-}
-
-/// The policy in force for these flags in these surroundings; without circumstances, what is written.
-pub fn load(
-    flags: &[Ruled<Setting>],
-    around: &Surroundings,
-    environment: &[(String, String)],
-    circumstances: Option<Circumstances>,
-) -> Result<Policy, PolicyFilesError> {
-    let sources = Sources::read(around, environment)?;
-    let places = around.places();
-    Ok(resolve(&Inputs {
-        layers: &sources.layers,
-        environment,
-        flags,
-        requirements: sources.requirements.as_ref(),
-        places: Some(&places),
-        circumstances,
-    })?)
 }
 
 /// What the files say: every layer but variables and flags.
@@ -88,13 +68,12 @@ impl Sources {
 
     /// The policy of a run without variables and flags.
     pub fn resolve(&self, places: &Places) -> Result<Policy, PolicyFilesError> {
-        let inputs = Inputs {
-            layers: &self.layers,
-            requirements: self.requirements.as_ref(),
-            places: Some(places),
-            ..Inputs::default()
-        };
-        Ok(resolve(&inputs)?)
+        self.resolve_with(Inputs { places: Some(places), ..Inputs::default() })
+    }
+
+    /// What the files say, with the rest of what a policy is made of.
+    pub(crate) fn resolve_with<'a>(&'a self, rest: Inputs<'a>) -> Result<Policy, PolicyFilesError> {
+        Ok(resolve(&Inputs { layers: &self.layers, requirements: self.requirements.as_ref(), ..rest })?)
     }
 }
 

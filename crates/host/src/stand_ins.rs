@@ -10,6 +10,7 @@
 //! birth) at a path, and it counts only while it is as it was made.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,12 +49,52 @@ pub struct Identity {
 impl Identity {
     /// `name` in `parent`, not followed; an empty name is `parent` itself.
     pub fn of(parent: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
+        Look::at(parent, name).map(|look| look.identity)
+    }
+}
+
+/// An object at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub identity: Identity,
+    /// When a name was last made or removed in it, where it is a directory. Its owner can set this time,
+    modified: (i64, u32),
+    /// but not this one, which tells of that as well, and of a move.
+    changed: (i64, u32),
+}
+
+/// Kernels before 6.13 count the times of files in ticks of at most 10 ms: what happens in one tick has one time.
+const APART_SECONDS: i64 = 1;
+
+impl Look {
+    /// See [`Identity::of`].
+    pub fn at(parent: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         let stat = rustix::fs::statx(parent, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
         let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let born = if has_birth { (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec) } else { (0, 0) };
         let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-        Ok(Identity { device, inode: stat.stx_ino, born })
+        Ok(Look {
+            identity: Identity { device, inode: stat.stx_ino, born },
+            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+        })
+    }
+
+    /// Whether no name was made or removed in a directory since `before`, and its times were not set: it is what it was then. A
+    /// directory that was filled shortly before does not tell; neither does one that is filled and whose time is set back, to the
+    /// nanosecond, in the very tick in which it was placed.
+    pub fn is_as(self, before: Look) -> bool {
+        self == before && before.is_old()
+    }
+
+    /// The same where it was moved once in between.
+    pub fn is_moved_only(self, before: Look) -> bool {
+        (self.identity, self.modified) == (before.identity, before.modified) && before.is_old()
+    }
+
+    fn is_old(self) -> bool {
+        self.modified.0 + APART_SECONDS < self.changed.0
     }
 }
 
@@ -199,7 +240,13 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
 
 fn all(directory: &OwnedFd) -> Vec<Record> {
     let names = names_in(directory);
-    names.iter().filter_map(|name| open_record(directory, name).ok()).flat_map(|file| records_in(&file)).collect()
+    let files = names.iter().filter_map(|name| open_record(directory, name).ok());
+    distinct(&files.map(|file| text_of(&file)).collect())
+}
+
+/// Sessions in one project share their stand-ins: many say the same, word for word.
+fn distinct(texts: &BTreeSet<Vec<u8>>) -> Vec<Record> {
+    texts.iter().flat_map(|text| records_in(text)).collect()
 }
 
 fn names_in(directory: &OwnedFd) -> Vec<OsString> {
@@ -213,7 +260,7 @@ fn open_record(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
-fn records_in(file: &OwnedFd) -> Vec<Record> {
+fn text_of(file: &OwnedFd) -> Vec<u8> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     while text.len() < LONGEST {
@@ -222,6 +269,10 @@ fn records_in(file: &OwnedFd) -> Vec<Record> {
             Ok(length) => text.extend(buffer.get(..length).unwrap_or_default()),
         }
     }
+    text
+}
+
+fn records_in(text: &[u8]) -> Vec<Record> {
     let parts: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
     parts.chunks_exact(3).filter_map(|one| Record::read(one[0], one[1], one[2])).collect()
 }
@@ -230,8 +281,9 @@ fn records_in(file: &OwnedFd) -> Vec<Record> {
 #[derive(Debug)]
 pub struct Registry {
     directory: OwnedFd,
-    /// Those of other sessions that live, and their number.
+    /// Those of other sessions that live; of sessions that say the same, once.
     pub others: Vec<Record>,
+    /// How many sessions live besides.
     pub sessions: usize,
     /// Those of sessions that were killed, by the name of their record.
     pub left: Vec<(OsString, Vec<Record>)>,
@@ -249,15 +301,17 @@ impl Registry {
         };
         wait_for_lock(&directory, FlockOperation::NonBlockingLockExclusive)?;
         let mut registry = Registry { directory, others: Vec::new(), sessions: 0, left: Vec::new() };
+        let mut others = BTreeSet::new();
         for name in names_in(&registry.directory).into_iter().filter(|name| name != own) {
             let Ok(file) = open_record(&registry.directory, &name) else { continue };
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                registry.left.push((name, records_in(&file)));
+                registry.left.push((name, records_in(&text_of(&file))));
             } else {
-                registry.others.extend(records_in(&file));
+                others.insert(text_of(&file));
                 registry.sessions += 1;
             }
         }
+        registry.others = distinct(&others);
         Ok(registry)
     }
 
@@ -309,4 +363,86 @@ fn wait_for_lock(directory: &OwnedFd, how: FlockOperation) -> Result<(), Errno> 
         }
     }
     Err(Errno::BUSY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// A directory with nothing in it since an hour ago, as one that waited for its use.
+    fn waiting(name: &str) -> (PathBuf, OwnedFd) {
+        let scene = crate::memory::tests::scene(name);
+        let directory = scene.join("stand-in");
+        std::fs::create_dir(&directory).expect("writable");
+        let long_ago = SystemTime::now() - Duration::from_hours(1);
+        std::fs::File::open(&directory).and_then(|opened| opened.set_modified(long_ago)).expect("ours");
+        let opened = open_directory(&scene).expect("it is there");
+        (scene, opened)
+    }
+
+    /// Returns when what happens has another time than what `look` saw, on kernels that count in ticks.
+    fn in_another_tick(scene: &Path, look: Look) {
+        let clock = || {
+            std::fs::write(scene.join("clock"), "x").expect("writable");
+            Look::at(CWD, scene.join("clock").as_os_str()).expect("it is there").changed
+        };
+        while clock() == look.changed {}
+    }
+
+    #[test]
+    fn a_directory_that_was_put_to_use_does_not_look_as_before() {
+        let (scene, opened) = waiting("looks");
+        let look = || Look::at(&opened, OsStr::new("stand-in")).expect("it is there");
+        let placed = look();
+        assert!(look().is_as(placed));
+        in_another_tick(&scene, placed);
+        std::fs::write(scene.join("stand-in/file"), "").expect("writable");
+        assert!(!look().is_as(placed) && !look().is_moved_only(placed), "filled");
+        let set_back = SystemTime::UNIX_EPOCH
+            + Duration::new(placed.modified.0.try_into().expect("after 1970"), placed.modified.1);
+        let directory = std::fs::File::open(scene.join("stand-in")).expect("it is there");
+        directory.set_modified(set_back).expect("ours");
+        assert!(!look().is_as(placed), "its owner has set its time back");
+        std::fs::remove_dir_all(scene).expect("ours");
+    }
+
+    #[test]
+    fn a_directory_that_was_only_moved_is_known_and_a_new_one_has_to_be_listed() {
+        let (scene, opened) = waiting("moves");
+        let look = |name: &str| Look::at(&opened, OsStr::new(name)).expect("it is there");
+        let placed = look("stand-in");
+        in_another_tick(&scene, placed);
+        std::fs::rename(scene.join("stand-in"), scene.join("moved")).expect("ours");
+        assert!(look("moved").is_moved_only(placed) && !look("moved").is_as(placed));
+        std::fs::create_dir(scene.join("new")).expect("writable");
+        let new = look("new");
+        assert!(!new.is_as(new), "a name that was made in the same tick would not be seen");
+        std::fs::remove_dir_all(scene).expect("ours");
+    }
+
+    #[test]
+    fn what_sessions_share_is_known_once_and_each_of_them_counts() {
+        let scene = crate::memory::tests::scene("shared");
+        let record = |name: &str, inode| Record {
+            path: scene.join(name),
+            kind: HoldKind::Directory,
+            identity: Identity { device: 1, inode, born: (2, 3) },
+        };
+        let begin = |own: &str, record: &Record| {
+            let own = Registry::lock(&scene, own).and_then(|registry| registry.begin(own)).expect("writable");
+            own.add(std::slice::from_ref(record)).expect("writable");
+            own
+        };
+        let [shared, other] = [record("shared", 4), record("other", 5)];
+        let live = [begin("a", &shared), begin("b", &shared), begin("c", &other)];
+        drop(begin("killed", &shared));
+        let registry = Registry::lock(&scene, "own").expect("free");
+        let mut others = registry.others.clone();
+        others.sort_by_key(|record| record.identity.inode);
+        assert_eq!((others, registry.sessions), (vec![shared.clone(), other], live.len()));
+        assert_eq!(registry.left, [(OsString::from("killed"), vec![shared])], "it does not count as alive");
+        std::fs::remove_dir_all(scene).expect("ours");
+    }
 }

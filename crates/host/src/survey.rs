@@ -27,10 +27,7 @@ use thiserror::Error;
 
 use self::listings::{Listings, list_matching};
 use self::machine::{cpus, disk_of, has_own_largest_pid, has_quota, least_of, memory, resolvers};
-use self::paths::{
-    behind_link, closed_at, find_with_link, is_led_out, is_link, kept, link_fact, links_on_the_way, links_to, look,
-    look_at_grant, missing,
-};
+use self::paths::{Found, Paths, closed_at, is_led_out, is_link, kept};
 use self::programs::look_at_programs;
 use crate::homes::{HomeError, Homes};
 use crate::search::{self, Sought, search};
@@ -129,6 +126,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         ..HostFacts::default()
     };
     git::look(&mut facts, &stand_ins);
+    let paths = Paths::new(&stand_ins);
     if policy.isolation.value == Isolation::None {
         return facts;
     }
@@ -136,14 +134,15 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         system_candidates().filter(|p| rustix::fs::lstat(*p).is_ok_and(|s| !is_link(&s))).map(PathBuf::from).collect();
     // What does not exist cannot be covered, and what this session writes there is made after the walls stand.
     best_effort(state::make_all(&around.state), "where it cannot be made, nothing will be written there");
-    look_at_paths(policy, &mut facts, &stand_ins);
-    look_at_ways_of_variables(policy, request, &mut facts);
+    look_at_paths(policy, &mut facts, &paths);
+    look_at_ways_of_variables(policy, request, &mut facts, &paths);
     look_at_mounts(&mut facts);
-    search_project(policy, &mut facts, &around.state, &stand_ins);
+    search_project(policy, &mut facts, &around.state, &paths);
     facts.tracked = tracked(policy, &facts);
     facts.masks = masks(policy, &facts);
-    look_at_sockets(policy, &mut facts, &stand_ins);
+    look_at_sockets(policy, &mut facts, &paths);
     facts.folding = folding(policy, &facts);
+    facts.paths_unknown = paths.failed();
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(has_quota);
     }
@@ -155,7 +154,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     }
     let limits_programs = !policy.process.allow_exec.value || !policy.process.executables.is_empty();
     if limits_programs {
-        look_at_programs(policy, request, &mut facts, &stand_ins);
+        look_at_programs(policy, request, &mut facts, &paths);
     }
     facts
 }
@@ -202,7 +201,7 @@ fn variables(policy: &Policy, request: &Request, project: Option<&PathBuf>) -> V
     found
 }
 
-fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
+fn look_at_paths(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
     let places = facts.places();
     let mut in_homes: Vec<Listings<'_>> = places.homes().map(Listings::new).collect();
     let mut in_root = Listings::bounded(Path::new("/"));
@@ -223,14 +222,16 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     (None, Base::Project, Some(in_project)) => {
                         in_project.matching(&rule.path.rest, rule.access, &rule.path)
                     }
-                    _ => list_matching(&path, rule.access, rule.path.except()),
+                    _ => list_matching(&path, rule.access, rule.path.except())
+                        .inspect_err(|errno| paths.note(&path, *errno))
+                        .unwrap_or_default(),
                 };
                 for path in matching {
-                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, stand_ins) else {
+                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, paths) else {
                         continue;
                     };
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
-                    facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
+                    facts.answers.push((index, fact.unwrap_or_else(|| paths.missing(&path))));
                 }
                 continue;
             }
@@ -243,7 +244,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
             let found = if is_absent {
                 Some((None, None))
             } else {
-                find_for(index, rule.access, &path, &writable, facts, stand_ins)
+                find_for(index, rule.access, &path, &writable, facts, paths)
             };
             let Some((fact, link)) = found else { continue };
             if refuses(rule.access) && !is_absent {
@@ -259,7 +260,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                 // What another spelling leads to may be the same, by a hard link or on a file system that folds case: a
                 // directory that is only read is shown without names, so each counts.
                 for path in spelled {
-                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, stand_ins) else {
+                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, paths) else {
                         continue;
                     };
                     facts.answers.extend(kept(rule.access, link).into_iter().chain(fact).map(|fact| (index, fact)));
@@ -268,7 +269,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
             if let Some(link) = kept(rule.access, link) {
                 facts.answers.push((index, link));
                 if fact.is_none() {
-                    facts.answers.extend(behind_link(&path, stand_ins).map(|target| (index, target)));
+                    facts.answers.extend(paths.behind_link(&path).map(|target| (index, target)));
                     continue;
                 }
             }
@@ -287,56 +288,65 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
                     facts.answers.push((index, PathFact::Missing { first, canonical: path }));
                 }
                 None if !rule.optional || writable.iter().any(|root| is_at_or_below(&path, root)) => {
-                    facts.answers.push((index, missing(&path, stand_ins)));
+                    facts.answers.push((index, paths.missing(&path)));
                 }
                 None => {}
             }
         }
     }
+    let listings = in_homes.iter().chain(&in_project).chain([&in_root]);
+    for (path, errno) in listings.filter_map(Listings::failed) {
+        paths.note(path, *errno);
+    }
     // Patterns there (`*.code-workspace`) were compared with the names that were read.
     facts.unlisted.extend(in_project.filter(Listings::is_cut).and(facts.project.clone()));
-    look_into_protected(policy, &writable, facts, stand_ins);
+    look_into_protected(policy, &writable, facts, paths);
+    look_at_git_paths(&writable, facts, paths);
+}
+
+/// The project itself, and what git reads and keeps for it.
+fn look_at_git_paths(writable: &[PathBuf], facts: &mut HostFacts, paths: &Paths<'_>) {
     let mut more: Vec<PathBuf> = facts.project.iter().cloned().collect();
     for git in &facts.git {
         more.extend([git.path.clone(), git.path.join("commondir"), git.path.join("gitdir")]);
     }
     let reads = facts.git.iter().flat_map(|git| &git.reads).chain(&facts.git_includes);
-    facts.git_reads = reads.flat_map(|path| look_at_read(path, &writable, stand_ins)).collect();
-    facts.paths = more.into_iter().map(|path| (path.clone(), look(&path, stand_ins))).collect();
+    facts.git_reads = reads.flat_map(|path| look_at_read(path, writable, paths)).collect();
+    facts.paths = more.into_iter().map(|path| (path.clone(), paths.look(&path))).collect();
     // `.git` is a name to keep, also where it is a link.
     if let Some(dot_git) = facts.project.as_ref().map(|project| project.join(".git")) {
-        let (fact, link) = find_with_link(&dot_git, stand_ins);
-        let fact = link.or(fact).unwrap_or_else(|| missing(&dot_git, stand_ins));
+        let Found { fact, link, .. } = paths.find(&dot_git);
+        let fact = link.or(fact).unwrap_or_else(|| paths.missing(&dot_git));
         facts.paths.insert(dot_git, fact);
     }
 }
 
 /// A variable stands for where it really leads: the links on the way to what a rule refuses there are kept as well.
-fn look_at_ways_of_variables(policy: &Policy, request: &Request, facts: &mut HostFacts) {
+fn look_at_ways_of_variables(policy: &Policy, request: &Request, facts: &mut HostFacts, paths: &Paths<'_>) {
     let writable = writable(policy, facts);
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| refuses(rule.access)) {
         let value = rule.path.variable().and_then(|name| request.environment.iter().find(|(n, _)| n == name));
         let Some((_, value)) = value.filter(|(_, value)| value.starts_with('/')) else { continue };
-        let links = links_to(Path::new(value)).into_iter().filter_map(|link| link_fact(link, &writable));
+        let links = paths.links_to(Path::new(value), &writable);
         facts.links.extend(links.map(|link| (index, link)));
     }
 }
 
 /// What git reads at a path, and the links on the way to it that a session could replace. A link that leads nowhere is one of
 /// them, and what it would lead to is missing.
-fn look_at_read(path: &Path, writable: &[PathBuf], stand_ins: &StandIns) -> Vec<PathFact> {
+fn look_at_read(path: &Path, writable: &[PathBuf], paths: &Paths<'_>) -> Vec<PathFact> {
     let plain = path.parent().and_then(|parent| parent.canonicalize().ok()).zip(path.file_name());
     let plain = plain.map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name));
-    let (fact, link) = find_with_link(&plain, stand_ins);
-    let mut found: Vec<PathFact> = links_to(path).into_iter().filter_map(|link| link_fact(link, writable)).collect();
-    let behind = link.as_ref().and_then(|_| behind_link(&plain, stand_ins));
-    found.push(fact.or(behind).unwrap_or_else(|| missing(&plain, stand_ins)));
+    let Found { fact, link, .. } = paths.find(&plain);
+    let mut found: Vec<PathFact> = paths.links_to(path, writable).collect();
+    let behind = link.as_ref().and_then(|_| paths.behind_link(&plain));
+    found.push(fact.or(behind).unwrap_or_else(|| paths.missing(&plain)));
     found
 }
 
 /// A link in a protected directory cannot be replaced, but what it leads to could be written: hooks are kept with the
 /// sources at times.
-fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFacts, stand_ins: &StandIns) {
+fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFacts, paths: &Paths<'_>) {
     // A directory that exists under a name that is only kept from being made is not protected: `.git` is the command's.
     let protects = |rule: &FileRule| rule.access == Access::Protect && !rule.only_missing;
     let is_protected = |index: usize| policy.files.get(index).is_some_and(protects);
@@ -355,8 +365,11 @@ fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFa
         // What lies near the top is seen before a bound is reached.
         let mut directories = VecDeque::from([(top.clone(), 0)]);
         while let Some((directory, depth)) = directories.pop_front() {
-            // What cannot be listed is closed to the session as well.
-            for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            // What cannot be listed is closed to the session as well, but for want of a descriptor.
+            let listed = std::fs::read_dir(&directory).inspect_err(|error| {
+                paths.note(&directory, Errno::from_io_error(error).unwrap_or(Errno::IO));
+            });
+            for entry in listed.into_iter().flatten().flatten() {
                 entries += 1;
                 if entries > MOST_PROTECTED {
                     is_cut = true;
@@ -369,7 +382,7 @@ fn look_into_protected(policy: &Policy, writable: &[PathBuf], facts: &mut HostFa
                     Ok(kind) if kind.is_dir() && depth >= DEEPEST_PROTECTED => is_cut = true,
                     Ok(kind) if kind.is_dir() => directories.push_back((entry.path(), depth + 1)),
                     Ok(kind) if kind.is_file() => {}
-                    _ => protect_target(index, &entry.path(), &top, writable, facts, stand_ins),
+                    _ => protect_target(index, &entry.path(), &top, writable, facts, paths),
                 }
             }
         }
@@ -384,14 +397,14 @@ fn protect_target(
     top: &Path,
     writable: &[PathBuf],
     facts: &mut HostFacts,
-    stand_ins: &StandIns,
+    paths: &Paths<'_>,
 ) {
     let known = facts.links.len();
-    let found = find_for(index, Access::Protect, path, writable, facts, stand_ins);
+    let found = find_for(index, Access::Protect, path, writable, facts, paths);
     let new = facts.links.split_off(known);
     facts.links.extend(new.into_iter().filter(|(_, link)| !link.canonical().starts_with(top)));
     let Some((fact, _)) = found else { return };
-    let Some(target) = fact.or_else(|| behind_link(path, stand_ins)) else { return };
+    let Some(target) = fact.or_else(|| paths.behind_link(path)) else { return };
     let canonical = target.canonical();
     let is_written = writable.iter().any(|root| canonical != root && is_at_or_below(canonical, root));
     // What lies above the directory, as the project itself, stays as it is.
@@ -416,7 +429,7 @@ fn may_exist(
 }
 
 /// What rules about any directory of the project are about.
-fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_ins: &StandIns) {
+fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, paths: &Paths<'_>) {
     let Some(project) = facts.project.clone() else { return };
     let rules = Sought::all(policy, &project);
     if rules.is_empty() {
@@ -432,8 +445,8 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, stand_in
     let found = search(&project, &rules, &given, &served, &state.join("searched"), search::BOUNDS);
     let writable = writable(policy, facts);
     for (index, path) in found.names {
-        if let Some((fact, _)) = find_for(index, policy.files[index].access, &path, &writable, facts, stand_ins) {
-            facts.answers.push((index, fact.unwrap_or_else(|| missing(&path, stand_ins))));
+        if let Some((fact, _)) = find_for(index, policy.files[index].access, &path, &writable, facts, paths) {
+            facts.answers.push((index, fact.unwrap_or_else(|| paths.missing(&path))));
         }
     }
     facts.closed.extend(found.closed.iter().filter_map(|path| closed_at(path, &writable)));
@@ -476,12 +489,12 @@ fn tracked(policy: &Policy, facts: &HostFacts) -> Vec<TrackedFile> {
 }
 
 /// Sockets that the policy names, and all others that a process listens at and that the session could see.
-fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, stand_ins: &StandIns) {
+fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
     let places = facts.places();
     let writable = writable(policy, facts);
     for (index, grant) in policy.network.sockets.iter().enumerate() {
-        let paths = grant.value.path.expand(&places);
-        let granted: Vec<PathFact> = paths.iter().map(|path| look_at_grant(path, &writable, stand_ins)).collect();
+        let expanded = grant.value.path.expand(&places);
+        let granted: Vec<PathFact> = expanded.iter().map(|path| paths.look_at_grant(path, &writable)).collect();
         facts.granted_sockets.extend(granted.into_iter().map(|fact| (index, fact)));
     }
     if !facts.granted_sockets.is_empty() {
@@ -543,7 +556,7 @@ fn below_home<'a>(path: &'a PathExpr, places: &Places) -> Option<Cow<'a, Path>> 
     }
 }
 
-/// `find_with_link` for a rule; the links through which it leads are kept with the facts. `None` where a directory of the
+/// `Paths::find` for a rule; the links through which it leads are kept with the facts. `None` where a directory of the
 /// user's own on the way cannot be entered, which is kept with the facts as well.
 fn find_for(
     index: usize,
@@ -551,20 +564,21 @@ fn find_for(
     path: &Path,
     writable: &[PathBuf],
     facts: &mut HostFacts,
-    stand_ins: &StandIns,
+    paths: &Paths<'_>,
 ) -> Option<(Option<PathFact>, Option<PathFact>)> {
-    let (fact, link) = find_with_link(path, stand_ins);
+    let Found { fact, link, is_absent } = paths.find(path);
     if !refuses(access) {
         let is_led_out = |fact: &PathFact| is_led_out(path, fact.canonical(), writable);
         return Some((fact.filter(|fact| !is_led_out(fact)), link));
     }
     if fact.is_none()
+        && !is_absent
         && let Some(closed) = closed_at(path, writable)
     {
         facts.closed.push(closed);
         link.as_ref()?;
     }
-    let links = links_on_the_way(access, path, link.as_ref().or(fact.as_ref()), writable);
+    let links = paths.links_on_the_way(access, path, link.as_ref().or(fact.as_ref()), writable);
     facts.links.extend(links.into_iter().map(|link| (index, link)));
     Some((fact, link))
 }
@@ -605,4 +619,38 @@ fn folding(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
         Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::ACCESS),
     };
     trees.into_iter().chain(below).filter(folds).map(Path::to_path_buf).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    /// Each test has a process of its own, whose limit this is.
+    #[test]
+    fn a_survey_that_cannot_open_anything_does_not_say_that_nothing_is_there() {
+        let scene = crate::memory::tests::scene("survey-descriptors");
+        let home = scene.join("home");
+        std::fs::create_dir_all(home.join(".ssh")).expect("writable");
+        let around = Surroundings {
+            home: home.clone(),
+            other_home: None,
+            cwd: home.join("project"),
+            project: None,
+            state: scene.join("state"),
+        };
+        let policy = Policy::built_in();
+        let facts = || survey(&policy, &around, &Request::default());
+        let hidden = |facts: &HostFacts| facts.answers.iter().any(|(_, fact)| fact.canonical() == home.join(".ssh"));
+        let before = facts();
+        assert!(hidden(&before) && before.paths_unknown.is_none(), "{:?}", before.paths_unknown);
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).expect("it can be lowered");
+        let during = facts();
+        setrlimit(Resource::Nofile, limit).expect("it can be raised again");
+        assert!(!hidden(&during), "the directory of the home could not be opened");
+        assert!(during.paths_unknown.is_some(), "no plan is made of this");
+        std::fs::remove_dir_all(scene).expect("ours");
+    }
 }

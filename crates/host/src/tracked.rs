@@ -8,8 +8,10 @@
 mod index;
 mod objects;
 mod reading;
+mod tips;
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -17,12 +19,13 @@ use std::time::{Duration, SystemTime};
 
 use cofferdam_kernel::file::read_text;
 use cofferdam_kernel::mount::open_source;
-use cofferdam_plan::{Decision, GitDir, GitRole, HostFacts, LaunchPlan, TrackedFile, decide};
+use cofferdam_plan::{Decision, GitDir, GitRole, Hold, HoldKind, HostFacts, LaunchPlan, TrackedFile, decide};
 use cofferdam_policy::Access;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::git::changes::{Stamp, stamp_of};
 
+use objects::Kind;
 use reading::{Budget, WITHIN, open_file, read_file};
 
 pub(crate) use index::Entry;
@@ -68,6 +71,8 @@ pub(crate) struct Repository {
     project: PathBuf,
     /// Where the index lies: the repository, or this worktree's entry in it.
     here: OwnedFd,
+    /// Where branches and objects are.
+    common: OwnedFd,
     objects: OwnedFd,
     objects_at: PathBuf,
     /// Bytes of a name of an object.
@@ -86,12 +91,13 @@ impl Repository {
         }
         let objects_at = common.join("objects");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let objects = rustix::fs::openat2(open_source(common).ok()?, "objects", flags, Mode::empty(), WITHIN).ok()?;
+        let common_at = open_source(common).ok()?;
+        let objects = rustix::fs::openat2(&common_at, "objects", flags, Mode::empty(), WITHIN).ok()?;
         let config = read_text(&common.join("config"), LONGEST_CONFIG).unwrap_or_default().to_ascii_lowercase();
         let is_long = config.lines().any(|line| line.trim().starts_with("objectformat") && line.contains("sha256"));
         let width = if is_long { 32 } else { 20 };
         let (project, here, budget) = (project.to_path_buf(), open_source(here).ok()?, Budget::new());
-        Some(Repository { project, here, objects, objects_at, width, budget })
+        Some(Repository { project, here, common: common_at, objects, objects_at, width, budget })
     }
 
     /// The regular files of the index at or below these paths of the project; none where it cannot be read.
@@ -110,14 +116,14 @@ impl Repository {
     /// The file of the object store in which the content of `path` lies as the object that the entry names.
     pub(crate) fn holds(&self, entry: &Entry) -> Option<PathBuf> {
         let content = read_file(&self.path_of(entry))?;
-        let (at, bytes) = objects::find(&self.objects, &entry.object, &self.budget)?;
+        let (at, bytes) = objects::find(&self.objects, Kind::Blob, &entry.object, &self.budget)?;
         (bytes == content).then(|| self.objects_at.join(at))
     }
 
     /// Whether git has entered another version than the file has, and could not write it: it knows no times of the file.
     fn is_unwritten(&self, entry: &Entry) -> bool {
         let path = self.path_of(entry);
-        let object = objects::find(&self.objects, &entry.object, &self.budget);
+        let object = objects::find(&self.objects, Kind::Blob, &entry.object, &self.budget);
         entry.is_unseen && object.is_some_and(|(_, bytes)| read_file(&path).is_none_or(|content| content != bytes))
     }
 
@@ -127,6 +133,19 @@ impl Repository {
         let entries = self.entries(paths);
         let known = entries.iter().filter(|entry| wanted.contains(self.path_of(entry).as_path()));
         known.map(|entry| TrackedFile { path: self.path_of(entry), object: self.holds(entry) }).collect()
+    }
+
+    /// Names at the root that no session may make, and that git may have to make for a branch.
+    fn held_of_branches(&self, holds: &[Hold]) -> Vec<Unserved> {
+        let is_file_of_git = |hold: &&Hold| hold.kind == HoldKind::Socket || hold.path.ends_with(".git");
+        let own = holds.iter().filter(|hold| !is_file_of_git(hold) && hold.path.parent() == Some(&self.project));
+        let held: Vec<&OsStr> = own.filter_map(|hold| hold.path.file_name()).collect();
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let known = tips::root_names(&self.common, &self.objects, self.width, &self.budget);
+        let met = held.into_iter().filter(|name| known.contains(*name));
+        met.map(|name| Unserved { name: name.into(), why: Unmet::Held }).collect()
     }
 
     /// Whether git has written one of these names here since; an empty one is the directory itself.
@@ -158,6 +177,8 @@ pub enum Unmet {
     Unwritten,
     /// It is protected, and the command failed: git may have stopped half-way because of it.
     Stopped,
+    /// The same for one that is missing and cannot be made, and that a branch has.
+    Held,
 }
 
 /// What git met in a session that began at `start`, and whose command failed or not.
@@ -187,6 +208,9 @@ pub fn unserved(plan: &LaunchPlan, facts: &HostFacts, start: SystemTime, failed:
             break;
         }
         found.extend(path.strip_prefix(project).ok().map(|name| Unserved { name: name.to_path_buf(), why }));
+    }
+    if failed && changes_by_git(&plan.command.argv) {
+        found.extend(repository.held_of_branches(&plan.holds));
     }
     found
 }

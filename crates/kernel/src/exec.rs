@@ -12,12 +12,12 @@ pub fn execute(argv: &[CString], environment: &[CString], path: &str) -> Errno {
     // An empty name would become the directories of `path` themselves.
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else { return Errno::NOENT };
     if program.as_bytes().contains(&b'/') {
-        return raw::execve(program, argv, environment);
+        return raw::process::execve(program, argv, environment);
     }
     let mut refused = None;
     for directory in path.split(':').filter(|d| d.starts_with('/')) {
         let Ok(candidate) = CString::new([directory.as_bytes(), b"/", program.as_bytes()].concat()) else { continue };
-        match raw::execve(&candidate, argv, environment) {
+        match raw::process::execve(&candidate, argv, environment) {
             Errno::NOENT | Errno::NOTDIR => {}
             Errno::ACCESS => refused = Some(Errno::ACCESS),
             errno => return errno,

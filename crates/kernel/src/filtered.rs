@@ -74,13 +74,14 @@ fn may_execute(source: BorrowedFd<'_>) -> Result<bool, Errno> {
 }
 
 /// Overlayfs compares bytes. It refuses file systems that fold case where the kernel knows that they do; others fold by
-/// themselves (FUSE, shares of other machines, ZFS), and a whiteout would hide one spelling. One name tells.
+/// themselves (FUSE, shares of other machines, ZFS), and a whiteout would hide one spelling. One name tells, if it
+/// is listed: there are others that the file system finds in one spelling alone (`.zfs`, `.snapshot`).
 fn folds_case(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(folds_names(directory)?.unwrap_or(false))
 }
 
-/// `folds_case` for a directory of this path. Where nothing in it tells, its own name does, if that is part of the same file
-/// system.
+/// Whether the directory at this path folds case. Where nothing in it tells, its own name does, if that is part of the same
+/// file system.
 pub fn folds_case_at(path: &Path) -> Result<bool, Errno> {
     let open = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let directory = open(path)?;
@@ -112,15 +113,18 @@ fn folds_names(directory: BorrowedFd<'_>) -> Result<Option<bool>, Errno> {
     Ok(None)
 }
 
-/// Whether a name is found in another case too; `None` where it has no letters. Some file systems have another inode number
-/// for each spelling, so one that is found and not listed tells as well.
+/// Whether a name is found in another case too; `None` where it has no letters or is not there. Some file systems have
+/// another inode number for each spelling, so one that is found and not listed tells as well.
 fn other_spelling(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<bool>, Errno> {
     let other: Vec<u8> = name.iter().map(|byte| swap_case(*byte)).collect();
     if other == name {
         return Ok(None);
     }
-    let [this, found] = [name, &other].map(|name| look(directory, OsStr::from_bytes(name)));
-    let Some((this, found)) = this?.zip(found?) else { return Ok(Some(false)) };
+    let Some(this) = look(directory, OsStr::from_bytes(name))? else { return Ok(None) };
+    let Some(found) = look(directory, OsStr::from_bytes(&other))? else {
+        // Or the name went in between, and tells nothing.
+        return Ok(look(directory, OsStr::from_bytes(name))?.map(|_| false));
+    };
     Ok(Some(id(&this) == id(&found) || !is_listed(directory, &other)?))
 }
 
@@ -239,14 +243,15 @@ pub fn write_text(directory: BorrowedFd<'_>, name: &OsStr, text: &str) -> Result
     Ok(())
 }
 
+/// Which number has the part of a second depends on what rustix is built on: the kernel's headers, or the C library's (Miri).
+fn time(tv_sec: i64, nanoseconds: impl TryInto<i64>) -> rustix::fs::Timespec {
+    rustix::fs::Timespec { tv_sec, tv_nsec: nanoseconds.try_into().unwrap_or(0) }
+}
+
 /// Merged directories have the mode and the times of the top layer.
 fn resemble(host: BorrowedFd<'_>, ours: BorrowedFd<'_>) -> Result<(), Errno> {
     let stat = rustix::fs::fstat(host)?;
     rustix::fs::fchmod(ours, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    let time = |seconds: i64, nanoseconds: u64| rustix::fs::Timespec {
-        tv_sec: seconds,
-        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
-    };
     let times = Timestamps {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
@@ -417,6 +422,7 @@ mod tests {
         std::fs::create_dir(&directory).expect("it can be made");
         let opened = rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("it is there");
         let folds = || folds_case(opened.as_fd());
+        assert_eq!(other_spelling(opened.as_fd(), b"absent"), Ok(None), "a name that is not there tells nothing");
         assert_eq!(folds(), Ok(false), "it is empty");
         std::fs::write(directory.join("2 names"), "").expect("it can be made");
         assert_eq!(folds(), Ok(false));

@@ -27,7 +27,7 @@ pub enum LandlockError {
 
 /// Landlock ABI of this kernel, 0 where there is none.
 pub fn abi() -> u32 {
-    raw::landlock_abi()
+    raw::privilege::landlock_abi()
 }
 
 /// Takes every file away from this thread: only what is open can be used. Says whether the kernel can do that.

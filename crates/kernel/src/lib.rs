@@ -1,5 +1,5 @@
 //! Kernel: safe wrappers around the interfaces that a launch needs and rustix does not offer, each checked against the kernel's rules.
-//! Owns every line of unsafe code (in `raw.rs` only); refuses to own policy or order, and knows no sibling crate.
+//! Owns every line of unsafe code (in `raw` only); refuses to own policy or order, and knows no sibling crate.
 //! Called by `launcher`, `supervisor`, `gate`, `host` and `egress`, by `cli` for `doctor`, and by the tests.
 
 mod raw;
@@ -17,6 +17,7 @@ pub mod mount;
 pub mod namespace;
 mod netlink;
 pub mod network;
+pub mod own_addresses;
 pub mod privilege;
 pub mod proc;
 pub mod process;

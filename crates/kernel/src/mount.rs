@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
-use crate::raw;
+use crate::raw::mount::{MountAttr, mount_setattr};
 
 const AT_RECURSIVE: u32 = 0x8000;
 const AT_EMPTY_PATH: u32 = 0x1000;
@@ -46,6 +46,13 @@ pub fn open_source(path: &Path) -> Result<OwnedFd, Errno> {
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )
+}
+
+/// The same for a directory, whose names are to be looked at; a link is `LOOP`, also at the end.
+pub fn open_source_directory(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)
 }
 
 /// Opens a path below `root`, which stands for `/`; links cannot lead out of it.
@@ -88,26 +95,26 @@ pub fn clone_tree(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// Restricts a whole tree of mounts and cuts it off from propagation: without the latter a mount that the host makes
 /// later would appear inside, writable.
 pub fn restrict_tree(tree: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Errno> {
-    let attr = raw::MountAttr { attr_set: attributes.bits(), attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
-    raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
+    let attr = MountAttr { attr_set: attributes.bits(), attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
+    mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
 /// Cuts a whole tree of mounts off from propagation: what is mounted elsewhere from now on does not arrive.
 pub fn cut_off(tree: BorrowedFd<'_>) -> Result<(), Errno> {
-    let attr = raw::MountAttr { attr_set: 0, attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
-    raw::mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
+    let attr = MountAttr { attr_set: 0, attr_clr: 0, propagation: MS_PRIVATE, userns_fd: 0 };
+    mount_setattr(tree, AT_EMPTY_PATH | AT_RECURSIVE, &attr)
 }
 
 /// Whether this kernel has `mount_setattr`. Asks for no change, of a descriptor that need not be a mount.
 pub fn offers_attributes(fd: BorrowedFd<'_>) -> bool {
-    let attr = raw::MountAttr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    raw::mount_setattr(fd, AT_EMPTY_PATH, &attr) != Err(Errno::NOSYS)
+    let attr = MountAttr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    mount_setattr(fd, AT_EMPTY_PATH, &attr) != Err(Errno::NOSYS)
 }
 
 /// Makes one mount read-only and leaves what is mounted on it.
 pub fn seal(mount: BorrowedFd<'_>) -> Result<(), Errno> {
-    let attr = raw::MountAttr { attr_set: RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    raw::mount_setattr(mount, AT_EMPTY_PATH, &attr)
+    let attr = MountAttr { attr_set: RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    mount_setattr(mount, AT_EMPTY_PATH, &attr)
 }
 
 /// Attaches a detached tree on top of an open mount point.

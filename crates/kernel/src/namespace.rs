@@ -64,7 +64,7 @@ pub fn own_mounts() -> Result<OwnedFd, Errno> {
 
 /// The user namespace that a namespace belongs to.
 pub fn owner_of(namespace: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    raw::owner_of_namespace(namespace)
+    raw::namespace::owner_of_namespace(namespace)
 }
 
 pub fn enter_user(namespace: impl AsFd) -> Result<(), Errno> {
@@ -78,5 +78,5 @@ pub fn enter_mounts(namespace: impl AsFd) -> Result<(), Errno> {
 
 /// A copy of the present mount namespace, for this process alone.
 pub fn copy_mounts() -> Result<(), Errno> {
-    raw::unshare(namespace::MOUNT)
+    raw::namespace::unshare(namespace::MOUNT)
 }

@@ -64,7 +64,7 @@ pub fn create_beside(catch: Option<Catch<'_>>) -> Result<Pending, Errno> {
 
 fn make(proc: &OwnedFd, parent: &OwnedFd, catch: Option<Catch<'_>>) -> Result<(), Errno> {
     process::die_with_parent()?;
-    raw::unshare_network()?;
+    raw::namespace::unshare(process::namespace::NET)?;
     loopback_up()?;
     if let Some(catch) = catch {
         catch_outgoing(catch)?;
@@ -92,7 +92,7 @@ impl Pending {
 
 fn loopback_up() -> Result<(), Errno> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    raw::set_interface_up(socket.as_fd(), b"lo")
+    raw::socket::set_interface_up(socket.as_fd(), b"lo")
 }
 
 /// Every address becomes local, and the process that listens here hears what was meant for it.
@@ -137,7 +137,7 @@ fn open(has_v6: bool, kind: SocketType, port: u16, transparent: bool) -> Result<
     if transparent {
         let (level, name) =
             if has_v6 { (libc::SOL_IPV6, libc::IPV6_TRANSPARENT) } else { (libc::SOL_IP, libc::IP_TRANSPARENT) };
-        raw::set_option(socket.as_fd(), level, name, 1)?;
+        raw::socket::set_option(socket.as_fd(), level, name, 1)?;
     }
     if has_v6 {
         sockopt::set_ipv6_v6only(&socket, false)?;
@@ -159,7 +159,7 @@ fn listener(has_v6: bool, port: u16, transparent: bool) -> Result<OwnedFd, Errno
 fn names(has_v6: bool) -> Result<OwnedFd, Errno> {
     let socket = open(has_v6, SocketType::DGRAM, NAME_PORT, false)?;
     if has_v6 {
-        raw::set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        raw::socket::set_option(socket.as_fd(), libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     Ok(socket)
 }

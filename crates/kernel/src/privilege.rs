@@ -13,7 +13,7 @@ use crate::raw;
 pub fn drop_capabilities() -> Result<(), Errno> {
     rustix::thread::clear_ambient_capability_set()?;
     let mut number = 0;
-    while raw::drop_bounding(number)? {
+    while raw::privilege::drop_bounding(number)? {
         number += 1;
     }
     let locked = CapabilitiesSecureBits::NO_ROOT
@@ -24,6 +24,16 @@ pub fn drop_capabilities() -> Result<(), Errno> {
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
     rustix::thread::set_capabilities_secure_bits(locked)?;
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+}
+
+/// The same for a process that may have none: without the right to change the bounding set what it has is all there is to give up.
+pub fn drop_own_capabilities() -> Result<(), Errno> {
+    if rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
+        return drop_capabilities();
+    }
+    rustix::thread::clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }

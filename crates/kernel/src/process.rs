@@ -29,7 +29,7 @@ pub enum Side {
 
 /// A child in new namespaces, born in `cgroup` if there is one. The caller must be single-threaded: a child of a threaded process may find locks held for ever.
 pub fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, Errno> {
-    Ok(match raw::clone3(namespaces, cgroup)? {
+    Ok(match raw::process::clone3(namespaces, cgroup)? {
         Some((pid, pidfd)) => Side::Parent { pid, pidfd },
         None => Side::Child,
     })
@@ -37,17 +37,23 @@ pub fn clone_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Sid
 
 /// Moves this process into a new cgroup namespace, whose root is the cgroup that it is in.
 pub fn own_cgroup_view() -> Result<(), Errno> {
-    raw::unshare(namespace::CGROUP)
+    raw::namespace::unshare(namespace::CGROUP)
 }
 
 /// A plain child: its pid, or `None` in the child. Works under the sandbox's own filter, which refuses clone3.
 pub fn fork() -> Result<Option<i32>, Errno> {
-    raw::fork()
+    raw::process::fork()
+}
+
+/// A child that executes a program, or ends, on this process's memory; this one does `then` with the child's pid, and ends with
+/// the code that it gives. `then` changes nothing that the child reads. Works under the sandbox's own filter.
+pub fn spawn(child: &mut dyn FnMut(), then: impl FnOnce(Result<i32, Errno>) -> i32) -> ! {
+    raw::process::start_on_this_memory(child, then)
 }
 
 /// Ends this process without running destructors or exit handlers: for children that share the parent's state by copy.
 pub fn exit_now(code: i32) -> ! {
-    raw::exit_now(code)
+    raw::process::exit_now(code)
 }
 
 /// The kernel kills this process when its parent ends.
@@ -67,17 +73,17 @@ pub fn forbid_tracing() -> Result<(), Errno> {
 
 /// Every descriptor from `first` on will be closed when a program is executed.
 pub fn close_at_exec_from(first: u32) -> Result<(), Errno> {
-    raw::close_from(first, true)
+    raw::process::close_from(first, true)
 }
 
 /// Runs `then` with no descriptor open but those below `first`, and never returns: owned descriptors of the caller are
 /// not dropped a second time.
 pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {
-    let code = match raw::close_from(first, false) {
+    let code = match raw::process::close_from(first, false) {
         Ok(()) => then(),
         Err(_) => 125,
     };
-    raw::exit_now(code)
+    raw::process::exit_now(code)
 }
 
 /// In a child that goes on without its parent's things: closes every descriptor but the standard ones and these. Whatever
@@ -88,16 +94,16 @@ pub fn keep_only(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut first = 3;
     for number in numbers {
         if number > first {
-            raw::close_between(first, number - 1)?;
+            raw::process::close_between(first, number - 1)?;
         }
         first = number + 1;
     }
-    raw::close_between(first, u32::MAX)
+    raw::process::close_between(first, u32::MAX)
 }
 
 /// A descriptor that this process was started with, by its number. In the place of a standard stream stays /dev/null.
 pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
-    let taken = raw::take_inherited(number)?;
+    let taken = raw::process::take_inherited(number)?;
     if number <= 2 {
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         match number {
@@ -111,18 +117,18 @@ pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
 
 /// These variables instead of those that this process was started with. The caller must be single-threaded.
 pub fn replace_environment(variables: &[(String, String)]) {
-    raw::replace_environment(variables);
+    raw::process::replace_environment(variables);
 }
 
 /// Whether this program was started with more rights than its caller has (set-user-ID, file capabilities).
 pub fn has_raised_privilege() -> bool {
-    raw::is_secure_exec()
+    raw::process::is_secure_exec()
 }
 
 /// Kills every other process of this pid namespace. Only for its pid 1: any other caller would hit processes that
 /// are not its to end.
 pub fn kill_all_others() -> Result<(), Errno> {
-    if rustix::process::getpid().is_init() { raw::kill_all() } else { Err(Errno::PERM) }
+    if rustix::process::getpid().is_init() { raw::process::kill_all() } else { Err(Errno::PERM) }
 }
 
 /// As many open files as the system lets this process have; returns how many.

@@ -20,21 +20,21 @@ pub struct Instruction {
     pub k: u32,
 }
 
-fn raw_program(program: impl Iterator<Item = Instruction>) -> Vec<raw::SockFilter> {
-    program.map(|i| raw::SockFilter { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect()
+fn raw_program(program: impl Iterator<Item = Instruction>) -> Vec<raw::seccomp::SockFilter> {
+    program.map(|i| raw::seccomp::SockFilter { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect()
 }
 
 /// Installs a filter for this thread and everything it starts. Needs no_new_privs.
 pub fn install(program: impl Iterator<Item = Instruction>) -> Result<(), Errno> {
-    raw::seccomp_set_filter(&raw_program(program), 0).map(|_| ())
+    raw::seccomp::seccomp_set_filter(&raw_program(program), 0).map(|_| ())
 }
 
 /// Same, with a listener that receives the calls the filter wants reported.
 pub fn install_with_listener(program: impl Iterator<Item = Instruction>) -> Result<Listener, Errno> {
     let program = raw_program(program);
-    let fd = match raw::seccomp_set_filter(&program, NEW_LISTENER | WAIT_KILLABLE_RECV) {
+    let fd = match raw::seccomp::seccomp_set_filter(&program, NEW_LISTENER | WAIT_KILLABLE_RECV) {
         // Before Linux 5.19 a waiting call could not be told apart from an interrupted one; it is refused either way.
-        Err(Errno::INVAL) => raw::seccomp_set_filter(&program, NEW_LISTENER)?,
+        Err(Errno::INVAL) => raw::seccomp::seccomp_set_filter(&program, NEW_LISTENER)?,
         other => other?,
     };
     Ok(Listener(raw::own_fd(fd)?))
@@ -60,7 +60,7 @@ impl Listener {
 
     /// The next waiting call; `None` if it went away before it could be read.
     pub fn receive(&self) -> Result<Option<Notification>, Errno> {
-        match raw::notif_recv(self.0.as_fd()) {
+        match raw::seccomp::notif_recv(self.0.as_fd()) {
             Ok(n) => Ok(Some(Notification { id: n.id, pid: n.pid, number: n.nr.cast_unsigned(), arguments: n.args })),
             Err(Errno::NOENT | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),
@@ -69,8 +69,9 @@ impl Listener {
 
     /// Refuses a waiting call. A caller that is gone needs no answer.
     pub fn refuse(&self, notification: &Notification, errno: u16) -> Result<(), Errno> {
-        let response = raw::SeccompNotifResp { id: notification.id, val: 0, error: -i32::from(errno), flags: 0 };
-        match raw::notif_send(self.0.as_fd(), &response) {
+        let response =
+            raw::seccomp::SeccompNotifResp { id: notification.id, val: 0, error: -i32::from(errno), flags: 0 };
+        match raw::seccomp::notif_send(self.0.as_fd(), &response) {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
@@ -89,7 +90,7 @@ impl Listener {
     }
 
     fn respond(&self, id: u64, error: i32, flags: u32) -> Result<(), Errno> {
-        match raw::notif_send(self.0.as_fd(), &raw::SeccompNotifResp { id, val: 0, error, flags }) {
+        match raw::seccomp::notif_send(self.0.as_fd(), &raw::seccomp::SeccompNotifResp { id, val: 0, error, flags }) {
             Err(Errno::NOENT) => Ok(()),
             other => other,
         }
@@ -97,7 +98,7 @@ impl Listener {
 
     /// Whether the call still waits: its process has not been killed, and its number belongs to no other process.
     pub fn is_waiting(&self, id: u64) -> bool {
-        raw::notif_is_valid(self.0.as_fd(), id)
+        raw::seccomp::notif_is_valid(self.0.as_fd(), id)
     }
 }
 

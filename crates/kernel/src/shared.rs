@@ -30,13 +30,13 @@ pub struct SharedEnd(&'static [AtomicU64]);
 
 impl SharedEnd {
     pub fn new() -> Result<Self, Errno> {
-        raw::shared_page()?.get(..=VALUES).map(SharedEnd).ok_or(Errno::NOMEM)
+        raw::memory::shared_page()?.get(..=VALUES).map(SharedEnd).ok_or(Errno::NOMEM)
     }
 
     /// Leaves the word, with what was used so far.
     pub fn tell(self, code: u8, signalled: bool) {
         let mut values = [u64::from(code), u64::from(signalled), 0, 0, 0, 0, 0];
-        if let Ok(usage) = raw::usage_of_children() {
+        if let Ok(usage) = raw::process::usage_of_children() {
             let micros = |time: libc::timeval| {
                 time.tv_sec.cast_unsigned().saturating_mul(1_000_000).saturating_add(time.tv_usec.cast_unsigned())
             };
@@ -69,5 +69,18 @@ impl SharedEnd {
             read_bytes: value(5),
             written_bytes: value(6),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_read_once_it_is_whole() {
+        let end = SharedEnd::new().expect("a page");
+        assert_eq!(end.get(), None);
+        end.tell(7, true);
+        assert!(matches!(end.get(), Some(Told { code: 7, signalled: true, .. })));
     }
 }

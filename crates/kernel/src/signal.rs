@@ -7,12 +7,12 @@ use rustix::io::Errno;
 use crate::raw;
 
 pub fn block_all() -> Result<(), Errno> {
-    raw::block_all_signals()
+    raw::signal::block_all_signals()
 }
 
 /// Default dispositions and nothing blocked.
 pub fn reset() -> Result<(), Errno> {
-    raw::reset_signals()
+    raw::signal::reset_signals()
 }
 
 /// A signal and who sent it; `sender` is 0 when that process is not visible from here (outside this pid namespace).
@@ -25,7 +25,7 @@ pub struct Received {
 /// Waits for one of the blocked signals.
 pub fn wait() -> Result<Received, Errno> {
     loop {
-        match raw::wait_for_signal() {
+        match raw::signal::wait_for_signal() {
             Ok((signal, sender)) => return Ok(Received { signal, sender }),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -39,7 +39,7 @@ pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
     pub fn new() -> Result<Self, Errno> {
-        raw::signal_fd().map(SignalFd)
+        raw::signal::signal_fd().map(SignalFd)
     }
 
     /// The next pending signal, if any.

@@ -29,13 +29,13 @@ pub struct Peer {
 }
 
 pub fn peer(socket: impl AsFd) -> Result<Peer, Errno> {
-    raw::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
+    raw::socket::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
 }
 
 /// The process that made the other end, if it still lives. Before Linux 6.5 found by its number, which may have been given
 /// out again since.
 pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd, Errno> {
-    match raw::peer_pidfd(socket.as_fd()) {
+    match raw::socket::peer_pidfd(socket.as_fd()) {
         Err(Errno::NOPROTOOPT) => {
             let pid = Pid::from_raw(peer(socket)?.pid).ok_or(Errno::SRCH)?;
             rustix::process::pidfd_open(pid, PidfdFlags::empty())
@@ -129,6 +129,14 @@ pub fn is_abandoned(socket: impl AsFd) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_end_is_known_by_its_process() {
+        let (ours, _theirs) = pair().expect("a pair");
+        let own = Peer { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::getuid().as_raw() };
+        assert_eq!(peer(&ours), Ok(own));
+        peer_process(&ours).expect("this process lives");
+    }
 
     #[test]
     fn an_end_that_nobody_has_is_noticed_also_behind_a_message() {

@@ -52,7 +52,7 @@ impl Marks {
 }
 
 fn raw_page() -> Result<&'static [AtomicU64], Errno> {
-    crate::raw::shared_page()
+    crate::raw::memory::shared_page()
 }
 
 /// Nanoseconds since this program (or the parent it was forked from) first asked.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::{process, raw};
+use crate::{best_effort, raw};
 
 #[derive(Debug)]
 pub struct Watches(OwnedFd);
@@ -24,17 +24,10 @@ impl AsFd for Watches {
 }
 
 impl Drop for Watches {
+    /// A process that has nothing else closes it last, and waits for that. Where there can be no such process, this close is the
+    /// last.
     fn drop(&mut self) {
-        close_elsewhere(&self.0);
-    }
-}
-
-/// A process that has nothing else left waits for it: first it lets go of everything that another process may wait for. Where
-/// there can be no such process, the caller's close is the last.
-fn close_elsewhere(instance: &OwnedFd) {
-    if matches!(process::fork(), Ok(None)) {
-        let left = raw::close_between(0, 2).and_then(|()| process::keep_only(&[instance.as_fd()]));
-        process::exit_now(i32::from(left.is_err()));
+        best_effort(raw::process::hold_in_a_child(self.0.as_fd()), "then the close takes longer");
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::marks;
-use crate::report::{About, HOLDS_READY, JOINED, Message, StepError};
+use crate::report::{About, EGRESS_READY, HOLDS_READY, JOINED, Message, StepError};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
 const END_FIRST: i32 = 500;
@@ -167,7 +167,8 @@ impl Builder<'_> {
                 self.gate_root(*trigger, *uid, *gid)?;
                 overlay.map_or(Ok(()), |slot| self.overlay_root(slot))
             }
-            Step::AwaitHolds => await_holds(self.parent),
+            Step::AwaitHolds => await_word(self.parent, HOLDS_READY, "held names"),
+            Step::AwaitEgress => await_word(self.parent, EGRESS_READY, "the egress process"),
             Step::Mount(mount) => self.mount(mount),
             Step::MakeDirectory { at, mode } => self.make_directory(at, *mode),
             Step::Link { at, to } => self.link(at, to),
@@ -670,10 +671,10 @@ fn learn_names(root: BorrowedFd<'_>) -> Result<(), Errno> {
     RawDir::new(directory, &mut buffer).next().map_or(Ok(()), |entry| entry.map(drop))
 }
 
-fn await_holds(parent: BorrowedFd<'_>) -> Result<(), StepError> {
-    let (message, _) = socket::receive(parent).about(|| "held names".to_owned())?;
+fn await_word(parent: BorrowedFd<'_>, word: &[u8], what: &str) -> Result<(), StepError> {
+    let (message, _) = socket::receive(parent).about(|| what.to_owned())?;
     // An empty message means that the supervisor is gone.
-    if message == HOLDS_READY { Ok(()) } else { Err(StepError::new("held names", Errno::CANCELED)) }
+    if message == word { Ok(()) } else { Err(StepError::new(what, Errno::CANCELED)) }
 }
 
 /// What the survey saw must be what is bound; a swap in between refuses to start.

@@ -3,6 +3,7 @@
 //! terminal session, the write end of a pipe that says the command was stopped. Called by `supervisor::launch` in the child.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::{process, signal, socket};
@@ -95,17 +96,29 @@ fn send_what_is_counted(parent: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Starts the command and stays as pid 1.
-fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
+fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> ! {
     if !inheritance.plan.namespaces.pid {
         // Without a pid namespace there is no pid 1 to be: this process becomes the command.
-        workload::become_command(inheritance, terminal);
+        workload::become_command(inheritance, terminal, || {});
     }
     if !inheritance.has_command {
         process::without_descriptors_from(0, reap_for_ever);
     }
-    let command = match process::fork() {
-        Ok(None) => workload::become_command(inheritance, terminal),
-        Ok(Some(pid)) => pid,
+    let is_bare = AtomicBool::new(false);
+    let wait = || {
+        while !is_bare.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
+    process::spawn(&mut || workload::become_command(inheritance, terminal, wait), |command| {
+        stay(inheritance, command, &is_bare)
+    })
+}
+
+/// The command starts once this process has nothing that the command could want.
+fn stay(inheritance: &Inheritance<'_>, command: Result<i32, Errno>, is_bare: &AtomicBool) -> i32 {
+    let command = match command {
+        Ok(pid) => pid,
         Err(errno) => return not_started(inheritance, errno),
     };
     let Some(command) = Pid::from_raw(command) else { return 125 };
@@ -116,6 +129,7 @@ fn start(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> i32 {
         return 125;
     }
     process::without_descriptors_from(u32::from(has_stops), || {
+        is_bare.store(true, Ordering::Release);
         let ended = reap(command, has_stops);
         inheritance.marks.mark(marks::REAPED);
         end_all_others();

@@ -24,7 +24,7 @@ use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::Isolation;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, setrlimit, waitpid};
 
 use crate::apply::{apply_to_joined, end_first};
 use crate::report::{About, JOINED, Message, StepError};
@@ -61,6 +61,8 @@ pub struct JoinRequest {
     pub cwd: Option<PathBuf>,
     /// Beside and instead of the session's variables.
     pub environment: Vec<(String, String)>,
+    /// More limits of its processes; none is widened.
+    pub limits: Vec<(Resource, u64)>,
     /// Which of the streams are to be a terminal.
     pub terminal: [bool; 3],
     pub streams: [OwnedFd; 3],
@@ -162,6 +164,7 @@ impl Joining<'_> {
             let sent = socket::send(self.report.as_fd(), &Message::Listener.encode(), Some(listener.as_fd()));
             sent.about(|| "the listener".to_owned())?;
         }
+        self.limit().about(|| "the command's limits".to_owned())?;
         self.take_streams(&devices).about(|| "the streams".to_owned())?;
         process::close_at_exec_from(3).about(about)?;
         signal::reset().about(about)?;
@@ -171,6 +174,16 @@ impl Joining<'_> {
         };
         entered.about(|| "the working directory".to_owned())?;
         Ok(self.execute())
+    }
+
+    fn limit(&self) -> Result<(), Errno> {
+        for (resource, most) in &self.request.limits {
+            let session = getrlimit(*resource);
+            let lowered = |limit: Option<u64>| Some(limit.map_or(*most, |limit| limit.min(*most)));
+            let both = Rlimit { current: lowered(session.current), maximum: lowered(session.maximum) };
+            setrlimit(*resource, both)?;
+        }
+        Ok(())
     }
 
     /// What came along may not lead outside either: the client has carried what would. Devices are the session's own, opened

@@ -4,8 +4,10 @@
 use cofferdam_kernel::namespace::Joined;
 use rustix::io::Errno;
 
-/// The one thing the parent tells the child: the stand-ins are there.
+/// What the parent tells the child: the stand-ins are there.
 pub const HOLDS_READY: &[u8] = b"held";
+/// And the egress process has its rules.
+pub const EGRESS_READY: &[u8] = b"egress";
 
 /// The order in which the set-up child sends its namespaces.
 pub const JOINED: [Joined; 7] =

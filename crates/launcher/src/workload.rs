@@ -13,10 +13,11 @@ use crate::inheritance::Inheritance;
 use crate::report::Message;
 use crate::streams;
 
-/// Never returns: becomes the command, or reports why not and ends.
-pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> ! {
+/// Never returns: becomes the command, or reports why not and ends. `wait` comes last.
+pub(crate) fn become_command(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>, wait: impl Fn()) -> ! {
     let plan = inheritance.plan;
     let message = prepare(inheritance, terminal).err().unwrap_or_else(|| {
+        wait();
         inheritance.marks.mark(crate::marks::EXECUTE);
         Message::NotExecuted { errno: execute(plan).raw_os_error() }
     });

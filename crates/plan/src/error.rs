@@ -30,6 +30,8 @@ pub enum PlanError {
     SocketsUnknown { why: String },
     #[error("the mounts of the host are not known, so other names of hidden files are not either: {why}")]
     MountsUnknown { why: String },
+    #[error("not everything that has to be hidden could be looked at: {why}")]
+    PathsUnknown { why: String },
     #[error("`{path}` cannot be an overlay: it is not a directory")]
     OverlayNeedsDirectory { path: PathBuf, origin: Origin },
     #[error("`{path}` is part of the sandbox's own `/{area}` and cannot be given")]
@@ -87,6 +89,7 @@ impl PlanError {
             PlanError::Machine { .. }
             | PlanError::SocketsUnknown { .. }
             | PlanError::MountsUnknown { .. }
+            | PlanError::PathsUnknown { .. }
             | PlanError::TooManyHidden { .. }
             | PlanError::FoldsCase { .. }
             | PlanError::NoSessionDirectory

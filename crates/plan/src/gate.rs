@@ -86,6 +86,22 @@ pub struct GateRule {
     pub reason: Cow<'static, str>,
 }
 
+impl GateRule {
+    /// What was decided, at this very path.
+    fn at(path: &Path, decided: &Decision, is_final: bool) -> Self {
+        GateRule {
+            path: path.to_path_buf(),
+            is_glob: false,
+            tail: 0,
+            except: Cow::Borrowed(""),
+            access: decided.access,
+            is_final,
+            origin: decided.origin.clone(),
+            reason: decided.reason.clone(),
+        }
+    }
+}
+
 impl PlacedRule for GateRule {
     fn place(&self) -> &Path {
         &self.path
@@ -123,18 +139,8 @@ impl PlacedRule for GateRule {
 /// Rules by which the gate knows paths: those that were decided at the start, and those about paths that did not exist
 /// then, but for [`gate_rules_in_home`].
 pub fn gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) -> Vec<GateRule> {
-    let mut rules: Vec<GateRule> = present(decisions)
-        .map(|decision| GateRule {
-            path: decision.path.clone(),
-            is_glob: false,
-            tail: 0,
-            except: Cow::Borrowed(""),
-            access: decision.access,
-            is_final: decision.is_final,
-            origin: decision.origin.clone(),
-            reason: decision.reason.clone().into(),
-        })
-        .collect();
+    let mut rules: Vec<GateRule> =
+        present(decisions).map(|decision| GateRule::at(&decision.path, decision, decision.is_final)).collect();
     rules.extend(undecided(policy, facts, decisions, false));
     // A pattern hides them, and the plan has decided otherwise: they are as the project is, or protected.
     let shown: Vec<&TrackedFile> = facts.tracked.iter().filter(|file| file.object.is_some()).collect();
@@ -143,17 +149,8 @@ pub fn gate_rules(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
         let Some(around) = index.deciding(&file.path).filter(|around| around.access != Access::Deny) else {
             continue;
         };
-        rules.push(GateRule {
-            path: file.path.clone(),
-            is_glob: false,
-            tail: 0,
-            except: Cow::Borrowed(""),
-            access: around.access,
-            // The shipped pattern is as strong as this name.
-            is_final: true,
-            origin: around.origin.clone(),
-            reason: around.reason.clone().into(),
-        });
+        // The shipped pattern is as strong as this name.
+        rules.push(GateRule::at(&file.path, around, true));
     }
     rules
 }

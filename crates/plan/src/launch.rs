@@ -238,6 +238,9 @@ impl Decided {
         if let Some(agent) = self.egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
             steps.push(Step::OfferAgent { at: agent.inside.clone() });
         }
+        if self.egress.is_some() {
+            steps.push(Step::AwaitEgress);
+        }
         steps.extend(self.limits.steps.iter().cloned());
         // Privilege ends here: nothing below may need a capability.
         steps.push(Step::DropCapabilities);

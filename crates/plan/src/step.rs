@@ -181,6 +181,8 @@ pub enum Step {
     },
     /// The supervisor makes the stand-ins for held names meanwhile; what follows mounts over them.
     AwaitHolds,
+    /// Until the supervisor has sent the egress process its rules: without that no command runs.
+    AwaitEgress,
     Mount(Mount),
     /// Directory made in a private file system.
     MakeDirectory {

@@ -327,6 +327,14 @@ fn isolation_process_has_no_net_namespace_and_no_internet_sockets() {
 }
 
 #[test]
+fn without_a_look_at_all_names_there_is_no_plan() {
+    let policy = decided_at_start();
+    let mut facts = Laptop::with(&[]).facts(&policy);
+    facts.paths_unknown = Some("too many open files".to_owned());
+    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::PathsUnknown { .. })));
+}
+
+#[test]
 fn a_kernel_without_landlock_scopes_is_reported_not_ignored() {
     let mut laptop = Laptop::with(&[]);
     laptop.landlock_abi = 4;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::language::endpoint::{Endpoint, Ports, Target};
 use crate::language::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
 use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
-use crate::types::limit::Limit;
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 
 /// A named set of settings that a user can ask for.
@@ -21,8 +21,7 @@ pub struct Preset {
     pub description: &'static str,
     source: &'static str,
     settings: &'static [(u32, StaticSetting)],
-    most_processes: Option<(u32, u32)>,
-    most: &'static [(u32, Limit)],
+    most: &'static [(u32, Scalar)],
 }
 
 #[derive(Debug)]
@@ -47,28 +46,12 @@ enum StaticHold {
 
 #[derive(Debug)]
 enum StaticSetting {
-    Isolation(Isolation),
-    Mode(Mode),
-    Debug(bool),
-    Keeper(KeeperMode),
-    Project(Access),
-    UnknownVerdict(OnUnknown),
-    UnknownMetadata(Metadata),
-    UnknownTimeout(Duration),
-    QuestionsPerMinute(u32),
-    MaxProcesses(u32),
-    AllowFork(bool),
-    AllowExec(bool),
-    Limit(Limit),
-    SyscallMode(SyscallMode),
-    MaxViolations(u32),
-    Network(NetworkMode),
+    Scalar(Scalar),
     /// On the ports of the web.
     Allow {
         target: StaticTarget,
         reason: &'static str,
     },
-    EnvMode(EnvMode),
     File {
         access: Access,
         path: StaticPath,
@@ -99,28 +82,12 @@ impl Preset {
     pub(crate) fn settings(&'static self) -> impl Iterator<Item = Ruled<Setting>> {
         self.settings.iter().map(|(line, setting)| {
             let setting = match setting {
-                StaticSetting::Isolation(level) => Setting::Isolation(*level),
-                StaticSetting::Mode(mode) => Setting::Mode(*mode),
-                StaticSetting::Debug(on) => Setting::Debug(*on),
-                StaticSetting::Keeper(mode) => Setting::Keeper(*mode),
-                StaticSetting::Project(access) => Setting::Project(*access),
-                StaticSetting::UnknownVerdict(verdict) => Setting::UnknownVerdict(*verdict),
-                StaticSetting::UnknownMetadata(metadata) => Setting::UnknownMetadata(*metadata),
-                StaticSetting::UnknownTimeout(time) => Setting::UnknownTimeout(*time),
-                StaticSetting::QuestionsPerMinute(count) => Setting::QuestionsPerMinute(*count),
-                StaticSetting::MaxProcesses(count) => Setting::MaxProcesses(*count),
-                StaticSetting::AllowFork(on) => Setting::AllowFork(*on),
-                StaticSetting::AllowExec(on) => Setting::AllowExec(*on),
-                StaticSetting::Limit(limit) => Setting::Limit(limit.clone()),
-                StaticSetting::SyscallMode(mode) => Setting::SyscallMode(*mode),
-                StaticSetting::MaxViolations(count) => Setting::MaxViolations(*count),
-                StaticSetting::Network(mode) => Setting::Network(*mode),
+                StaticSetting::Scalar(scalar) => Setting::Scalar(scalar.clone()),
                 StaticSetting::Allow { target, reason } => {
                     let endpoint = Endpoint { target: target.target(), ports: Ports::Web };
                     let rule = HostRule { reason: Cow::Borrowed(reason), ..HostRule::whole(endpoint) };
                     Setting::NetworkPart(NetworkPart::Allow(rule))
                 }
-                StaticSetting::EnvMode(mode) => Setting::EnvMode(*mode),
                 StaticSetting::File { access, path, optional, reason } => Setting::File {
                     access: *access,
                     path: PathExpr::from_static(path, SHIPPED),
@@ -134,17 +101,12 @@ impl Preset {
 
     /// Whether choosing this preset sets maxima.
     pub(crate) fn has_maxima(&self) -> bool {
-        self.most_processes.is_some() || !self.most.is_empty()
+        !self.most.is_empty()
     }
 
-    /// Most processes that a request may ask for.
-    pub(crate) fn most_processes(&self) -> Option<Ruled<u32>> {
-        self.most_processes.map(|(line, count)| Ruled::new(count, Origin::built_in(self.source, line)))
-    }
-
-    /// Most that a request may ask for, of each limit that has a maximum.
-    pub(crate) fn most(&self) -> impl Iterator<Item = Ruled<Limit>> {
-        self.most.iter().map(|(line, limit)| Ruled::new(limit.clone(), Origin::built_in(self.source, *line)))
+    /// Most that a request may ask for, of each setting that has a maximum.
+    pub(crate) fn most(&self) -> impl Iterator<Item = Ruled<Scalar>> {
+        self.most.iter().map(|(line, most)| Ruled::new(most.clone(), Origin::built_in(self.source, *line)))
     }
 
     /// Whether `rule` comes from a preset rather than from a list.

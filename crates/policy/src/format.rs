@@ -5,9 +5,9 @@
 pub(crate) mod by_hand;
 pub(crate) mod draft;
 pub(crate) mod file;
-mod limits;
 mod network;
 mod not_built;
 mod requirements;
 mod spanned;
+pub(crate) mod tables;
 mod values;

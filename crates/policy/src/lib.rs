@@ -41,7 +41,7 @@ pub use types::always_denied::{ALWAYS_DENIED, is_always_denied};
 pub use types::ceilings::Ceilings;
 pub use types::error::PolicyError;
 pub use types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
-pub use types::limit::{Limit, Limits};
+pub use types::limit::Limits;
 pub use types::network::{AgentUse, Credential, Network, NetworkMode, NetworkRule, Publish, SecretSource, SocketGrant};
 pub use types::network_part::{HostRule, NetworkPart};
 pub use types::origin::{Layer, Origin, Ruled};
@@ -49,4 +49,5 @@ pub use types::policy::{
     Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, Process,
     SyscallMode, Syscalls, Unknown,
 };
+pub use types::scalar::Scalar;
 pub use types::setting::Setting;

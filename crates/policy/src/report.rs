@@ -6,3 +6,6 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod learn;
+
+#[cfg(test)]
+mod tests;

@@ -12,5 +12,7 @@ pub(crate) mod network;
 pub(crate) mod network_part;
 pub(crate) mod origin;
 pub(crate) mod policy;
+pub(crate) mod scalar;
 pub(crate) mod setting;
+pub(crate) mod table;
 pub(crate) mod validate;

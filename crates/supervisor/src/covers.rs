@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam_gate::{Coverer, Given, How};
-use cofferdam_kernel::bound;
+use cofferdam_kernel::{best_effort, bound};
 use cofferdam_plan::{Covered, Hold, HoldKind, Kind, LaunchPlan, Mount, MountKind, Step};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -384,7 +384,10 @@ impl Keeper {
             for at in std::mem::take(&mut suspects) {
                 match self.names.look(&at)? {
                     Seen::Covered { mount } => self.names.settle(&at, mount)?,
-                    Seen::Bare { .. } => self.cover(&at, ends)?,
+                    Seen::Bare { .. } => {
+                        self.cover(&at, ends)?;
+                        self.hold_with_others(&at, ends);
+                    }
                     Seen::Gone => {
                         self.names.forget_signs(&at);
                         self.await_return(&at, ends)?;
@@ -427,6 +430,17 @@ impl Keeper {
                 Ok(())
             }
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// Another session may have been the first to hold a name again that a host program took away: what stands there stays
+    /// until both have ended.
+    fn hold_with_others(&self, at: &At, ends: &mut Surroundings<'_>) {
+        if self.names.guard(at).is_some_and(|guard| guard.what == Covered::Held) {
+            let path = self.names.path(at);
+            let hold = ends.holds_of_plan.iter().find(|hold| hold.path == path);
+            let shared = hold.map_or(Ok(()), |hold| ends.holds.again(hold));
+            best_effort(shared, "a host program made it; or it is held when the other session ends");
         }
     }
 

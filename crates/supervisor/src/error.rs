@@ -44,8 +44,18 @@ pub enum LaunchError {
         #[source]
         cause: std::io::Error,
     },
-    #[error("cannot start the process that carries connections: {why}")]
-    Egress { why: String },
+    #[error("cannot execute `{path}`, which carries connections")]
+    EgressProgram {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
+    #[error("`{path}` is of another version: it says {said}, this command is {expected}")]
+    EgressVersion { path: PathBuf, said: String, expected: &'static str },
+    #[error("`{path}`, which would be executed, belongs to another user, or other users can write to it")]
+    EgressOwner { path: PathBuf },
+    #[error("cannot start `{path}`, which carries connections: {why}")]
+    Egress { path: PathBuf, why: String },
     #[error("cannot make the session's directory in `{path}`")]
     SessionDirectory {
         path: PathBuf,

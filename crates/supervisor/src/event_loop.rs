@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 use cofferdam_gate::Gate;
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::seccomp::Listener;
+use cofferdam_kernel::shared::Told;
 use cofferdam_kernel::signal::SignalFd;
 use cofferdam_kernel::timing::{seconds_now, time_until};
-use cofferdam_launcher::report::Message;
 use cofferdam_launcher::terminal::Outer;
 use cofferdam_plan::LaunchPlan;
 use cofferdam_wire::End;
@@ -52,8 +52,10 @@ use crate::limits::monitor::Monitor;
 use crate::network::Network;
 use crate::network::egress_process::Egress;
 use crate::options::{Options, Returns};
-use crate::records::log::{Log, Record};
+use crate::records::log::Log;
 use crate::records::startup::Startup;
+use crate::records::summary::Summary;
+use crate::set_up::SetUp;
 use crate::store::held_names::Holds;
 use crate::store::session_dir::SessionDir;
 use crate::store::sweep::Sweep;
@@ -69,7 +71,7 @@ const SET_UP: Duration = Duration::from_millis(5);
 pub(crate) struct Running<'a> {
     pub(crate) plan: &'a LaunchPlan,
     pub(crate) first: FirstProcess,
-    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) set_up: SetUp,
     pub(crate) stops: Option<OwnedFd>,
     pub(crate) signals: SignalFd,
     pub(crate) listener: Option<Listener>,
@@ -80,15 +82,11 @@ pub(crate) struct Running<'a> {
     /// The client that ordered the session has closed its end.
     is_client_gone: bool,
     pub(crate) log: Log<'a>,
-    pub(crate) record: Record,
+    pub(crate) summary: Summary,
     pub(crate) monitor: Monitor<'a>,
     pub(crate) gate: Option<Gate>,
     pub(crate) network: Network,
     pub(crate) options: &'a Options,
-    /// The session's directory, made where no overlay needed it before the clone.
-    pub(crate) directory: Option<SessionDir>,
-    /// Whether others find this session.
-    pub(crate) is_listed: bool,
     pub(crate) startup: Startup,
     /// Names that must not appear while a process inside could make them.
     pub(crate) holds: Holds,
@@ -96,17 +94,19 @@ pub(crate) struct Running<'a> {
     pub(crate) keeper: Option<CoverKeeper>,
     /// Seconds since 1970.
     pub(crate) started: f64,
-    /// The child's reports other than descriptors, in order.
-    pub(crate) reports: Vec<Message>,
-    /// The child said that its walls stand.
-    pub(crate) set_up: bool,
-    returns: Returns,
-    clock: Clock,
+    pub(crate) ending: Ending,
+    /// What killed sessions left, for moments with nothing else to do.
+    sweep: Option<Sweep>,
+}
+
+/// When the session ends, and why.
+pub(crate) struct Ending {
+    /// The first reason is the one that is told.
     pub(crate) reason: Option<End>,
     /// What asked this process, and through it the command, to end.
     asked_to_end: Option<Signal>,
-    /// What killed sessions left, for moments with nothing else to do.
-    sweep: Option<Sweep>,
+    clock: Clock,
+    returns: Returns,
 }
 
 /// What woke the loop up.
@@ -154,7 +154,7 @@ impl<'a> Running<'a> {
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             first: ends.first,
-            socket: Some(ends.socket),
+            set_up: SetUp::heard_at(ends.socket),
             stops: ends.stops,
             monitor: Monitor::new(&plan.limits),
             signals: ends.signals,
@@ -169,22 +169,20 @@ impl<'a> Running<'a> {
             is_client_gone: false,
             started: seconds_now(),
             log: Log::new(session, options.state.as_deref()),
-            returns: options.returns,
-            record: Record::default(),
+            summary: Summary::default(),
             holds,
             keeper: None,
             gate,
             network: Network::default(),
             approvals: Approvals::default(),
             options,
-            directory,
-            is_listed: true,
-            startup: Startup::at_start(),
-            reports: Vec::new(),
-            set_up: false,
-            clock: Clock::start(plan.timeout),
-            reason: None,
-            asked_to_end: None,
+            startup: Startup::at_start(directory),
+            ending: Ending {
+                reason: None,
+                asked_to_end: None,
+                clock: Clock::start(plan.timeout),
+                returns: options.returns,
+            },
         }
     }
 
@@ -211,25 +209,15 @@ impl<'a> Running<'a> {
             if ready.is_empty() {
                 self.use_idle_moment()?;
             }
+            if let Some(reason) = self.ending.reason {
+                self.execs.session_ends(reason);
+            }
             for ready in ready {
                 match ready {
                     Ready::Socket => self.take_reports()?,
                     Ready::Notification => self.answer()?,
                     Ready::Unfiltered => {
-                        self.tell_last_falls();
-                        // First of all: the process that lets go of the namespaces last takes them apart, and pid 1 has time.
-                        self.let_go()?;
-                        self.listener = None;
-                        if self.attached.was_joined() {
-                            // Pid 1 is reaped after every process of its namespace: the names are held until then.
-                            continue;
-                        }
-                        // No process runs inside any more: stand-ins can go while the kernel takes the namespaces apart.
-                        self.let_names_go();
-                        // A cgroup can be removed only once pid 1 has left it.
-                        if let (Returns::WhenAllEnded, None, Some(told)) =
-                            (self.returns, &self.first.cgroup, self.first.told())
-                        {
+                        if let Some(told) = self.all_ended()? {
                             return self.finish_early(told);
                         }
                     }
@@ -260,13 +248,35 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// No process under the filter is left. What pid 1 told, where nothing is left to wait for.
+    fn all_ended(&mut self) -> Result<Option<Told>, Errno> {
+        self.tell_last_falls();
+        // First of all: the process that lets go of the namespaces last takes them apart, and pid 1 has time.
+        self.let_go()?;
+        self.listener = None;
+        if self.attached.was_joined() {
+            // Pid 1 is reaped after every process of its namespace: the names are held until then.
+            return Ok(None);
+        }
+        // No process runs inside any more: stand-ins can go while the kernel takes the namespaces apart.
+        self.let_names_go();
+        // A cgroup can be removed only once pid 1 has left it.
+        let returns = self.ending.returns == Returns::WhenAllEnded && self.first.cgroup.is_none();
+        Ok(self.first.told().filter(|_| returns))
+    }
+
     /// No process of the session runs any more.
     fn let_names_go(&mut self) {
         for text in self.holds.clear() {
-            self.log().warned(&text);
-            self.record.warnings.push(text);
+            self.warn(text);
         }
         self.holds = Holds::default();
+    }
+
+    /// Something is weaker than it should be.
+    fn warn(&mut self, text: String) {
+        self.log().warned(&text);
+        self.summary.warnings.push(text);
     }
 
     fn use_idle_moment(&mut self) -> Result<(), Errno> {
@@ -285,7 +295,7 @@ impl<'a> Running<'a> {
     fn wait(&self) -> Result<Vec<Ready>, Errno> {
         let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Ready)> = Vec::with_capacity(8);
         let own = [
-            (self.socket.as_ref().map(AsFd::as_fd), Ready::Socket),
+            (self.set_up.wanted(), Ready::Socket),
             (self.listener.as_ref().map(AsFd::as_fd), Ready::Notification),
             (self.stops.as_ref().map(AsFd::as_fd), Ready::Stops),
             (self.approvals.keeping.wanted(), Ready::Writer),
@@ -333,17 +343,19 @@ impl<'a> Running<'a> {
     /// How long nothing has to happen until other work is done. The child and the process that makes its network need both of two
     /// CPUs while they build the walls.
     fn patience(&self) -> Duration {
-        let is_set_up = self.set_up || !self.plan.namespaces.pid;
-        if is_set_up { Duration::ZERO } else { SET_UP }
+        if self.set_up.is_done(self.plan) { Duration::ZERO } else { SET_UP }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let look = self.set_up.then(|| self.monitor.next_look());
+        let look = self.set_up.stands.then(|| self.monitor.next_look());
         let control = self.approvals.control.as_ref().and_then(ControlSocket::deadline);
         let gate = self.gate.as_ref().and_then(Gate::deadline);
         let hosts = self.approvals.hosts.deadline();
         let execs = self.execs.deadline();
-        [self.clock.next(), look, self.streams.deadline(), control, gate, hosts, execs].into_iter().flatten().min()
+        [self.ending.clock.next(), look, self.streams.deadline(), control, gate, hosts, execs]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn check_clock(&mut self) -> Result<(), Errno> {
@@ -359,10 +371,10 @@ impl<'a> Running<'a> {
             self.first.kill()?;
         }
         self.check_hosts(now)?;
-        if self.set_up && now >= self.monitor.next_look() {
+        if self.set_up.stands && now >= self.monitor.next_look() {
             self.look(now)?;
         }
-        self.clock.check(now).into_iter().try_for_each(|struck| self.hear_clock(struck))
+        self.ending.clock.check(now).into_iter().try_for_each(|struck| self.hear_clock(struck))
     }
 
     /// No process is left inside that could ask or be counted.
@@ -384,7 +396,7 @@ impl<'a> Running<'a> {
 
     /// Ends the session now; the first reason is the one that is told.
     pub(crate) fn end(&mut self, reason: End) -> Result<(), Errno> {
-        self.reason.get_or_insert(reason);
+        self.ending.reason.get_or_insert(reason);
         self.first.kill()
     }
 
@@ -434,7 +446,8 @@ impl<'a> Running<'a> {
                     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP)?;
                 }
                 other => {
-                    self.asked_to_end = self.asked_to_end.or(Some(other).filter(|signal| asks_to_end(*signal)));
+                    self.ending.asked_to_end =
+                        self.ending.asked_to_end.or(Some(other).filter(|signal| asks_to_end(*signal)));
                     if !(asks_to_end(other) && self.end_order(other)) {
                         self.first.signal(other)?;
                     }

@@ -12,13 +12,14 @@ use cofferdam_kernel::best_effort;
 use cofferdam_kernel::socket;
 use cofferdam_kernel::timing::{seconds_now, time_until};
 use cofferdam_launcher::join::{JoinRequest, word};
-use cofferdam_wire::exec::{ExecEnd, ExecId, ExecRequest, ExecStatus, OutputStream};
+use cofferdam_wire::End;
+use cofferdam_wire::exec::{ExecEnd, ExecId, ExecLimits, ExecRequest, ExecStatus, OutputStream};
 use cofferdam_wire::protocol::{Event, MOST_CHUNK_BYTES};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 
 use crate::approvals::control_socket::ClientId;
 use crate::execs::kept::{Gone, Kept};
@@ -107,6 +108,8 @@ struct Exec {
     timed_out: bool,
     failed: Option<String>,
     end: Option<ExecEnd>,
+    /// Why the session ends while it runs.
+    session_end: Option<End>,
     ended_at: Option<Instant>,
 }
 
@@ -181,12 +184,14 @@ impl Execs {
             timed_out: false,
             failed: None,
             end: None,
+            session_end: None,
             ended_at: None,
         };
         let join = JoinRequest {
             argv: request.argv.clone(),
             cwd: request.cwd.clone(),
             environment: request.environment.clone(),
+            limits: limits(request.limits),
             terminal: [false; 3],
             streams: [reader, to_stdout, to_stderr],
             channel: theirs,
@@ -295,6 +300,16 @@ impl Execs {
             exec.signal(signal);
             exec.signal(Signal::CONT);
             exec.kill_at.get_or_insert(kill_at);
+        }
+    }
+
+    /// The session is on its way out. What runs is told so at its end, unless an operator or a client asked for it.
+    pub(crate) fn session_ends(&mut self, reason: End) {
+        if matches!(reason, End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } | End::ClientGone) {
+            return;
+        }
+        for exec in self.all.iter_mut().filter(|exec| exec.end.is_none()) {
+            exec.session_end.get_or_insert(reason);
         }
     }
 
@@ -517,6 +532,7 @@ impl Exec {
         self.end.get_or_insert(match self.failed.take() {
             Some(why) => ExecEnd::NotStarted { why, code: if code == LOST { NOT_STARTED } else { code } },
             None if self.timed_out => ExecEnd::TimedOut,
+            None if let Some(end) = self.session_end => ExecEnd::WithSession { end },
             None => ExecEnd::Ended { code },
         });
         Ok(())
@@ -593,6 +609,17 @@ fn unknown(id: ExecId) -> String {
 fn set_nonblocking(fd: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)
+}
+
+fn limits(asked: ExecLimits) -> Vec<(Resource, u64)> {
+    let ExecLimits { cpu_seconds, address_space, file_size, open_files } = asked;
+    let all = [
+        (Resource::Cpu, cpu_seconds),
+        (Resource::As, address_space),
+        (Resource::Fsize, file_size),
+        (Resource::Nofile, open_files),
+    ];
+    all.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect()
 }
 
 /// What others are told of a command line that may be megabytes long.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::shared::{SharedEnd, Told};
+use cofferdam_wire::Usage;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal};
 
 use crate::limits::cgroup::SessionCgroup;
 use crate::limits::monitor::Monitor;
 use crate::limits::sample::keyed;
-use crate::limits::usage::{self, Usage};
+use crate::limits::usage;
 
 pub(crate) struct FirstProcess {
     pub(crate) pid: i32,

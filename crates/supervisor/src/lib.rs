@@ -16,22 +16,21 @@ mod limits;
 mod network;
 mod options;
 mod records;
+mod set_up;
 mod store;
 mod terminal;
 
 pub use attach_client::{Visit, VisitEnd, VisitError};
-pub use cofferdam_egress::message::Outcome as NetworkOutcome;
 pub use covers::{Fallen, Grounds, May};
 pub use error::LaunchError;
-pub use launch::{Outcome, TimingLine, run};
-pub use limits::usage::Usage;
+pub use launch::finish::Outcome;
+pub use launch::run;
 pub use network::credentials::SecretError;
-pub use network::no_route::Unrouted;
-pub use options::{Decide, Decider, KeepAnswer, Known, Memory, Options, Ordered, Returns};
-pub use records::indicator::Level;
-pub use records::log::{Allowed, Blocked, Probed, Reached, Refusal, launch_refused};
-pub use store::overlay_changes::Changed;
-pub use store::registry::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
+pub use network::egress_process::is_trusted;
+pub use options::{Decide, Decider, KeepAnswer, Memory, NetworkApproval, Options, Ordered, Returns};
+pub use records::log::{Refusal, launch_refused};
+pub use records::summary::Summary;
+pub use store::registry::{Ended, UsedNow, end_session, live_sessions, used_now};
 
 /// A module as the test harness names it, for tests that start themselves again.
 #[cfg(test)]

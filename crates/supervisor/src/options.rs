@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use cofferdam_plan::HostFacts;
-use cofferdam_policy::Policy;
+use cofferdam_host::preparation::Known;
+use cofferdam_policy::Origin;
 use cofferdam_wire::exec::ExecRequest;
 use cofferdam_wire::order::Lifetime;
 use cofferdam_wire::{Question, Settled, Verdict};
@@ -24,9 +24,17 @@ pub struct Options {
     /// Keeps answers that outlive the session.
     pub memory: Option<Memory>,
     /// Who approved the host's own network, where the session has it: written down with its start.
-    pub network_approved: Option<String>,
+    pub network_approved: Option<NetworkApproval>,
+    /// The program of the egress process. A plan without a way out needs none.
+    pub egress_program: Option<PathBuf>,
     /// What its order says, where it is not the command of this process's own terminal.
     pub ordered: Option<Ordered>,
+}
+
+#[derive(Debug, Clone)]
+pub enum NetworkApproval {
+    Organisation(Origin),
+    Operator,
 }
 
 /// A session whose commands are execs, and the client that ordered it.
@@ -62,13 +70,6 @@ impl std::fmt::Debug for Decider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Decider")
     }
-}
-
-/// Policy and facts, by which the gate knows paths without asking.
-#[derive(Debug)]
-pub struct Known {
-    pub policy: Policy,
-    pub facts: HostFacts,
 }
 
 /// How long a caller waits at the end of a session.

@@ -5,3 +5,4 @@ pub(crate) mod indicator;
 pub(crate) mod log;
 pub(crate) mod redact;
 pub(crate) mod startup;
+pub(crate) mod summary;

@@ -8,13 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cofferdam_host::Surroundings;
+use cofferdam_host::preparation::Known;
 use cofferdam_plan::{CgroupHome, Keeper, LaunchPlan, Limited, Request};
 use cofferdam_policy::layers::{Inputs, resolve};
 use cofferdam_policy::{BY_HAND, Policy};
-use cofferdam_supervisor::{Decider, Known, Options, Outcome};
+use cofferdam_supervisor::{Decider, Options, Outcome};
 use cofferdam_wire::End;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::programs::program;
 
 /// What a helper wrote about a launch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,7 +143,13 @@ impl Session {
         let known = Rc::new(Known { policy: self.policy, facts });
         match cofferdam_supervisor::run(
             &plan,
-            &Options { state: Some(around.state), known: Some(known), decider: self.decider, ..Options::default() },
+            &Options {
+                state: Some(around.state),
+                known: Some(known),
+                decider: self.decider,
+                egress_program: program("sandbox-egress"),
+                ..Options::default()
+            },
         ) {
             Ok(outcome) => ran(&plan, &outcome),
             Err(error) => Report::failed(&error, i32::from(error.exit_code())),
@@ -166,7 +175,7 @@ fn ran(plan: &LaunchPlan, outcome: &Outcome) -> Report {
     Report {
         error: None,
         code: i32::from(outcome.end.exit_code()),
-        blocked: outcome.blocked.iter().map(|b| b.name.to_owned()).collect(),
+        blocked: outcome.summary.blocked.iter().map(|b| b.name.to_owned()).collect(),
         end: Some(outcome.end),
         usage: Used {
             cpu_micros: usage.cpu_user_micros.unwrap_or(0) + usage.cpu_system_micros.unwrap_or(0),

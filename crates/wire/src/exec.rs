@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::end::End;
+
 /// Numbered from 1 in each session.
 pub type ExecId = u64;
 
@@ -22,9 +24,35 @@ pub struct ExecRequest {
     /// Ended after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_millis: Option<u64>,
+    /// Beside the session's own, of which none is widened.
+    #[serde(default, skip_serializing_if = "ExecLimits::is_none")]
+    pub limits: ExecLimits,
     /// Whether a client will write to its stdin, which is empty otherwise.
     #[serde(default)]
     pub has_input: bool,
+}
+
+/// What each process of an exec may use; a number that is larger than the session's changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecLimits {
+    /// Seconds of CPU time; the kernel ends a process that used more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of memory that it can map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_space: Option<u64>,
+    /// Bytes of a file that it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+}
+
+impl ExecLimits {
+    fn is_none(&self) -> bool {
+        *self == ExecLimits::default()
+    }
 }
 
 impl ExecRequest {
@@ -55,6 +83,10 @@ pub enum ExecEnd {
         code: u8,
     },
     TimedOut,
+    /// A limit of the session, or what was tried or fell in it, ended all of it.
+    WithSession {
+        end: End,
+    },
     NotStarted {
         why: String,
         code: u8,
@@ -66,7 +98,8 @@ impl ExecEnd {
     pub fn exit_code(&self) -> u8 {
         match self {
             ExecEnd::Ended { code } | ExecEnd::NotStarted { code, .. } => *code,
-            ExecEnd::TimedOut => 124,
+            ExecEnd::TimedOut => End::TimedOut.exit_code(),
+            ExecEnd::WithSession { end } => end.exit_code(),
         }
     }
 }

@@ -107,6 +107,59 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// What is behind each descriptor of a process; none where that is not shown.
+fn descriptors(pid: u32) -> Option<Vec<String>> {
+    let directory = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let links = directory.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    Some(links.map(|link| link.to_string_lossy().into_owned()).collect())
+}
+
+fn is_expected(descriptor: &String) -> bool {
+    let kinds = ["socket:", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"];
+    let tables = ["/net/fib_trie", "/net/if_inet6"];
+    descriptor == "/dev/null"
+        || kinds.iter().any(|kind| descriptor.starts_with(kind))
+        || tables.iter().any(|table| descriptor.ends_with(table))
+}
+
+#[test]
+fn the_egress_process_has_its_sockets_the_tables_of_addresses_and_nothing_else() {
+    let Some(stage) = stage() else { return };
+    let mut child = stage.sandbox("good.test:8080", "touch ready; sleep 600").spawn().expect("it starts");
+    stage.wait_for("ready");
+    let egress = egress_of(&child);
+    let read = |name: &str| fs::read_to_string(format!("/proc/{egress}/{name}"));
+    let status = || read("status").expect("it runs");
+    // It has its rules when the command starts, and gives the rest up a moment later.
+    let end = Instant::now() + PATIENCE;
+    while !status().contains("NoNewPrivs:\t1") {
+        assert!(Instant::now() < end, "it does not serve:\n{}", status());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    match descriptors(egress) {
+        Some(all) => {
+            assert!(all.iter().all(is_expected), "{all:?}");
+            assert_eq!(all.iter().filter(|name| *name == "/dev/null").count(), 3, "{all:?}");
+            assert_eq!(read("environ").ok().as_deref(), Some(""));
+        }
+        // The kernel shows them to root alone: the process cannot be traced.
+        None => assert!(!is_root() && read("environ").is_err()),
+    }
+    assert_eq!(read("comm").ok().as_deref(), Some("sandbox-egress\n"));
+    let blocked = status().lines().find_map(|line| line.strip_prefix("SigBlk:\t").map(str::to_owned));
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).expect("a mask");
+    for signal in [1, 2, 3, 15, 20] {
+        assert!(blocked & (1 << (signal - 1)) != 0, "signal {signal} of a terminal: {blocked:x}");
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it is ours");
+}
+
 /// A program that speaks and is gone, as loggers do.
 #[test]
 fn what_a_program_sent_last_arrives_and_is_recorded() {

@@ -31,7 +31,7 @@ pub(crate) enum Pairs {
 type Taken = [Samples; 2];
 
 pub(crate) fn measure(stage: &Stage, pairs: Pairs, other: &Path, rounds: usize) -> Result<Report, Problems> {
-    stage.bring(other, Binary::Other.file_name())?;
+    stage.bring_command(other, Binary::Other.file_name())?;
     let name = match pairs {
         Pairs::Start => "start",
         Pairs::Inside => "inside",

@@ -38,7 +38,7 @@ impl Binary {
     pub(crate) fn file_name(self) -> &'static str {
         match self {
             Binary::This => "sandbox",
-            Binary::Other => "sandbox-other",
+            Binary::Other => "other/sandbox",
         }
     }
 }
@@ -49,7 +49,7 @@ pub(crate) const ALL: [Candidate; 4] = [Candidate::Bare, Candidate::Bwrap, Candi
 /// kernel takes network namespaces apart after their processes have ended.
 const ORDERS: [[usize; 4]; 4] = [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]];
 
-const BWRAP: &[&str] = &[
+pub(crate) const BWRAP: &[&str] = &[
     "--unshare-all",
     "--ro-bind",
     "/",

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::account::{User, choose_user};
 use crate::bench::worker::Request;
 use crate::problems::Problems;
+use crate::shipped;
 use crate::workspace::read;
 
 /// What a user's shell would have, so that the tools of the distribution are found.
@@ -34,7 +35,7 @@ impl Stage {
         let stage = Stage { other: user.uid != own, user, dir };
         // Created, not reused: the owner of the home may have put something there.
         stage.doing("make", &stage.dir, fs::create_dir(&stage.dir))?;
-        stage.bring(sandbox, "sandbox")?;
+        stage.bring_command(sandbox, shipped::COMMAND)?;
         stage.bring(worker, "xtask")?;
         for dir in [stage.project(), stage.home()] {
             stage.doing("make", &stage.dir, fs::create_dir(&dir))?;
@@ -54,7 +55,7 @@ impl Stage {
     }
 
     pub(crate) fn sandbox(&self) -> PathBuf {
-        self.dir.join("sandbox")
+        self.dir.join(shipped::COMMAND)
     }
 
     /// One more program for the measuring user.
@@ -63,6 +64,22 @@ impl Stage {
         self.doing("copy", from, fs::copy(from, &to))?;
         self.give(&to)?;
         Ok(to)
+    }
+
+    /// A `sandbox`, and the program that it starts from its own directory. Two builds are in two directories.
+    pub(crate) fn bring_command(&self, from: &Path, name: &str) -> Result<(), Problems> {
+        let directory = self.dir.join(name);
+        let directory = directory.parent().unwrap_or(&self.dir);
+        if !directory.is_dir() {
+            self.doing("make", directory, fs::create_dir(directory))?;
+            self.give(directory)?;
+        }
+        self.bring(from, name)?;
+        if let Some(egress) = shipped::beside(from) {
+            let beside = Path::new(name).with_file_name(shipped::EGRESS);
+            self.bring(&egress, &beside.to_string_lossy())?;
+        }
+        Ok(())
     }
 
     /// A file of the measuring user, with its directories, below the stage.

@@ -3,20 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use rustix::fs::OFlags;
+use rustix::pty::OpenptFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bench::approvals::{self, Asked};
 use crate::bench::audit;
-use crate::bench::candidate::{Binary, Candidate};
+use crate::bench::candidate::{BWRAP, Binary, Candidate};
 use crate::bench::inside::{Workload, tasks};
 use crate::bench::statistics::Samples;
 use crate::problems::Problems;
@@ -86,6 +89,10 @@ pub(crate) enum Request {
     Approvals { of: Asked, binary: Binary, count: usize },
     /// Makes a home of an ordinary size: the names of secrets, and others.
     Furnish { secrets: Vec<String>, others: usize },
+    /// A live session and so many processes that do nothing, beside what is measured from now on; with none they end.
+    Crowd { idle: usize },
+    /// `/bin/true` by bwrap and by the sandbox as an operator types it, at a terminal, that often: nanoseconds of each.
+    AtTerminal { count: usize },
 }
 
 pub(crate) fn run(args: &Args) -> Result<String, Problems> {
@@ -165,6 +172,23 @@ fn hide_fuse(at: &Path) -> std::io::Result<()> {
 struct Bench {
     dir: PathBuf,
     sandbox: PathBuf,
+    crowd: Mutex<Crowd>,
+}
+
+/// Processes beside what is measured.
+#[derive(Default)]
+struct Crowd(Vec<Child>);
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Asked, not killed: a session removes what it made.
+            let pid = rustix::process::Pid::from_child(child);
+            if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
+                child.wait().ok();
+            }
+        }
+    }
 }
 
 impl Bench {
@@ -172,7 +196,7 @@ impl Bench {
     fn here() -> Result<Self, Problems> {
         let own = std::env::current_exe().map_err(|e| Problems::one(format!("cannot find myself: {e}")))?;
         let dir = own.parent().map(Path::to_path_buf).unwrap_or_default();
-        Ok(Bench { sandbox: dir.join("sandbox"), dir })
+        Ok(Bench { sandbox: dir.join("sandbox"), dir, crowd: Mutex::default() })
     }
 
     fn answer(&self, request: &Request) -> Result<Value, String> {
@@ -187,6 +211,8 @@ impl Bench {
                 approvals::measure(&self.dir, *of, *binary, *count).map(|r| json!(r))
             }
             Request::Furnish { secrets, others } => furnish(secrets, *others).map(|()| Value::Null),
+            Request::Crowd { idle } => self.crowd(*idle).map(|()| Value::Null),
+            Request::AtTerminal { count } => Terminal::open()?.rounds(&self.sandbox, *count).map(|r| json!(r)),
             Request::Pairs { candidate, count } => self.pairs(*candidate, *count).map(|r| json!(r)),
             Request::Prepare => tasks::prepare(Path::new(".")).map(|()| Value::Null),
             Request::Time { candidate, binary, workload } => {
@@ -205,6 +231,24 @@ impl Bench {
             }
         }
         Ok(taken)
+    }
+
+    fn crowd(&self, idle: usize) -> Result<(), String> {
+        let mut crowd = Crowd::default();
+        if idle > 0 {
+            let mut session = Command::new(&self.sandbox);
+            session.args(["run", "--mode", "static", "--", "sh", "-c", "echo; exec sleep 3600"]).stdin(Stdio::null());
+            let mut session = session.stdout(Stdio::piped()).spawn().map_err(|e| format!("a session: {e}"))?;
+            let mut said = [0];
+            let read = session.stdout.take().map(|mut out| out.read_exact(&mut said));
+            crowd.0.push(session);
+            read.ok_or("a session without output")?.map_err(|e| format!("a session: {e}"))?;
+        }
+        for _ in 0..idle {
+            let sleep = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn();
+            crowd.0.push(sleep.map_err(|e| format!("sleep: {e}"))?);
+        }
+        self.crowd.lock().map(|mut now| *now = crowd).map_err(|e| e.to_string())
     }
 
     /// What a failing candidate says for itself: measurements throw its output away.
@@ -286,6 +330,61 @@ impl Bench {
         command.args(["--dev-bind", "/", "/", "--seccomp", "0", "--"]);
         command.arg(self.dir.join("xtask")).args(["bench-worker", "time", workload.name()]);
         printed_number(command.stdin(filter), "bwrap --seccomp")
+    }
+}
+
+/// Both ends of a pseudo-terminal.
+struct Terminal {
+    screen: OwnedFd,
+    inside: OwnedFd,
+}
+
+impl Terminal {
+    fn open() -> Result<Self, String> {
+        let failed = |errno: rustix::io::Errno| format!("no terminal: {errno}");
+        let screen =
+            rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).map_err(failed)?;
+        rustix::pty::grantpt(&screen).and_then(|()| rustix::pty::unlockpt(&screen)).map_err(failed)?;
+        let name = rustix::pty::ptsname(&screen, Vec::new()).map_err(failed)?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let inside = rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).map_err(failed)?;
+        rustix::io::ioctl_fionbio(&screen, true).map_err(failed)?;
+        Ok(Terminal { screen, inside })
+    }
+
+    /// Bwrap first, then the sandbox: with a program around both that makes this their terminal.
+    fn rounds(&self, sandbox: &Path, count: usize) -> Result<[Samples; 2], String> {
+        let mut taken = [Samples::default(), Samples::default()];
+        for round in 0..count {
+            for at in if round.is_multiple_of(2) { [0, 1] } else { [1, 0] } {
+                let mut command = Command::new("setsid");
+                command.args(["--ctty", "--wait"]);
+                if at == 0 {
+                    command.arg("/usr/bin/bwrap").args(BWRAP).args(TRUE);
+                } else {
+                    command.arg(sandbox).args(["run", "--"]).args(TRUE);
+                }
+                let end = || self.inside.try_clone().map_err(|e| e.to_string());
+                command.stdin(end()?).stdout(end()?).stderr(end()?);
+                let before = Instant::now();
+                let status = command.status().map_err(|e| format!("setsid: {e}"))?;
+                taken[at].push(before.elapsed().as_secs_f64() * 1e9);
+                let shown = self.shown();
+                if !status.success() {
+                    return Err(format!("at a terminal: {status}: {}", shown.trim()));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn shown(&self) -> String {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = rustix::io::read(&self.screen, &mut buffer) {
+            text.extend_from_slice(&buffer[..length]);
+        }
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::account::User;
 use crate::problems::Problems;
+use crate::shipped;
 
 /// Has to hold what the commands of a run need.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
@@ -35,6 +36,11 @@ impl Ground {
         }
         ground.give(&ground.dir)?;
         ground.give(&ground.binary())?;
+        if let Some(egress) = shipped::beside(binary) {
+            let to = ground.dir.join(shipped::EGRESS);
+            doing("copy", &egress, fs::copy(&egress, &to))?;
+            ground.give(&to)?;
+        }
         Ok(ground)
     }
 
@@ -56,7 +62,7 @@ impl Ground {
     }
 
     fn binary(&self) -> PathBuf {
-        self.dir.join("sandbox")
+        self.dir.join(shipped::COMMAND)
     }
 
     /// `sandbox run -- sh -c SCRIPT`, as the user, in the project.

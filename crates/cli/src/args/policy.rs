@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use cofferdam_host::flags::FlagError;
 use cofferdam_policy::Layer;
 use cofferdam_wire::Keep;
 
-use crate::args::flag::{FlagError, one_of};
 use crate::args::policy_flags::PolicyArgs;
 
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ impl RuleArgs {
             "project" => Ok(Keep::Project),
             "user" => Ok(Keep::User),
             "org" => Ok(Keep::Org),
-            other => Err(one_of("--keep", other, &["project", "user", "org"])),
+            other => Err(FlagError::one_of("--keep", other, &["project", "user", "org"])),
         }
     }
 }
@@ -144,7 +144,7 @@ pub(crate) fn scope_to_save(scope: &str) -> Result<Keep, FlagError> {
     match scope {
         "user" => Ok(Keep::User),
         "project" => Ok(Keep::Project),
-        other => Err(one_of("--save", other, &["user", "project"])),
+        other => Err(FlagError::one_of("--save", other, &["user", "project"])),
     }
 }
 
@@ -154,6 +154,6 @@ pub(crate) fn layer_named(name: Option<&String>) -> Result<Option<Layer>, FlagEr
     let layers = [Layer::Org, Layer::User, Layer::Project, Layer::ProjectLocal];
     match layers.iter().find(|layer| layer.to_string() == *name) {
         Some(layer) => Ok(Some(*layer)),
-        None => Err(one_of("--as", name, &["org", "user", "project", "project.local"])),
+        None => Err(FlagError::one_of("--as", name, &["org", "user", "project", "project.local"])),
     }
 }

@@ -3,23 +3,20 @@
 
 use std::process::ExitCode;
 
-use cofferdam_host::HomeError;
 use cofferdam_host::state::sessions_in;
 use cofferdam_supervisor::Visit;
 use cofferdam_wire::protocol::{Command, Event};
+use cofferdam_wire::session::Session;
 use thiserror::Error;
 
 use crate::args::sessions::AttachArgs;
 use crate::client::Connection;
-use crate::commands::sessions::{SessionError, one};
-use crate::environment::own_state;
+use crate::commands::sessions::{SessionError, own_session};
 use crate::render::output::{escaped, say};
 
 /// Why no further command was started.
 #[derive(Debug, Error)]
 pub(crate) enum AttachError {
-    #[error(transparent)]
-    Home(#[from] HomeError),
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error("cannot start a command in session {id}")]
@@ -34,8 +31,7 @@ pub(crate) enum AttachError {
 const KILLED: u8 = 137;
 
 pub(crate) fn attach(args: &AttachArgs) -> Result<ExitCode, AttachError> {
-    let state = own_state()?;
-    let session = one(&state, &args.session)?.id;
+    let (state, Session { id: session, .. }) = own_session(&args.session)?;
     let argv = if args.argv.is_empty() { vec![shell()] } else { args.argv.clone() };
     let failed = |source: std::io::Error| AttachError::Start { id: session.clone(), source };
     let visit = Visit::new().map_err(|error| failed(std::io::Error::other(error)))?;

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use cofferdam_audit::{Entry, Event, Place, Problem, Report, Severity, Stamp, Trouble, parse_stamp, verify};
 use cofferdam_host::HomeError;
+use cofferdam_host::flags::FlagError;
 use cofferdam_host::policy_files::text::ReadError;
 use cofferdam_policy::parse_time;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::args::audit::{AuditArgs, AuditTask, LogsArgs};
-use crate::args::flag::FlagError;
 use crate::environment::own_state;
 use crate::log::{Log, LogError, session_in_log};
 use crate::render::exit::{NOT_SO, OUR_FAILURE};

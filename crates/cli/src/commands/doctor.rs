@@ -2,19 +2,23 @@
 //! Exit code 1 only when something without which nothing runs is missing.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use cofferdam_host::user_namespaces::{apparmor_restriction, obstacle};
 use cofferdam_kernel::process::{Side, clone_into, exit_now, namespace};
 use cofferdam_kernel::{Errno, landlock, mount, network, socket};
 use cofferdam_plan::CgroupHome;
+use cofferdam_reach::start::{PROGRAM, version_line};
+use cofferdam_supervisor::is_trusted;
 use rustix::process::{WaitId, WaitIdOptions};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::environment::environment;
+use crate::environment::{egress_program, environment};
 use crate::render::hints;
 use crate::render::output::{escaped, json_text, print};
 
@@ -61,6 +65,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
         overlayfs(),
         fuse(),
         egress(),
+        egress_beside(),
         cgroup(),
         limits(),
         git(),
@@ -341,6 +346,40 @@ fn egress() -> Check {
             "load the modules nf_tables and nft_tproxy (modprobe), or build them in; without them name the ports in rules, and programs inside cannot listen on those",
         ),
     )
+}
+
+/// Without it sessions run that have no way out, and no others; at a terminal each can ask about hosts.
+fn egress_beside() -> Check {
+    let program = egress_program().unwrap_or_else(|| PROGRAM.into());
+    let (status, measured) = match version_of(&program) {
+        Ok(said) if said == version_line() => (Status::Ok, program.display().to_string()),
+        Ok(said) => (Status::Fail, format!("{} says `{said}`, not `{}`", program.display(), version_line())),
+        Err(why) => (Status::Fail, format!("{}: {why}; only `--network none` runs at a terminal", program.display())),
+    };
+    let remedy = "install `sandbox-egress` of the same build beside `sandbox`";
+    check("egress program", status, measured, "`sandbox-egress` in the directory of `sandbox`", Some(remedy))
+}
+
+/// The first line of what a program says of itself, if it says so at once.
+fn version_of(program: &Path) -> Result<String, String> {
+    if !is_trusted(program).map_err(|errno| errno.to_string())? {
+        return Err("it belongs to another user, or other users can write to it".to_owned());
+    }
+    let mut command = std::process::Command::new(program);
+    command.arg("--version").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let until = Instant::now() + Duration::from_secs(2);
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() > until {
+            let ended = child.kill().and_then(|()| child.wait());
+            return Err(ended.map_or_else(|error| error.to_string(), |_| "it does not answer".to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut said = String::new();
+    let output = child.stdout.take().ok_or("it has no output")?;
+    output.take(256).read_to_string(&mut said).map_err(|error| error.to_string())?;
+    Ok(said.lines().next().unwrap_or_default().to_owned())
 }
 
 fn cgroup() -> Check {

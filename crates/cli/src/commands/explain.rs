@@ -4,16 +4,17 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
 use cofferdam_plan::{Covered, LayerState, MountKind, Step, Trigger};
 use cofferdam_policy::{Isolation, Layer, Mode, OnUnknown, Policy, explain as explain_policy};
 
 use crate::args::run::ExplainArgs;
-use crate::preparation::{PrepareError, Prepared, prepare, typed};
+use crate::environment::typed;
 use crate::render::output::{bytes, escaped, print, print_json};
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, PrepareError> {
     let argv = if args.argv.is_empty() { vec!["sh".to_owned()] } else { args.argv.clone() };
-    let prepared = prepare(typed(&args.policy, &argv))?;
+    let prepared = prepare(typed(&args.policy.0, &argv), false)?;
     if args.json {
         let report = serde_json::json!({ "version": 1, "policy": prepared.known.policy, "plan": prepared.plan });
         return Ok(print_json(&report));
@@ -113,6 +114,7 @@ fn describe(step: &Step) -> String {
             format!("clone the host tree: private, read-only, nosuid, nodev{}", if *exec { "" } else { ", noexec" })
         }
         Step::AwaitHolds => "wait until the names to hold are held".to_owned(),
+        Step::AwaitEgress => "wait until the egress process has its rules".to_owned(),
         Step::Mount(mount) => {
             format!("mount {} at {}  ({})", describe_kind(&mount.kind), mount.target.display(), mount.why)
         }

@@ -4,27 +4,27 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 
+use cofferdam_host::flags::{FlagError, value};
 use cofferdam_host::persist::{self, PersistError};
 use cofferdam_host::policy_files::real_rules;
+use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
 use cofferdam_plan::{LaunchPlan, MountKind, Step};
 use cofferdam_policy::{
-    Accessed, Draft, Endpoint, Host, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Setting, Touch,
-    learn as smallest, with_port,
+    Accessed, Draft, Endpoint, Host, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Scalar, Setting,
+    Touch, learn as smallest, with_port,
 };
-use cofferdam_supervisor::{LaunchError, NetworkOutcome, Options, Outcome, Returns};
-use cofferdam_wire::{Denial, Op};
+use cofferdam_supervisor::{LaunchError, Options, Outcome};
+use cofferdam_wire::order::Given;
+use cofferdam_wire::{Denial, NetworkOutcome, Op};
 use serde_json::json;
 use thiserror::Error;
 
-use super::run::host_network::{HostNetworkError, approve};
-use crate::args::flag::FlagError;
+use super::run::host_network::HostNetworkError;
+use super::run::options;
 use crate::args::policy::scope_to_save;
-use crate::args::policy_flags::PolicyArgs;
 use crate::args::run::LearnArgs;
-use crate::environment::environment;
-use crate::preparation::{PrepareError, Prepared, prepare_to, typed};
+use crate::environment::{environment, typed};
 use crate::render::output::{escaped, print, say};
 use crate::render::saved::tell_saved;
 use crate::render::session_end::{code_of, tell_of_session};
@@ -33,8 +33,6 @@ use crate::render::{denials, report};
 /// Why nothing was learned, or what was learned is not kept.
 #[derive(Debug, Error)]
 pub(crate) enum LearnError {
-    #[error(transparent)]
-    Flag(#[from] FlagError),
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error("nothing can be learned here: isolation `none` lets everything through unseen")]
@@ -53,19 +51,10 @@ pub(crate) enum LearnError {
 const MOST_TOLD: usize = 20;
 
 pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, LearnError> {
-    let keep = args.save.as_deref().map(scope_to_save).transpose()?;
-    let prepared = prepare_to(typed(&learning(&args.policy)?, &args.argv), true)?;
+    let keep = args.save.as_deref().map(scope_to_save).transpose().map_err(PrepareError::from)?;
+    let prepared = prepare(typed(&learning(&args.policy.0)?, &args.argv), true)?;
     refuse_where_nothing_is_noticed(&prepared.plan)?;
-    let options = Options {
-        network_approved: approve(&prepared)?,
-        state: Some(prepared.around.state.clone()),
-        timing: false,
-        returns: Returns::WhenTakenApart,
-        known: Some(Rc::clone(&prepared.known)),
-        decider: None,
-        memory: None,
-        ordered: None,
-    };
+    let options = Options { memory: None, ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);
     tell_of_session(&prepared, &outcome);
@@ -92,26 +81,31 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, LearnError> {
 
 /// The hosts that it reached and that no rule was about.
 fn hosts(outcome: &Outcome) -> Vec<Setting> {
-    let reached = outcome.hosts.iter().filter(|host| host.verdict != NetworkOutcome::Denied && host.port > 0);
+    let reached = outcome.summary.hosts.iter().filter(|host| host.verdict != NetworkOutcome::Denied && host.port > 0);
     let written = reached.filter_map(|reached| Some(with_port(&Host::parse(&reached.host).ok()?, reached.port)));
     let endpoints: BTreeSet<String> = written.collect();
     let rules = endpoints.iter().filter_map(|endpoint| Endpoint::parse_allow(endpoint).ok());
     let allow: Vec<Setting> =
         rules.map(|endpoint| Setting::NetworkPart(NetworkPart::Allow(HostRule::whole(endpoint)))).collect();
-    let mode = (!allow.is_empty()).then_some(Setting::Network(NetworkMode::Egress));
+    let mode = (!allow.is_empty()).then_some(Scalar::Network(NetworkMode::Egress).into());
     mode.into_iter().chain(allow).collect()
 }
 
 /// The flags with what learning means by them.
-fn learning(args: &PolicyArgs) -> Result<PolicyArgs, FlagError> {
+fn learning(given: &[Given]) -> Result<Vec<Given>, PrepareError> {
     const MEANT: [(&str, &str); 2] = [("--mode", "dynamic"), ("--on-unknown", "allow-and-log")];
+    let mut flags = given.to_vec();
     for (flag, only) in MEANT {
-        if let Some(value) = args.value(flag).filter(|value| *value != only) {
-            let hint = format!("`sandbox learn` runs with `{only}`");
-            return Err(FlagError::new(flag, &value.to_string_lossy(), hint));
+        match value(given, flag) {
+            None => flags.push(Given { flag: flag.to_owned(), value: only.into() }),
+            Some(value) if value == only => {}
+            Some(value) => {
+                let hint = format!("`sandbox learn` runs with `{only}`");
+                return Err(FlagError::new(flag, &value.to_string_lossy(), hint).into());
+            }
         }
     }
-    Ok(MEANT.iter().fold(args.clone(), |args, (flag, value)| args.with(flag, value)))
+    Ok(flags)
 }
 
 fn refuse_where_nothing_is_noticed(plan: &LaunchPlan) -> Result<(), LearnError> {
@@ -149,9 +143,9 @@ fn tell_of_changes(plan: &LaunchPlan, outcome: &Outcome) {
 /// What the run touched, from what was noticed and from what it left in the session.
 fn touched(outcome: &Outcome, home: &Path) -> Vec<Accessed> {
     let is_read_below = |directory: &Path| {
-        outcome.allowed.iter().any(|other| other.op != Op::List && other.path.starts_with(directory))
+        outcome.summary.allowed.iter().any(|other| other.op != Op::List && other.path.starts_with(directory))
     };
-    let allowed = outcome.allowed.iter().filter_map(|allowed| {
+    let allowed = outcome.summary.allowed.iter().filter_map(|allowed| {
         let touch = match allowed.op {
             // Only listed: nothing in it was needed. And the home directory is never given.
             Op::List if !is_read_below(&allowed.path) || home.starts_with(&allowed.path) => return None,
@@ -168,7 +162,7 @@ fn touched(outcome: &Outcome, home: &Path) -> Vec<Accessed> {
         path: changed.path.clone(),
         touch: if changed.is_new { Touch::Create } else { Touch::Write },
     });
-    let refused = outcome.denied.iter().map(|denied| Accessed {
+    let refused = outcome.summary.denied.iter().map(|denied| Accessed {
         path: PathBuf::from(&denied.path),
         touch: match denied.denial {
             Denial::Unapproved { op: Op::Write, .. } => Touch::Write,

@@ -4,24 +4,21 @@
 use std::io::{Error, ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use cofferdam_host::HomeError;
 use cofferdam_host::state::sessions_in;
 use cofferdam_wire::exec::{ExecEnd, ExecId, OutputStream};
 use cofferdam_wire::protocol::{Command, Event};
+use cofferdam_wire::session::Session;
 use rustix::event::{PollFd, PollFlags, poll};
 use thiserror::Error;
 
 use crate::args::sessions::OutputArgs;
 use crate::client::Connection;
-use crate::commands::sessions::{SessionError, one};
-use crate::environment::own_state;
+use crate::commands::sessions::{SessionError, own_session};
 use crate::render::output::say;
 
 /// Why nothing more is printed.
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
-    #[error(transparent)]
-    Home(#[from] HomeError),
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error("cannot read the output of session {id}")]
@@ -33,8 +30,7 @@ pub(crate) enum OutputError {
 }
 
 pub(crate) fn output(args: &OutputArgs) -> Result<ExitCode, OutputError> {
-    let state = own_state()?;
-    let session = one(&state, &args.session)?.id;
+    let (state, Session { id: session, .. }) = own_session(&args.session)?;
     let failed = |source: Error| OutputError::Read { id: session.clone(), source };
     let mut connection = Connection::open(&sessions_in(&state), &session, "output").map_err(failed)?;
     let from = args.from.unwrap_or(0);
@@ -120,6 +116,11 @@ impl Reading {
                 self.ask(connection, stream)
             }
             Event::ExecEnd { end, .. } => {
+                if let ExecEnd::WithSession { end } = &end {
+                    let why = serde_json::to_value(end).ok().and_then(|why| why.as_str().map(str::to_owned));
+                    let why = why.unwrap_or_else(|| "a limit".to_owned());
+                    say!("sandbox: it was ended with its session ({why}); `sandbox logs` says more");
+                }
                 self.end = Some(end);
                 Ok(())
             }

@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cofferdam_host::Surroundings;
+use cofferdam_host::flags::FlagError;
 use cofferdam_host::persist::{self, Change, PersistError};
 use cofferdam_host::policy_files::text::{self, ReadError};
 use cofferdam_host::policy_files::{self, ORG_POLICY, PolicyFilesError, Sources, real_rules};
-use cofferdam_host::{Surroundings, SurveyError};
+use cofferdam_host::preparation::{PrepareError, policy_in_force};
 use cofferdam_policy::{
     Access, Ceilings, Difference, Direction, ExpandedRule, Layer, LayerInput, Mode, OnUnknown, Places, Policy,
     PolicyError, RuleIndex, differences, explain, export, parse,
@@ -18,7 +20,6 @@ use cofferdam_wire::Op;
 use serde_json::json;
 use thiserror::Error;
 
-use crate::args::flag::FlagError;
 use crate::args::policy::{
     DiffArgs, ImportArgs, PolicyCommand, RuleArgs, ShowArgs, TestArgs, layer_named, scope_to_save,
 };
@@ -33,11 +34,7 @@ use crate::render::saved::tell_saved;
 #[derive(Debug, Error)]
 pub(crate) enum PolicyCommandError {
     #[error(transparent)]
-    Survey(#[from] SurveyError),
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error(transparent)]
-    Files(#[from] PolicyFilesError),
+    Prepare(#[from] PrepareError),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
@@ -51,10 +48,10 @@ pub(crate) enum PolicyCommandError {
 /// `told` gets each mistake that `check` finds; it goes on after the first.
 pub(crate) fn run(command: &PolicyCommand, told: fn(PolicyFilesError)) -> Result<ExitCode, PolicyCommandError> {
     match command {
-        PolicyCommand::Show(args) => show(args),
+        PolicyCommand::Show(args) => Ok(show(args)?),
         PolicyCommand::Check { files } => Ok(check(files, told)),
-        PolicyCommand::Diff(args) => diff(args),
-        PolicyCommand::Export { format } => export_effective(format),
+        PolicyCommand::Diff(args) => Ok(diff(args)?),
+        PolicyCommand::Export { format } => Ok(export_effective(format)?),
         PolicyCommand::Import(args) => import_file(args),
         PolicyCommand::Test(args) => test(args),
         PolicyCommand::Allow(args) => answer(args, true),
@@ -71,10 +68,10 @@ struct Here {
 }
 
 impl Here {
-    fn look() -> Result<Self, PolicyCommandError> {
+    fn look() -> Result<Self, PrepareError> {
         let environment = environment();
         let around = Surroundings::look(&environment)?;
-        let effective = policy_files::load(&[], &around, &environment, None)?;
+        let effective = policy_in_force(&[], &around, &environment, None)?;
         let places = policy_files::places(&effective, &around, &environment);
         Ok(Here { around, environment, effective, places })
     }
@@ -106,7 +103,7 @@ fn read(file: &Path) -> Result<String, ReadError> {
     text::read(file)?.ok_or_else(missing)
 }
 
-fn show(args: &ShowArgs) -> Result<ExitCode, PolicyCommandError> {
+fn show(args: &ShowArgs) -> Result<ExitCode, PrepareError> {
     let here = Here::look()?;
     if args.json {
         return Ok(print_json(&json!({ "version": 1, "policy": here.effective })));
@@ -160,7 +157,7 @@ fn layer_of(file: &Path) -> Layer {
     }
 }
 
-fn diff(args: &DiffArgs) -> Result<ExitCode, PolicyCommandError> {
+fn diff(args: &DiffArgs) -> Result<ExitCode, PrepareError> {
     let here = Here::look()?;
     let layer = layer_named(args.layer.as_ref())?;
     let (before, after) = (here.named(&args.before, layer)?, here.named(&args.after, layer)?);
@@ -188,7 +185,7 @@ fn told(found: &[Difference]) -> String {
     if out.is_empty() { "no difference\n".to_owned() } else { out }
 }
 
-fn export_effective(format: &str) -> Result<ExitCode, PolicyCommandError> {
+fn export_effective(format: &str) -> Result<ExitCode, PrepareError> {
     let here = Here::look()?;
     let mut draft = export(&here.effective, &here.places);
     draft.title.insert(0, "The policy in force, as one file on top of the built-in one.".to_owned());
@@ -209,9 +206,9 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, PolicyCommandError> {
     let text = read(&args.file)?;
     let draft = import::import(&args.file, &text, &args.from)?;
     let Some(scope) = &args.save else { return Ok(print(&draft.to_toml())) };
-    let keep = scope_to_save(scope)?;
+    let keep = scope_to_save(scope).map_err(PrepareError::from)?;
     let environment = environment();
-    let around = Surroundings::look(&environment)?;
+    let around = Surroundings::look(&environment).map_err(PrepareError::from)?;
     let saved = persist::save_draft(&around, &environment, keep, &draft)?;
     for remark in draft.remarks.iter().chain(&saved.kept) {
         say!("sandbox: {}", escaped(remark));
@@ -220,9 +217,9 @@ fn import_file(args: &ImportArgs) -> Result<ExitCode, PolicyCommandError> {
 }
 
 fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, PolicyCommandError> {
-    let keep = args.scope()?;
+    let keep = args.scope().map_err(PrepareError::from)?;
     let environment = environment();
-    let around = Surroundings::look(&environment)?;
+    let around = Surroundings::look(&environment).map_err(PrepareError::from)?;
     let absolute = around.cwd.join(&args.path);
     let path = absolute.canonicalize().unwrap_or(absolute);
     let op = if args.write { Op::Write } else { Op::Read };
@@ -254,7 +251,8 @@ fn test(args: &TestArgs) -> Result<ExitCode, PolicyCommandError> {
     let sessions: BTreeSet<String> = requests.iter().map(|one| one.session.clone()).collect();
     requests.sort_by(|a, b| (&a.path, a.op.word(), a.allowed).cmp(&(&b.path, b.op.word(), b.allowed)));
     requests.dedup_by(|a, b| a.path == b.path && a.op == b.op && a.allowed == b.allowed);
-    let policy = here.policy_of(&args.file, layer_named(args.layer.as_ref())?)?;
+    let layer = layer_named(args.layer.as_ref()).map_err(PrepareError::from)?;
+    let policy = here.policy_of(&args.file, layer).map_err(PrepareError::from)?;
     let replayed = Replayed::of(&requests, &policy, &real_rules(&policy, &here.places));
     if args.json {
         let report = json!({

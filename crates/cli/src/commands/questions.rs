@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use cofferdam_gate::shown;
 use cofferdam_host::SurveyError;
 use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest};
-use cofferdam_wire::session_id::short;
+use cofferdam_wire::session::short;
 use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use thiserror::Error;
 

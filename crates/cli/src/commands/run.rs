@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use cofferdam_host::persist;
+use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
 use cofferdam_host::unserved;
 use cofferdam_supervisor::{LaunchError, Memory, Options, Outcome, Returns};
 use thiserror::Error;
 
 use self::host_network::HostNetworkError;
 use crate::args::run::RunArgs;
-use crate::environment::environment;
-use crate::preparation::{PrepareError, Prepared, prepare, typed};
+use crate::environment::{egress_program, environment, typed};
 use crate::render::output::{escaped, say};
 use crate::render::saved::unrecorded;
 use crate::render::session_end::{code_of, tell_of_session};
@@ -33,7 +33,7 @@ pub(crate) enum RunError {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
-    let prepared = prepare(typed(&args.policy, &args.argv))?;
+    let prepared = prepare(typed(&args.policy.0, &args.argv), false)?;
     let options = Options { timing: args.timing, returns: Returns::WhenAllEnded, ..options(&prepared)? };
     let start = SystemTime::now();
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
@@ -53,6 +53,7 @@ pub(crate) fn options(prepared: &Prepared) -> Result<Options, HostNetworkError> 
         state: Some(prepared.around.state.clone()),
         known: Some(Rc::clone(&prepared.known)),
         memory: Some(memory(prepared)),
+        egress_program: egress_program(),
         ..Options::default()
     })
 }
@@ -82,7 +83,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
             say!("sandbox: {}", escaped(&line));
         }
     } else {
-        for line in outcome.warnings.iter().cloned().chain(denials::summary(outcome)) {
+        for line in outcome.summary.warnings.iter().cloned().chain(denials::summary(outcome)) {
             say!("sandbox: {}", escaped(&line));
         }
     }

@@ -2,20 +2,20 @@
 //! of its name, and the table; what lives is `supervisor::store`'s to know.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cofferdam_host::HomeError;
+use cofferdam_host::flags::FlagError;
 use cofferdam_host::policy_files::text::ReadError;
 use cofferdam_host::state::sessions_in;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_policy::parse_time;
-use cofferdam_supervisor::{Ended, Session, UsedNow, end_session, live_sessions, used_now};
-use cofferdam_wire::session_id::short;
+use cofferdam_supervisor::{Ended, UsedNow, end_session, live_sessions, used_now};
+use cofferdam_wire::session::{Session, short};
 use serde_json::json;
 use thiserror::Error;
 
-use crate::args::flag::FlagError;
 use crate::args::sessions::{KillArgs, PsArgs};
 use crate::session_name::{SessionKind, SessionNameError, choose};
 
@@ -46,12 +46,19 @@ fn live(state: &Path) -> Result<Vec<Session>, ReadError> {
     live_sessions(state).map_err(|errno| ReadError { path: sessions_in(state), source: errno.into() })
 }
 
-pub(crate) fn one(state: &Path, name: &str) -> Result<Session, SessionError> {
+fn one(state: &Path, name: &str) -> Result<Session, SessionError> {
     let sessions = live(state)?;
     let names: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let id = choose(&names, name, SessionKind::Live)?.to_owned();
     let found = sessions.into_iter().find(|session| session.id == id);
     Ok(found.ok_or(SessionNameError::Unknown { kind: SessionKind::Live, name: id })?)
+}
+
+/// Where this user's sessions are, and which of them is meant.
+pub(crate) fn own_session(name: &str) -> Result<(PathBuf, Session), SessionError> {
+    let state = own_state()?;
+    let session = one(&state, name)?;
+    Ok((state, session))
 }
 
 pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
@@ -129,8 +136,7 @@ fn age(seconds: f64) -> String {
 pub(crate) fn kill(args: &KillArgs) -> Result<ExitCode, SessionError> {
     let grace =
         parse_time(&args.grace).ok_or_else(|| FlagError::new("--grace", &args.grace, "a time such as 5s or 1m"))?;
-    let state = own_state()?;
-    let session = one(&state, &args.session)?;
+    let (state, session) = own_session(&args.session)?;
     let ended = end_session(&state, &session, grace)
         .map_err(|errno| SessionError::End { id: session.id.clone(), source: errno.into() })?;
     let words = match ended {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cofferdam_host::preparation::prepare;
 use cofferdam_kernel::process;
 use cofferdam_kernel::timing::time_until;
 use cofferdam_supervisor::{Options, Ordered};
@@ -23,7 +24,6 @@ use crate::args::run::SuperviseArgs;
 use crate::commands::run::{RunError, options};
 use crate::failure::Failure;
 use crate::failure::not_run::recorded;
-use crate::preparation::prepare;
 use crate::render::exit::OUR_FAILURE;
 use crate::render::output::{escaped, say};
 use crate::render::report;
@@ -59,7 +59,7 @@ fn carry_out(order: Order, client: &Rc<OwnedFd>) -> Result<(Value, u8), RunError
         lifetime: order.lifetime,
         kept_bytes: order.kept_bytes,
     };
-    let prepared = prepare(order)?;
+    let prepared = prepare(order, false)?;
     let options = Options { ordered: Some(ordered), ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);

@@ -8,15 +8,12 @@ mod path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cofferdam_host::policy_files::text::ReadError;
-use cofferdam_host::policy_files::{self, PolicyFilesError};
-use cofferdam_host::{Surroundings, SurveyError};
-use cofferdam_plan::PlanError;
+use cofferdam_host::Surroundings;
+use cofferdam_host::preparation::{PrepareError, policy_in_force};
 use cofferdam_plan::seccomp::number_of;
 use cofferdam_policy::Circumstances;
 use thiserror::Error;
 
-use crate::args::flag::FlagError;
 use crate::args::policy::WhyArgs;
 use crate::environment::environment;
 use crate::log::{self, LogError, session_in_log};
@@ -26,28 +23,20 @@ use crate::render::output::{escaped, print};
 #[derive(Debug, Error)]
 pub(crate) enum WhyError {
     #[error(transparent)]
-    Survey(#[from] SurveyError),
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    #[error(transparent)]
-    Files(#[from] PolicyFilesError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
+    Prepare(#[from] PrepareError),
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
 pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, WhyError> {
     let environment = environment();
-    let around = Surroundings::look(&environment)?;
+    let around = Surroundings::look(&environment).map_err(PrepareError::from)?;
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
     }
     // Whether or not a question could be answered now.
     let circumstances = Some(Circumstances { can_ask: true });
-    let policy = policy_files::load(&args.policy.settings(&around.cwd)?, &around, &environment, circumstances)?;
+    let policy = policy_in_force(&args.policy.0, &around, &environment, circumstances)?;
     let lines = match subject(&args.target, &around) {
         Subject::Path(path) => path::about(&policy, &around, environment, &path, args.write),
         Subject::Call => call::about(&args.target, &policy)?,

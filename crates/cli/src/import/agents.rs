@@ -1,6 +1,6 @@
 //! Settings of coding agents: Claude Code, Codex, Cursor. Owns what their keys mean here. Called by `import`.
 
-use cofferdam_policy::{Access, EnvMode, Isolation, Mode, NetworkMode, Setting};
+use cofferdam_policy::{Access, EnvMode, Isolation, Mode, NetworkMode, Scalar, Setting};
 use serde_json::Value;
 
 use super::configuration::{Import, object};
@@ -70,7 +70,7 @@ fn web_fetch(import: &mut Import, key: &str, argument: &str, allow: bool) {
     match argument.strip_prefix("domain:") {
         Some(host) if allow => {
             import.allowed(key, host, &[]);
-            import.add(Setting::Network(NetworkMode::Egress));
+            import.add(Scalar::Network(NetworkMode::Egress));
         }
         Some(host) => import.denied(key, host),
         None => import.remark(key, &Value::from(argument), "is about a tool of the agent"),
@@ -93,8 +93,8 @@ fn absolute_path(path: &str) -> String {
 /// `config.toml` of Codex.
 pub(super) fn codex(import: &mut Import) {
     match import.take("sandbox_mode") {
-        Some(mode) if mode == "read-only" => import.add(Setting::Project(Access::Read)),
-        Some(mode) if mode == "workspace-write" => import.add(Setting::Project(Access::Write)),
+        Some(mode) if mode == "read-only" => import.add(Scalar::Project(Access::Read)),
+        Some(mode) if mode == "workspace-write" => import.add(Scalar::Project(Access::Write)),
         Some(mode) if mode == "danger-full-access" => {
             import.remark("sandbox_mode", &mode, "isolation `none` needs the organisation's approval; left at full");
         }
@@ -102,9 +102,9 @@ pub(super) fn codex(import: &mut Import) {
         None => {}
     }
     match import.take("approval_policy") {
-        Some(policy) if policy == "never" => import.add(Setting::Mode(Mode::Static)),
+        Some(policy) if policy == "never" => import.add(Scalar::Mode(Mode::Static)),
         Some(policy) => {
-            import.add(Setting::Mode(Mode::Dynamic));
+            import.add(Scalar::Mode(Mode::Dynamic));
             import.remark(
                 "approval_policy",
                 &policy,
@@ -115,10 +115,10 @@ pub(super) fn codex(import: &mut Import) {
     }
     import.paths("sandbox_workspace_write.writable_roots", Access::Write);
     match import.take("sandbox_workspace_write.network_access") {
-        Some(Value::Bool(false)) => import.add(Setting::Network(NetworkMode::None)),
+        Some(Value::Bool(false)) => import.add(Scalar::Network(NetworkMode::None)),
         Some(value @ Value::Bool(true)) => {
             // There it opens everything; here what is not listed is asked about.
-            import.add(Setting::Network(NetworkMode::Egress));
+            import.add(Scalar::Network(NetworkMode::Egress));
             let why =
                 "became egress: hosts are asked about, or listed in network.allow; `host` would be the whole network";
             import.remark("sandbox_workspace_write.network_access", &value, why);
@@ -134,9 +134,9 @@ pub(super) fn codex(import: &mut Import) {
 
 fn codex_environment(import: &mut Import) {
     match import.take("shell_environment_policy.inherit") {
-        Some(mode) if mode == "all" => import.add(Setting::EnvMode(EnvMode::Inherit)),
-        Some(mode) if mode == "core" => import.add(Setting::EnvMode(EnvMode::Clean)),
-        Some(mode) if mode == "none" => import.add(Setting::EnvMode(EnvMode::Explicit)),
+        Some(mode) if mode == "all" => import.add(Scalar::EnvMode(EnvMode::Inherit)),
+        Some(mode) if mode == "core" => import.add(Scalar::EnvMode(EnvMode::Clean)),
+        Some(mode) if mode == "none" => import.add(Scalar::EnvMode(EnvMode::Explicit)),
         Some(mode) => import.remark("shell_environment_policy.inherit", &mode, "is not known"),
         None => {}
     }
@@ -154,12 +154,12 @@ fn codex_environment(import: &mut Import) {
 pub(super) fn cursor(import: &mut Import) {
     match import.take("type") {
         Some(kind) if kind == "workspace_readwrite" => {
-            import.add(Setting::Isolation(Isolation::Full));
-            import.add(Setting::Project(Access::Write));
+            import.add(Scalar::Isolation(Isolation::Full));
+            import.add(Scalar::Project(Access::Write));
         }
         Some(kind) if kind == "workspace_readonly" => {
-            import.add(Setting::Isolation(Isolation::Full));
-            import.add(Setting::Project(Access::Read));
+            import.add(Scalar::Isolation(Isolation::Full));
+            import.add(Scalar::Project(Access::Read));
         }
         Some(kind) => import.remark("type", &kind, "isolation `none` needs the organisation's approval; left at full"),
         None => {}
@@ -170,7 +170,7 @@ pub(super) fn cursor(import: &mut Import) {
         Some(default) if default == "deny" => {}
         Some(default) => {
             let why = "became egress: what is not listed is asked about";
-            import.add(Setting::Network(NetworkMode::Egress));
+            import.add(Scalar::Network(NetworkMode::Egress));
             import.remark("networkPolicy.default", &default, why);
         }
         None => {}

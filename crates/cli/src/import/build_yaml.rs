@@ -1,7 +1,7 @@
 //! The YAML configuration of a build-tool sandbox: `sandbox_config` and its longer forms. Owns what their keys mean here.
 //! Called by `import`.
 
-use cofferdam_policy::{Access, Limit, Setting};
+use cofferdam_policy::{Access, Scalar};
 use serde_json::Value;
 
 use super::configuration::{Import, cpu_seconds, object, small};
@@ -30,18 +30,18 @@ pub(super) fn read(import: &mut Import) {
 
 fn short_form(import: &mut Import) {
     let key = |name: &str| format!("sandbox_config.{name}");
-    megabytes(import, &key("resource_limits.memory_mb"), Limit::Memory);
+    megabytes(import, &key("resource_limits.memory_mb"), Scalar::Memory);
     import.time(&key("resource_limits.cpu_seconds"), cpu_seconds);
-    import.time(&key("resource_limits.wall_seconds"), Limit::Timeout);
+    import.time(&key("resource_limits.wall_seconds"), Scalar::Timeout);
     tasks(import, &key("resource_limits"));
-    import.amount(&key("resource_limits.files"), |count| Some(Setting::Limit(Limit::OpenFiles(count))));
-    megabytes(import, &key("file_system.workspace_size_mb"), Limit::Storage);
+    import.scalar(&key("resource_limits.files"), Scalar::OpenFiles);
+    megabytes(import, &key("file_system.workspace_size_mb"), Scalar::Storage);
     import.no_equal(
         &key("file_system.target_size_mb"),
         "limits.storage counts what is added to a disk, wherever it lies",
     );
-    megabytes(import, &key("file_system.log_size_mb"), Limit::Output);
-    megabytes(import, &key("file_system.temp_size_mb"), Limit::TmpSize);
+    megabytes(import, &key("file_system.log_size_mb"), Scalar::Output);
+    megabytes(import, &key("file_system.temp_size_mb"), Scalar::TmpSize);
     import.no_equal(&key("security.strict_mode"), "a wall that cannot be built always ends the launch");
     import.no_equal(&key("security.audit_logging"), "every session is logged");
     import.no_equal(&key("security.block_shell_access"), "list the programs that may run in process.executables");
@@ -49,17 +49,17 @@ fn short_form(import: &mut Import) {
 
 fn long_form(import: &mut Import) {
     import.time("process_limits.cpu_time", cpu_seconds);
-    import.time("process_limits.wall_time", Limit::Timeout);
-    import.amount("process_limits.memory", |bytes| Some(Setting::Limit(Limit::Memory(bytes))));
+    import.time("process_limits.wall_time", Scalar::Timeout);
+    import.scalar("process_limits.memory", Scalar::Memory);
     tasks(import, "process_limits");
-    import.amount("process_limits.file_descriptors", |count| Some(Setting::Limit(Limit::OpenFiles(count))));
-    import.amount("size_limits.total_workspace", |bytes| Some(Setting::Limit(Limit::Storage(bytes))));
+    import.scalar("process_limits.file_descriptors", Scalar::OpenFiles);
+    import.scalar("size_limits.total_workspace", Scalar::Storage);
     import.no_equal("size_limits.target_directory", "limits.storage counts what is added to a disk, wherever it lies");
-    import.amount("size_limits.log_files", |bytes| Some(Setting::Limit(Limit::Output(bytes))));
-    import.amount("size_limits.temp_files", |bytes| Some(Setting::Limit(Limit::TmpSize(bytes))));
+    import.scalar("size_limits.log_files", Scalar::Output);
+    import.scalar("size_limits.temp_files", Scalar::TmpSize);
     match import.take("directory_permissions.workspace") {
-        Some(mode) if mode == "ro" => import.add(Setting::Project(Access::Read)),
-        Some(mode) if mode == "rw" => import.add(Setting::Project(Access::Write)),
+        Some(mode) if mode == "ro" => import.add(Scalar::Project(Access::Read)),
+        Some(mode) if mode == "rw" => import.add(Scalar::Project(Access::Write)),
         Some(mode) => import.remark("directory_permissions.workspace", &mode, "is neither ro nor rw"),
         None => {}
     }
@@ -70,13 +70,13 @@ fn long_form(import: &mut Import) {
 }
 
 fn tasks(import: &mut Import, table: &str) {
-    import.amount(&format!("{table}.processes"), |count| small(count).map(Setting::MaxProcesses));
+    import.amount(&format!("{table}.processes"), |count| small(count).map(Scalar::MaxProcesses));
     let why = "threads count in process.max, too; they have no limit of their own";
     import.no_equal(&format!("{table}.threads"), why);
 }
 
-fn megabytes(import: &mut Import, key: &str, limit: fn(u64) -> Limit) {
-    import.amount(key, |count| count.checked_mul(MEBIBYTE).map(limit).map(Setting::Limit));
+fn megabytes(import: &mut Import, key: &str, scalar: fn(u64) -> Scalar) {
+    import.amount(key, |count| count.checked_mul(MEBIBYTE).map(scalar));
 }
 
 fn network(import: &mut Import) {

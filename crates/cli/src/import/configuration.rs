@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_plan::is_in_own_area;
-use cofferdam_policy::{Access, Draft, Layer, Limit, PathExpr, Setting, parse, parse_size, parse_time};
+use cofferdam_policy::{Access, Draft, Layer, PathExpr, Scalar, Setting, parse, parse_size, parse_time};
 use serde_json::{Map, Value};
 
 /// A configuration that is being read: what is taken becomes a setting or a remark, what is left becomes a remark.
@@ -27,8 +27,8 @@ impl Import {
         at.as_object_mut()?.remove(key)
     }
 
-    pub(super) fn add(&mut self, setting: Setting) {
-        self.draft.settings.push(setting);
+    pub(super) fn add(&mut self, setting: impl Into<Setting>) {
+        self.draft.settings.push(setting.into());
     }
 
     pub(super) fn remark(&mut self, path: &str, value: &Value, why: &str) {
@@ -79,33 +79,38 @@ impl Import {
         }
     }
 
-    pub(super) fn amount(&mut self, path: &str, setting: impl FnOnce(u64) -> Option<Setting>) {
+    pub(super) fn amount(&mut self, path: &str, scalar: impl FnOnce(u64) -> Option<Scalar>) {
         let Some(value) = self.take(path) else { return };
         let number = value.as_u64().or_else(|| value.as_str().and_then(parse_size));
-        match number.and_then(setting) {
-            Some(setting) => self.add(setting),
+        match number.and_then(scalar) {
+            Some(scalar) => self.add(scalar),
             None => self.remark(path, &value, "is no amount that counts here"),
         }
     }
 
-    pub(super) fn time(&mut self, path: &str, limit: fn(Duration) -> Limit) {
+    /// An amount of which any counts.
+    pub(super) fn scalar(&mut self, path: &str, scalar: fn(u64) -> Scalar) {
+        self.amount(path, |number| Some(scalar(number)));
+    }
+
+    pub(super) fn time(&mut self, path: &str, scalar: fn(Duration) -> Scalar) {
         let Some(value) = self.take(path) else { return };
         let time = value.as_u64().map(Duration::from_secs).or_else(|| value.as_str().and_then(parse_time));
         match time {
-            Some(time) => self.add(Setting::Limit(limit(time))),
+            Some(time) => self.add(scalar(time)),
             None => self.remark(path, &value, "is no time"),
         }
     }
 
     /// Milliseconds become whole seconds, upwards.
-    pub(super) fn milliseconds(&mut self, path: &str, limit: fn(Duration) -> Limit) {
-        let seconds = |milliseconds: u64| Setting::Limit(limit(Duration::from_secs(milliseconds.div_ceil(1000))));
+    pub(super) fn milliseconds(&mut self, path: &str, scalar: fn(Duration) -> Scalar) {
+        let seconds = |milliseconds: u64| scalar(Duration::from_secs(milliseconds.div_ceil(1000)));
         self.amount(path, |milliseconds| Some(seconds(milliseconds)));
     }
 
-    pub(super) fn flag(&mut self, path: &str, setting: fn(bool) -> Setting) {
+    pub(super) fn flag(&mut self, path: &str, scalar: fn(bool) -> Scalar) {
         match self.take(path) {
-            Some(Value::Bool(on)) => self.add(setting(on)),
+            Some(Value::Bool(on)) => self.add(scalar(on)),
             Some(value) => self.remark(path, &value, "is neither true nor false"),
             None => {}
         }
@@ -144,8 +149,8 @@ impl Import {
     }
 }
 
-pub(super) fn cpu_seconds(time: Duration) -> Limit {
-    Limit::CpuSeconds(time.as_secs())
+pub(super) fn cpu_seconds(time: Duration) -> Scalar {
+    Scalar::CpuSeconds(time.as_secs())
 }
 
 pub(super) fn small(count: u64) -> Option<u32> {

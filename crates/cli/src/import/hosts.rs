@@ -1,7 +1,7 @@
 //! What other formats say about the network, as rules about hosts. Owns how their patterns, ports and modes become ours; a
 //! pattern that ours cannot say becomes a remark, never a wider rule. Called by the formats.
 
-use cofferdam_policy::{Endpoint, HostRule, NetworkMode, NetworkPart, Setting};
+use cofferdam_policy::{Endpoint, HostRule, NetworkMode, NetworkPart, Scalar};
 use serde_json::Value;
 
 use super::configuration::{Import, small};
@@ -31,7 +31,7 @@ impl Import {
         }
         let allows = self.draft.settings.len() > before;
         match &enabled {
-            Some((_, Value::Bool(false))) => self.add(Setting::Network(NetworkMode::None)),
+            Some((_, Value::Bool(false))) => self.add(Scalar::Network(NetworkMode::None)),
             Some((_, Value::Bool(true))) if allows => {}
             Some((key, value @ Value::Bool(true))) => {
                 self.remark(key, value, "a session reaches the hosts of network.allow, and none is listed");
@@ -41,7 +41,7 @@ impl Import {
         }
         let off = matches!(enabled, Some((_, Value::Bool(false))));
         if allows && !off {
-            self.add(Setting::Network(NetworkMode::Egress));
+            self.add(Scalar::Network(NetworkMode::Egress));
         }
         if let Some((key, list)) = ports.filter(|(_, list)| !allows && !is_empty(list)) {
             self.remark(key, &list, "ports stand behind the hosts of network.allow, and none is listed");
@@ -52,7 +52,7 @@ impl Import {
         let most = keys.connections.and_then(|key| Some((key, self.take(key)?)));
         match most.as_ref().map(|(key, value)| (*key, value, value.as_u64().and_then(small))) {
             Some((_, _, Some(0))) | None => {}
-            Some((_, _, Some(count))) => self.add(Setting::NetworkPart(NetworkPart::MaxConnections(count))),
+            Some((_, _, Some(count))) => self.add(Scalar::MaxConnections(count)),
             Some((key, value, None)) => self.remark(key, value, "is no number of connections"),
         }
     }
@@ -74,7 +74,7 @@ impl Import {
         match endpoints {
             Ok(endpoints) => {
                 for (_, endpoint) in endpoints {
-                    self.add(Setting::NetworkPart(NetworkPart::Allow(HostRule::whole(endpoint))));
+                    self.add(NetworkPart::Allow(HostRule::whole(endpoint)));
                 }
             }
             Err(error) => self.remark(key, &value, &error.to_string()),
@@ -83,7 +83,7 @@ impl Import {
 
     pub(super) fn denied(&mut self, key: &str, text: &str) {
         match Endpoint::parse(plain(text)) {
-            Ok(endpoint) => self.add(Setting::NetworkPart(NetworkPart::Deny(HostRule::whole(endpoint)))),
+            Ok(endpoint) => self.add(NetworkPart::Deny(HostRule::whole(endpoint))),
             Err(error) => self.remark(key, &Value::from(text), &error.to_string()),
         }
     }

@@ -1,7 +1,7 @@
 //! The configuration of a tool sandbox with a proxy: the user's `sandbox` table, the proxy's own, and that of a process
 //! sandbox. Owns what their keys mean here. Called by `import`.
 
-use cofferdam_policy::{Access, EnvMode, Limit, NetworkMode, Setting};
+use cofferdam_policy::{Access, EnvMode, NetworkMode, Scalar, Setting};
 
 use super::configuration::{Import, is_object};
 use super::hosts::Keys;
@@ -24,17 +24,17 @@ pub(super) fn read(import: &mut Import) {
 fn bash(import: &mut Import) {
     import.add(Setting::Preset("tool".to_owned()));
     match import.take("sandbox.bash.defaultNetwork") {
-        Some(mode) if mode == "none" => import.add(Setting::Network(NetworkMode::None)),
-        Some(mode) if mode == "proxy" => import.add(Setting::Network(NetworkMode::Egress)),
+        Some(mode) if mode == "none" => import.add(Scalar::Network(NetworkMode::None)),
+        Some(mode) if mode == "proxy" => import.add(Scalar::Network(NetworkMode::Egress)),
         Some(mode) => import.remark("sandbox.bash.defaultNetwork", &mode, HOST),
         None => {}
     }
     allowed_by_default(import);
-    import.amount("sandbox.bash.resources.memory", |bytes| Some(Setting::Limit(Limit::Memory(bytes))));
-    import.milliseconds("sandbox.bash.resources.timeout", Limit::Timeout);
+    import.scalar("sandbox.bash.resources.memory", Scalar::Memory);
+    import.milliseconds("sandbox.bash.resources.timeout", Scalar::Timeout);
     if let Some(value) = import.take("sandbox.bash.resources.cpus") {
         match cofferdam_policy::parse_cpus(value.to_string().trim_matches('"')) {
-            Some(cpus) => import.add(Setting::Limit(Limit::CpuMillis(cpus))),
+            Some(cpus) => import.add(Scalar::CpuMillis(cpus)),
             None => import.remark("sandbox.bash.resources.cpus", &value, "is no number of CPUs"),
         }
     }
@@ -42,7 +42,7 @@ fn bash(import: &mut Import) {
 
 /// A list beside a mode that has no network is for calls that ask for one.
 fn allowed_by_default(import: &mut Import) {
-    let none = import.draft.settings.contains(&Setting::Network(NetworkMode::None));
+    let none = import.draft.settings.contains(&Scalar::Network(NetworkMode::None).into());
     import.each("sandbox.bash.proxyAllowlist", |import, host| {
         import.allowed("sandbox.bash.proxyAllowlist", host, &[]);
     });
@@ -67,16 +67,16 @@ fn proxy(import: &mut Import) {
 fn process(import: &mut Import) {
     import.add(Setting::Preset("process-tool".to_owned()));
     match import.take("env") {
-        Some(mode) if mode == "inherit" => import.add(Setting::EnvMode(EnvMode::Inherit)),
-        Some(mode) if mode == "explicit" || mode == "clean" => import.add(Setting::EnvMode(EnvMode::Explicit)),
+        Some(mode) if mode == "inherit" => import.add(Scalar::EnvMode(EnvMode::Inherit)),
+        Some(mode) if mode == "explicit" || mode == "clean" => import.add(Scalar::EnvMode(EnvMode::Explicit)),
         Some(mode) => import.remark("env", &mode, "is none of inherit, clean, explicit"),
         None => {}
     }
     import.each("allowedEnvVars", |import, name| import.add(Setting::EnvPass(name.to_owned())));
     import.paths("allowedPaths", Access::Write);
     import.paths("blockedPaths", Access::Deny);
-    import.milliseconds("timeout", Limit::Timeout);
-    import.amount("maxOutputSize", |bytes| Some(Setting::Limit(Limit::Output(bytes))));
+    import.milliseconds("timeout", Scalar::Timeout);
+    import.scalar("maxOutputSize", Scalar::Output);
     import.no_equal("cwd", "the command starts in the directory that `sandbox run` was called in");
     for key in ["uid", "gid"] {
         import.no_equal(key, "the command runs as its caller");

@@ -2,7 +2,7 @@
 //! Owns what its keys mean here. Called by `import`.
 
 use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
-use cofferdam_policy::{Access, Isolation, Limit, Origin, Policy, Ruled, Setting, SyscallMode, is_always_denied};
+use cofferdam_policy::{Access, Isolation, Origin, Policy, Ruled, Scalar, Setting, SyscallMode, is_always_denied};
 use serde_json::Value;
 
 use super::configuration::{Import, cpu_seconds, small};
@@ -15,11 +15,11 @@ pub(super) fn read(import: &mut Import) {
     import.paths("filesystem.readOnlyPaths", Access::Read);
     import.paths("filesystem.readWritePaths", Access::Write);
     import.paths("filesystem.deniedPaths", Access::Deny);
-    import.amount("filesystem.maxFileSize", |bytes| Some(Setting::Limit(Limit::FileSize(bytes))));
-    import.amount("filesystem.maxTotalSize", |bytes| Some(Setting::Limit(Limit::Storage(bytes))));
-    import.amount("process.maxProcesses", |count| small(count).map(Setting::MaxProcesses));
-    import.flag("process.allowFork", Setting::AllowFork);
-    import.flag("process.allowExec", Setting::AllowExec);
+    import.scalar("filesystem.maxFileSize", Scalar::FileSize);
+    import.scalar("filesystem.maxTotalSize", Scalar::Storage);
+    import.amount("process.maxProcesses", |count| small(count).map(Scalar::MaxProcesses));
+    import.flag("process.allowFork", Scalar::AllowFork);
+    import.flag("process.allowExec", Scalar::AllowExec);
     executables(import, "process.allowedExecutables");
     import.network(&Keys {
         enabled: Some("network.allowNetwork"),
@@ -29,8 +29,8 @@ pub(super) fn read(import: &mut Import) {
         ..Keys::default()
     });
     import.milliseconds("resources.maxCPU", cpu_seconds);
-    import.amount("resources.maxMemory", |bytes| Some(Setting::Limit(Limit::Memory(bytes))));
-    import.amount("resources.maxFileDescriptors", |count| Some(Setting::Limit(Limit::OpenFiles(count))));
+    import.scalar("resources.maxMemory", Scalar::Memory);
+    import.scalar("resources.maxFileDescriptors", Scalar::OpenFiles);
     import.no_equal("resources.maxThreads", "threads count in process.max, too; they have no limit of their own");
     syscalls(import);
 }
@@ -38,9 +38,9 @@ pub(super) fn read(import: &mut Import) {
 fn isolation(import: &mut Import) {
     let Some(value) = import.take("isolationLevel") else { return };
     match value.as_str() {
-        Some("LEVEL_0") => import.add(Setting::Isolation(Isolation::None)),
-        Some("LEVEL_1") => import.add(Setting::Isolation(Isolation::Process)),
-        Some("LEVEL_2") => import.add(Setting::Isolation(Isolation::Full)),
+        Some("LEVEL_0") => import.add(Scalar::Isolation(Isolation::None)),
+        Some("LEVEL_1") => import.add(Scalar::Isolation(Isolation::Process)),
+        Some("LEVEL_2") => import.add(Scalar::Isolation(Isolation::Full)),
         _ => import.remark("isolationLevel", &value, "is none of LEVEL_0, LEVEL_1, LEVEL_2"),
     }
 }
@@ -58,13 +58,13 @@ fn syscalls(import: &mut Import) {
     let Some(mode) = import.take("syscalls.mode") else { return };
     match mode.as_str() {
         Some("WHITELIST") => {
-            import.add(Setting::SyscallMode(SyscallMode::AllowList));
+            import.add(Scalar::SyscallMode(SyscallMode::AllowList));
             import.each("syscalls.syscalls", allow);
             let why = "calls are added to the built-in table; to take some of it away, list them in syscalls.deny";
             import.remark("syscalls.mode", &mode, why);
         }
         Some("BLACKLIST") => {
-            import.add(Setting::SyscallMode(SyscallMode::DenyList));
+            import.add(Scalar::SyscallMode(SyscallMode::DenyList));
             import.each("syscalls.syscalls", deny);
         }
         _ => import.remark("syscalls.mode", &mode, "is neither WHITELIST nor BLACKLIST"),

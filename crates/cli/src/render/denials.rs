@@ -5,17 +5,17 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use cofferdam_egress::{Rules, Verdict as HostVerdict};
 use cofferdam_gate::shown;
+use cofferdam_host::preparation::Prepared;
 use cofferdam_host::{Unmet, Unserved};
 use cofferdam_kernel::file::read_text;
 use cofferdam_plan::{Decision, LaunchPlan, decide, is_in_own_area};
 use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Prediction};
-use cofferdam_supervisor::{Blocked, NetworkOutcome, Outcome, Unrouted};
-use cofferdam_wire::session_id::short;
-use cofferdam_wire::{Cause, Denial, Denied, End, Op};
+use cofferdam_reach::{Rules, Verdict as HostVerdict};
+use cofferdam_supervisor::Outcome;
+use cofferdam_wire::session::short;
+use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Unrouted};
 
-use crate::preparation::Prepared;
 use crate::render::end;
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
@@ -24,18 +24,18 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     if plan.isolation == Isolation::None {
         return lines;
     }
-    lines.extend(outcome.blocked.iter().map(|blocked| system_call(prepared, blocked)));
+    lines.extend(outcome.summary.blocked.iter().map(|blocked| system_call(prepared, blocked)));
     if plan.egress.is_none() {
         lines.extend(network(prepared, outcome.unrouted));
     }
     lines.extend(hosts(prepared, outcome));
-    lines.extend(outcome.warnings.iter().cloned());
+    lines.extend(outcome.summary.warnings.iter().cloned());
     lines.extend(unapproved(prepared, outcome));
     lines.extend(
         named_paths(plan, &prepared.around.home)
             .iter()
             // What was noticed at run time is told already.
-            .filter(|path| !outcome.denied.iter().any(|denied| path.starts_with(&denied.path)))
+            .filter(|path| !outcome.summary.denied.iter().any(|denied| path.starts_with(&denied.path)))
             .filter(|path| plan.gate.is_none() || decide(&plan.decisions, path).is_some())
             .filter_map(|path| about(plan, path, &prepared.around.home)),
     );
@@ -60,7 +60,7 @@ const MOST_TOLD: usize = 10;
 fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let home = &prepared.around.home;
     let mut lines: Vec<String> = Vec::new();
-    for denied in outcome.denied.iter().filter(|denied| !is_history(denied)) {
+    for denied in outcome.summary.denied.iter().filter(|denied| !is_history(denied)) {
         let path = Path::new(&denied.path);
         let line = match &denied.denial {
             Denial::Hidden { origin } => {
@@ -101,6 +101,7 @@ fn at_most(mut lines: Vec<String>, what: &str, outcome: &Outcome) -> Vec<String>
 /// One line about what was denied, for a command that succeeded all the same.
 pub(crate) fn summary(outcome: &Outcome) -> Option<String> {
     let unknown: Vec<&str> = outcome
+        .summary
         .denied
         .iter()
         .filter(|denied| is_worth_a_word(&denied.denial) && !is_history(denied))
@@ -116,6 +117,10 @@ pub(crate) fn summary(outcome: &Outcome) -> Option<String> {
         short(&outcome.session)
     ))
 }
+
+const HALF_WAY: &str = "If it had to, it stopped half-way: outside, `git status` shows what it left, and the same command \
+                        can go on; to throw away what it left, and everything else that is not committed: git restore . \
+                        && git clean -i";
 
 /// Files that git tracks and that it could not read or write inside, each with the command that sets it right outside.
 pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
@@ -134,11 +139,8 @@ pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
             Unmet::Unwritten => format!(
                 "{name} is protected: git inside could not write its version of it; outside: git restore -- {word}"
             ),
-            Unmet::Stopped => format!(
-                "{name} is protected and tracked: git inside cannot change it. If it had to, it stopped half-way: outside, \
-                 `git status` shows what it left, and the same command can go on; to throw away what it left, and \
-                 everything else that is not committed: git restore . && git clean -i"
-            ),
+            Unmet::Stopped => format!("{name} is protected and tracked: git inside cannot change it. {HALF_WAY}"),
+            Unmet::Held => format!("{name} is protected and a branch has it: git inside cannot make it. {HALF_WAY}"),
         }
     };
     let mut lines: Vec<String> = files.iter().take(MOST_TOLD).map(line).collect();
@@ -217,7 +219,7 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
 /// Hosts that were not reached because of a rule, with what would allow them.
 fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let rules = Rules::new(&prepared.known.policy.network, Vec::new());
-    let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let denied = outcome.summary.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
     let mut lines: Vec<String> = Vec::new();
     let mut told = Vec::new();
     for reached in denied {
@@ -259,7 +261,7 @@ fn usual_hosts(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
         Prediction::of(&prepared.plan.command.argv).filter(|_| policy.unknown.verdict.value == OnUnknown::Deny)?;
     let is_allowed = |host: &Endpoint| policy.network.allow.iter().any(|rule| rule.endpoint.allows_all(host));
     let missing: Vec<&Endpoint> = usual.hosts.iter().filter(|host| !is_allowed(host)).collect();
-    let denied = outcome.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let denied = outcome.summary.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
     let is_one = denied
         .filter_map(|reached| Host::parse(&reached.host).ok())
         .any(|host| missing.iter().any(|usual| usual.target.covers(&host)));
@@ -331,7 +333,8 @@ fn path_words(argv: &[String], cwd: &Path, home: &Path) -> Vec<PathBuf> {
 /// Names that were missing at the start and could not be made: those that the command line names, and the repository
 /// for a command that is git.
 fn held_names(plan: &LaunchPlan, home: &Path) -> Vec<String> {
-    let words = path_words(&plan.command.argv, &plan.command.cwd, home);
+    let mut words = path_words(&plan.command.argv, &plan.command.cwd, home);
+    words.extend(named_paths(plan, home));
     let argv = &plan.command.argv;
     // A clone makes its repository below, unless it is told to make it here.
     let is_elsewhere = argv.iter().any(|word| word == "clone") && !argv.iter().any(|word| word == "." || word == "./");
@@ -413,7 +416,8 @@ fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
             cite(rule),
             rule.path.display()
         )),
-        (Access::Protect, Some(rule)) => Some(format!(
+        // What is missing is told by `held_names`.
+        (Access::Protect, Some(rule)) if !plan.holds.iter().any(|hold| path.starts_with(&hold.path)) => Some(format!(
             "{shown} is protected from writes [{}]; allow them with --rw {}",
             cite(rule),
             rule.path.display()

@@ -1,12 +1,12 @@
 //! Why a run ended that did not end by itself: a limit, who set it and how to raise it, or what it tried. Owns the words and
 //! the kind for every end; called by `denials` and `report`.
 
+use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Limited;
 use cofferdam_supervisor::Outcome;
 use cofferdam_wire::End;
 use serde::Serialize;
 
-use crate::preparation::Prepared;
 use crate::render::output::bytes;
 
 /// What the kernel sends to a process that writes beyond its file size limit.

@@ -43,6 +43,7 @@ pub(crate) fn plan(error: &PlanError) -> Option<String> {
             "work on a copy on a local disk whose file system tells cases apart: `cp -a {} DIRECTORY`",
             path.display()
         ),
+        PlanError::PathsUnknown { .. } => "run it again when the machine has open files and memory to spare".to_owned(),
         PlanError::MountsUnknown { .. } => "`cat /proc/self/mountinfo` shows what the kernel says".to_owned(),
         PlanError::SocketsUnknown { .. } => "`ss -xlp` shows who has them".to_owned(),
         PlanError::SpecialFile { path, origin } => {
@@ -92,6 +93,17 @@ pub(crate) fn launch(error: &LaunchError) -> Option<String> {
         LaunchError::Trusted { .. } => {
             "install the package `ca-certificates`, or set SSL_CERT_FILE to a file of authorities in PEM".to_owned()
         }
+        LaunchError::EgressProgram { path, .. } => format!(
+            "install `sandbox-egress` of the same build beside `sandbox`, as {}; or run with --network none (at a terminal a session can ask about hosts, and needs it)",
+            path.display()
+        ),
+        LaunchError::EgressOwner { path } => format!(
+            "install both programs in a directory of root's or of your own: {} is executed with your rights",
+            path.display()
+        ),
+        LaunchError::Egress { .. } | LaunchError::EgressVersion { .. } => {
+            "install `sandbox` and `sandbox-egress` of one build together; or run with --network none".to_owned()
+        }
         LaunchError::Publish { origin, .. } => format!("choose another port, as in --publish HOSTPORT:PORT ({origin})"),
         LaunchError::Hold { path, .. } => {
             format!("the sandbox keeps `{}` from being created; it needs to write in that directory", path.display())
@@ -119,7 +131,6 @@ pub(crate) fn launch(error: &LaunchError) -> Option<String> {
         | LaunchError::Exec { .. }
         | LaunchError::SessionDirectory { .. }
         | LaunchError::Namespaces { .. }
-        | LaunchError::Egress { .. }
         | LaunchError::Supervise(_) => return None,
     })
 }

@@ -4,10 +4,10 @@
 
 use std::ffi::OsString;
 
+use cofferdam_host::preparation::Prepared;
 use cofferdam_supervisor::Outcome;
 use serde_json::{Value, json};
 
-use crate::preparation::Prepared;
 use crate::render::end::{self, Kind};
 use crate::render::output::{json_text, say};
 
@@ -24,8 +24,8 @@ pub(crate) fn say_json(value: &Value) {
 pub(crate) fn ended(prepared: &Prepared, outcome: &Outcome, code: u8) -> Value {
     json!({
         "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "error": error_of(prepared, outcome),
-        "blocked": outcome.blocked, "probed": outcome.probed, "denied": outcome.denied, "hosts": outcome.hosts, "fallen": outcome.fallen, "warnings": outcome.warnings, "obeyed": outcome.obeyed,
-        "violations": outcome.violations, "kept": outcome.kept, "left_behind": outcome.left_behind,
+        "blocked": outcome.summary.blocked, "probed": outcome.summary.probed, "denied": outcome.summary.denied, "hosts": outcome.summary.hosts, "fallen": outcome.fallen, "warnings": outcome.summary.warnings, "obeyed": outcome.obeyed,
+        "violations": outcome.summary.violations, "kept": outcome.kept, "left_behind": outcome.left_behind,
         "unrouted": outcome.unrouted, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
     })
 }

@@ -1,10 +1,10 @@
 //! The end of a session, as the operator reads it whether or not the command succeeded: what the sandbox itself could not do,
 //! and where things are. Owns those lines and the exit code; why a command failed is `denials`'s. Called by `run` and `learn`.
 
+use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Searched;
 use cofferdam_supervisor::Outcome;
 
-use crate::preparation::Prepared;
 use crate::render::output::{escaped, say};
 use crate::render::{fallen_covers, obeyed};
 
@@ -30,7 +30,7 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for line in obeyed::lines(&outcome.obeyed) {
         say!("sandbox: {line}");
     }
-    for told in &outcome.answers {
+    for told in &outcome.summary.answers {
         for line in told.lines() {
             say!("sandbox: {}", escaped(line));
         }

@@ -165,6 +165,14 @@ fn a_held_name_that_the_command_wanted_to_make_is_named() {
     place
         .inside("mkdir -p .claude/commands")
         .says(&["/.claude does not exist and cannot be created inside [", "make it outside first"]);
+    // Advice that would be refused is not given beside it; and a link leads to the same name.
+    place.write("sub/file", "");
+    place.host("ln -s .. sub/up").ok();
+    for argument in [".vscode", "sub/up/.vscode"] {
+        let ran = place.run(&[], &["mkdir", argument]);
+        let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("/.vscode ")).collect();
+        assert!(matches!(told[..], [one] if one.contains("cannot be created inside [")), "{argument}: {told:?}");
+    }
     place
         .run(&[], &["git", "init"])
         .says(&["/.git does not exist and cannot be created inside [", "make it outside first"]);

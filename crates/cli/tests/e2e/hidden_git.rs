@@ -207,3 +207,22 @@ fn git_does_the_same_inside_or_says_what_it_could_not_do_in_static_mode() {
 fn git_does_the_same_inside_or_says_what_it_could_not_do_in_dynamic_mode() {
     holds_in("dynamic");
 }
+
+#[test]
+fn a_name_that_a_branch_has_and_no_session_makes_is_told_where_git_stops() {
+    let Some(place) = Place::with(&["git"]) else { return };
+    place.write("home:.gitconfig", "[user]\nname = T\nemail = t@example.org\n[init]\ndefaultBranch = main\n");
+    let line = ".mcp.json is protected and a branch has it";
+    for packed in ["true", "git gc -q"] {
+        let fresh = "chmod -R u+rwX . && find . -mindepth 1 -delete && git init -q && echo a > a && git add a && git commit -qm a";
+        at(&place, &place.project, fresh).ok();
+        let failing = place.run(&[], &["git", "checkout", "-q", "no-such-branch"]).code(1);
+        assert!(!failing.err.contains("a branch has it"), "{}", failing.err);
+        let branch = "git checkout -q -b some/branch && echo {} > .mcp.json && git add -A && git commit -qm b && git checkout -q main";
+        at(&place, &place.project, &format!("{branch} && {packed}")).ok();
+        place
+            .run(&[], &["git", "checkout", "-q", "some/branch"])
+            .code(128)
+            .says(&[line, "git restore . && git clean -i"]);
+    }
+}

@@ -1,8 +1,9 @@
 //! Host programs replace covered names while a session runs: the names are covered again, and it is told.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -84,6 +85,48 @@ fn a_stand_in_that_git_clean_removes_is_held_again() {
         session.tell("go\n");
         assert_eq!(session.end(), (0, "end\n".to_owned()), "{mode}");
         assert!(!place.exists(".claude") && !place.exists(".mcp.json"), "{mode}: made inside, or left behind");
+    }
+}
+
+#[test]
+fn a_name_that_one_session_holds_again_is_held_for_the_other_too() {
+    const NAMES: [&str; 5] = [".claude", ".codex", ".cursor", ".gemini", ".vscode"];
+    for (mode, first_ends) in [("static", true), ("static", false), ("dynamic", true), ("dynamic", false)] {
+        let Some(place) = repository() else { return };
+        let rest = format!(
+            "mkdir -p {}; ls -d {}; echo end",
+            NAMES.map(|name| format!("{name}/x")).join(" "),
+            NAMES.join(" ")
+        );
+        let sessions = [start(&place, &["--mode", mode], &rest), start(&place, &["--mode", mode], &rest)];
+        place.host(&format!("rmdir {}", NAMES.join(" "))).ok();
+        // Each of them has noticed each, and has done what it does about it.
+        wait_for("falls of all names in both sessions", || {
+            let logs = place.sandbox(&["audit", "--format", "json"]).out;
+            let records = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let fallen = records.filter(|record| record["details"]["op"] == "cover-fell");
+            let told: BTreeSet<String> =
+                fallen.map(|record| format!("{} {}", record["sandboxId"], record["details"]["path"])).collect();
+            (told.len() == 2 * NAMES.len()).then_some(())
+        });
+        let all_held = || NAMES.iter().all(|name| place.exists(name)).then_some(());
+        wait_for("all names held again", all_held);
+        // Neither has anything left to say about the other's stand-ins.
+        let settled = wait_for("no more falls", || {
+            let before = falls(&place);
+            std::thread::sleep(Duration::from_millis(300));
+            (falls(&place) == before).then_some(before)
+        });
+        let [one, other] = sessions;
+        let (ends, mut stays) = if first_ends { (one, other) } else { (other, one) };
+        assert_eq!(ends.end().0, 0, "{mode}");
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(falls(&place), settled, "{mode}: a stand-in that the other session needs was taken away");
+        assert!(all_held().is_some(), "{mode}");
+        stays.tell("go\n");
+        assert_eq!(stays.end(), (0, format!("{}\nend\n", NAMES.join("\n"))), "{mode}");
+        let left: Vec<_> = NAMES.iter().filter(|name| place.exists(name)).collect();
+        assert!(left.is_empty(), "{mode}: {left:?}");
     }
 }
 

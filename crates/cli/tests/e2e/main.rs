@@ -16,6 +16,7 @@ mod egress_agent;
 mod egress_clients;
 mod egress_credentials;
 mod egress_names;
+mod egress_program;
 mod egress_questions;
 mod environment;
 mod files;

@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cofferdam_client::{
-    Chunk, ClientError, Exec, ExecEnd, ExecRequest, Given, KEPT_BYTES, Keep, Lifetime, ORDER_VERSION, Order,
-    OutputStream, Reach, Session, Verdict,
+    Chunk, ClientError, Exec, ExecEnd, ExecLimits, ExecRequest, Given, KEPT_BYTES, Keep, Lifetime, ORDER_VERSION,
+    Order, OutputStream, Reach, Session, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -82,6 +82,30 @@ fn a_detached_command_goes_on_and_its_output_is_read_later() {
     assert!(exited.contains("SANDBOX_EXITED") && exited.contains("SANDBOX_DESTROYED"), "{exited}");
 }
 
+/// The audit log so far, by the names of its records.
+fn recorded(place: &Place) -> Vec<String> {
+    let log = place.read("home:.local/state/cofferdam/audit/00000001.ndjson").unwrap_or_default();
+    let event =
+        |line: &str| serde_json::from_str::<Value>(line).expect("a record")["event"].as_str().map(str::to_owned);
+    log.lines().filter_map(event).collect()
+}
+
+#[test]
+fn a_session_that_waits_is_in_the_log_and_so_is_the_end_of_one_that_is_still_read() {
+    let place = Place::new();
+    run(async {
+        let session = start(&order(&place, Lifetime::WithClient)).await;
+        assert_eq!(recorded(&place), ["SANDBOX_CREATED", "SANDBOX_ENTERED"], "no command follows");
+        end(session).await;
+    });
+    let place = Place::new();
+    let name = place.run(&["--detach"], &["echo", "one"]).ok().trim().to_owned();
+    wait_for("its end", || recorded(&place).contains(&"SANDBOX_EXITED".to_owned()).then_some(()));
+    assert!(!recorded(&place).contains(&"SANDBOX_DESTROYED".to_owned()), "its output was not read");
+    assert_eq!(place.sandbox(&["output", &name, "--follow"]).ok(), "one\n");
+    wait_for("the end of the session", || recorded(&place).contains(&"SANDBOX_DESTROYED".to_owned()).then_some(()));
+}
+
 #[test]
 fn output_is_followed_to_the_end_of_the_command() {
     let place = Place::new();
@@ -111,6 +135,17 @@ fn what_was_not_kept_is_said_once() {
     assert!(ran.out.len() == KEPT_BYTES && written.ends_with(&ran.out), "{} bytes", ran.out.len());
     let gone = format!("sandbox: {} bytes of stdout were not kept", written.len() - KEPT_BYTES);
     assert!(ran.err.starts_with(&gone) && ran.err.lines().count() == 1, "{}", ran.err);
+}
+
+#[test]
+fn a_detached_command_that_a_limit_of_its_session_ended_is_told_so() {
+    let place = Place::new();
+    for (flag, value, why, command) in
+        [("--timeout", "1", "timed-out", "sleep 100"), ("--max-output", "10K", "output-limit", "yes")]
+    {
+        let name = place.run(&["--detach", flag, value], &["sh", "-c", command]).ok();
+        place.sandbox(&["output", "--follow", name.trim()]).code(124).says(&[why]);
+    }
 }
 
 #[test]
@@ -192,6 +227,34 @@ fn execs_have_arguments_directory_variables_input_time_and_signals() {
         assert_eq!(session.status().await.expect("it runs").execs.len(), 5);
         let report = end(session).await;
         assert_eq!(report["end"]["killed"]["signal"], 9, "{report}");
+    });
+}
+
+#[test]
+fn an_exec_has_limits_of_its_own_and_none_is_wider_than_the_sessions() {
+    let place = Place::new();
+    run(async {
+        let session = start(&order(&place, Lifetime::WithClient)).await;
+        let limits = ExecLimits {
+            cpu_seconds: Some(1),
+            address_space: Some(1 << 30),
+            file_size: Some(8192),
+            open_files: Some(u64::MAX),
+        };
+        let exec = |limits, text: &str| session.exec(ExecRequest { limits, ..script(text) });
+        let shown = "ulimit -t; ulimit -v; ulimit -f; ulimit -n; ulimit -Hn";
+        let limited = exec(limits, shown).await.expect("it starts");
+        let plain = exec(ExecLimits::default(), shown).await.expect("it starts");
+        let (limited, plain) = (stdout(&limited).await, stdout(&plain).await);
+        let files: Vec<&str> = plain.lines().skip(3).collect();
+        assert_eq!(limited.lines().collect::<Vec<_>>(), [&["1", "1048576", "8"], &files[..]].concat(), "{plain}");
+        assert!(!plain.starts_with("1\n"), "the next one has the session's alone");
+
+        let busy = exec(limits, "while :; do :; done").await.expect("it starts");
+        assert!(matches!(busy.wait().await, Ok(ExecEnd::Ended { code: 137 | 152 })), "SIGXCPU, or SIGKILL after it");
+        let large = exec(limits, "head -c 100000 /dev/zero > large; wc -c < large").await.expect("it starts");
+        assert_eq!(stdout(&large).await.trim(), "8192");
+        end(session).await;
     });
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::ToSocketAddrs as _;
 
-use cofferdam_egress::address::special;
+use cofferdam_reach::address::special;
 
 use crate::support::{Place, Ran, finish};
 

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cofferdam_policy::{Host, with_port};
+use cofferdam_reach::decide::Denial;
 use tokio::net::TcpStream;
 
 use crate::connections::splice::Carrier;
-use crate::decide::Denial;
 use crate::names::lookups::Lookups;
 use crate::names::resolve::Failure;
 use crate::session::limits::Connections;

@@ -9,8 +9,6 @@ use tokio::net::TcpStream;
 
 use crate::wire::{Progress, hello};
 
-/// What a program sends first, as far as it is looked at.
-const LOOKED_AT: usize = 16 << 10;
 /// A record of TLS that greets.
 const HANDSHAKE: u8 = 0x16;
 /// How long a program may take between the first letters of what could be a request.
@@ -73,10 +71,9 @@ pub(crate) fn kind_of(bytes: &[u8], host: &Host) -> Result<Option<Kind>, &'stati
     match bytes {
         [] => Ok(None),
         [HANDSHAKE, 3, ..] => match hello::server_name(bytes) {
-            Progress::Partial if bytes.len() > LOOKED_AT => Err("a TLS greeting that does not end"),
             Progress::Partial => Ok(None),
             Progress::Bad(why, _) => Err(why),
-            Progress::Done(hello, _) => match (host, hello.sni) {
+            Progress::Done(named, _) => match (host, named) {
                 (Host::Name(name), Some(asked)) if asked.trim_end_matches('.').eq_ignore_ascii_case(name) => {
                     Ok(Some(Kind::Tls))
                 }

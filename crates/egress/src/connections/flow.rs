@@ -6,11 +6,11 @@ use std::io;
 use std::time::Duration;
 
 use cofferdam_policy::Host;
+use cofferdam_reach::decide::{Decided, Denial};
 use tokio::net::TcpStream;
 
 use crate::connections::context::Context;
 use crate::connections::splice::{Way, write_all};
-use crate::decide::{Decided, Denial};
 use crate::session::limits::Place;
 use crate::session::supervisor_link::{Case, Link};
 

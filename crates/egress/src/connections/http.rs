@@ -9,12 +9,12 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use cofferdam_policy::{Host, parse_authority};
+use cofferdam_reach::decide::{Decided, Denial, Verdict};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::connections::context::{Context, Unreached};
 use crate::connections::flow::{Dialled, Flow, Recorded};
-use crate::decide::{Decided, Denial, Verdict};
 use crate::session::limits::Place;
 use crate::session::supervisor_link::Case;
 use crate::tls::terminate::Terminator;

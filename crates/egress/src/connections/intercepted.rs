@@ -5,12 +5,12 @@
 use std::net::SocketAddr;
 
 use cofferdam_policy::Host;
+use cofferdam_reach::decide::Decided;
 use tokio::net::TcpStream;
 
 use crate::connections::context::{Context, Unreached};
 use crate::connections::flow::{Flow, Recorded, carry, reset};
 use crate::connections::{http, tunnel};
-use crate::decide::Decided;
 use crate::session::limits::Place;
 use crate::session::supervisor_link::Case;
 

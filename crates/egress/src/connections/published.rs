@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use cofferdam_kernel::socket;
 use cofferdam_policy::{Host, Origin};
+use cofferdam_reach::decide::Decided;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram};
 use tokio::sync::Mutex;
 
 use crate::connections::context::Context;
 use crate::connections::flow::{Recorded, carry, reset};
-use crate::decide::Decided;
 use crate::session::supervisor_link::Case;
 
 /// A port that is published: its listener on the host, and where it leads.
 #[derive(Debug)]
-pub struct Published {
-    pub listener: StdListener,
-    pub port: u16,
-    pub origin: Origin,
+pub(crate) struct Published {
+    pub(crate) listener: StdListener,
+    pub(crate) port: u16,
+    pub(crate) origin: Origin,
 }
 
 /// The way to the process that connects inside; one connection at a time is asked for.

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use cofferdam_kernel::datagram::{self, Received};
 use cofferdam_policy::{Host, OnUnknown};
+use cofferdam_reach::decide::Verdict;
+use cofferdam_wire::NetworkOutcome;
 use hickory_resolver::proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::decide::Verdict;
 use crate::names::lookups::{Lookups, TTL};
 use crate::names::resolve::Failure;
-use crate::session::message::Outcome;
 use crate::session::rules::SessionRules;
 use crate::session::supervisor_link::Link;
 use crate::wire::dns::{self, Extended, Kind, Query, Transport};
@@ -102,29 +102,29 @@ async fn answer(server: &DnsServer, bytes: &[u8], transport: Transport) -> Optio
     // What is asked about a service stands below the host that policy names.
     let base = if query.name.starts_with('_') { after_underscores(&query.name) } else { query.name.as_str() };
     let Ok(host @ Host::Name(_)) = Host::parse(base) else {
-        note(Outcome::Denied);
+        note(NetworkOutcome::Denied);
         return Some(query.nxdomain(Some((Extended::Filtered, "not the name of a host"))));
     };
     let verdict = server.rules.name(&host);
     match verdict {
         Verdict::Denied(denial) => {
-            note(Outcome::Denied);
+            note(NetworkOutcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, &denial.why))))
         }
         Verdict::Unknown if server.rules.on_unknown() == OnUnknown::Deny => {
-            note(Outcome::Denied);
+            note(NetworkOutcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "no rule of the sandbox allows this host"))))
         }
         Verdict::Allowed(_) | Verdict::Unknown if dns::looks_tunnelled(&query.name) => {
-            note(Outcome::Denied);
+            note(NetworkOutcome::Denied);
             Some(query.nxdomain(Some((Extended::Filtered, "the name looks like data"))))
         }
         Verdict::Unknown if server.rules.on_unknown() == OnUnknown::Ask => {
-            note(Outcome::Held);
+            note(NetworkOutcome::Held);
             Some(synthetic(server, &query))
         }
         Verdict::Allowed(_) | Verdict::Unknown => {
-            note(Outcome::Allowed);
+            note(NetworkOutcome::Allowed);
             Some(resolved(server, &query).await)
         }
     }

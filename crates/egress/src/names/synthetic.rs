@@ -15,7 +15,7 @@ const NETWORK: u32 = 0xc612_0000;
 const FIRST: u32 = 256;
 const END: u32 = 1 << 17;
 /// The most names that can be held at once. Half of the addresses, so that a free one is soon found.
-pub const NAMES_MAX: usize = 1 << 16;
+pub(crate) const NAMES_MAX: usize = 1 << 16;
 
 /// A table of names and the addresses that stand for them.
 ///
@@ -24,7 +24,7 @@ pub const NAMES_MAX: usize = 1 << 16;
 /// given out in turn, so a freed one stays unused, and a late connection to it meets nothing, until the turn comes
 /// round.
 #[derive(Debug)]
-pub struct Names {
+pub(crate) struct Names {
     cap: usize,
     ttl: Duration,
     next: u32,
@@ -44,7 +44,7 @@ struct Entry {
 
 impl Names {
     /// A table of at most `cap` names whose answers are valid for `ttl`.
-    pub fn new(cap: usize, ttl: Duration) -> Self {
+    pub(crate) fn new(cap: usize, ttl: Duration) -> Self {
         Self {
             cap: cap.min(NAMES_MAX),
             ttl,
@@ -56,27 +56,14 @@ impl Names {
         }
     }
 
-    /// How long an answer with an address from here is valid.
-    pub fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    pub fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     /// Whether a name has an address; no use of it.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 
     /// The address for a canonical name. `None` when the table is full of names that may still be in use, or the name
     /// is longer than DNS allows.
-    pub fn address_of(&mut self, name: &str, now: Instant) -> Option<Ipv4Addr> {
+    pub(crate) fn address_of(&mut self, name: &str, now: Instant) -> Option<Ipv4Addr> {
         if let Some(&offset) = self.by_name.get(name) {
             self.touch(offset, now);
             return Some(address(offset));
@@ -93,15 +80,10 @@ impl Names {
     }
 
     /// The name that an address stands for; asking counts as use.
-    pub fn name_of(&mut self, address: Ipv4Addr, now: Instant) -> Option<&str> {
+    pub(crate) fn name_of(&mut self, address: Ipv4Addr, now: Instant) -> Option<&str> {
         let offset = u32::from(address).checked_sub(NETWORK)?;
         self.touch(offset, now);
         self.by_address.get(&offset).map(|entry| entry.name.as_str())
-    }
-
-    /// Whether an address belongs to the table's network, given out or not; the proxy's own is not.
-    pub fn is_synthetic(address: Ipv4Addr) -> bool {
-        u32::from(address).checked_sub(NETWORK).is_some_and(|offset| (FIRST..END).contains(&offset))
     }
 
     fn touch(&mut self, offset: u32, now: Instant) {

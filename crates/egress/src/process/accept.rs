@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use cofferdam_kernel::{network, socket};
 use cofferdam_policy::{Host, Ruled};
+use cofferdam_reach::decide::Decided;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener};
 
 use crate::connections::context::Context;
 use crate::connections::flow::reset;
 use crate::connections::{intercepted, proxy};
-use crate::decide::Decided;
 use crate::names::dns_server::{self, DnsServer};
 use crate::names::lookups::is_synthetic;
 use crate::session::limits::Place;
 use crate::ssh_agent::{self, Agent};
 
 /// Where programs that know about proxies find one.
-pub const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), 3128);
+pub(crate) const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)), 3128);
 
 #[derive(Debug)]
 pub(crate) struct Acceptor {

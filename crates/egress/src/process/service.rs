@@ -1,33 +1,38 @@
 //! The life of the egress process: it reads what it needs of files, gives up files and rights, serves, and delivers what was
 //! sent last. Owns the start, the clock and the end; accepting is `accept`'s, a connection's life `connections`'s.
-//! Called by `supervisor`.
+//! Called by `program`.
 //!
 //! One thread: everything is shared without locks, and a program inside cannot make it start more.
 
 use std::cell::Cell;
+use std::fs::File;
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cofferdam_kernel::{landlock, privilege, process};
+use cofferdam_kernel::own_addresses::OwnAddresses;
+use cofferdam_kernel::{landlock, privilege, process, socket};
 use cofferdam_policy::{Network, OnUnknown, Ruled};
+use cofferdam_reach::decide::Rules;
+use cofferdam_reach::message::Said;
+use cofferdam_reach::start::{AgentStart, Terminates};
+use rustix::fs::MemfdFlags;
 use tokio::task::LocalSet;
 
 use crate::connections::context::Context;
 use crate::connections::published::{self, Dialer, Published};
 use crate::connections::splice::Carrier;
-use crate::decide::Rules;
 use crate::names::dns_server::DnsServer;
 use crate::names::lookups::Lookups;
 use crate::process::accept::{Acceptor, take_sockets};
-use crate::process::own_addresses::OwnAddresses;
 use crate::session::limits::Connections;
 use crate::session::rules::SessionRules;
 use crate::session::supervisor_link::Link;
-use crate::ssh_agent::{Agent, AgentStart};
+use crate::ssh_agent::Agent;
 use crate::tls::ca_bundle::Trusted;
-use crate::tls::credentials::{Injection, Injections};
+use crate::tls::credentials::Injections;
 use crate::tls::terminate::Terminator;
 
 /// How long what was sent last may take; the supervisor waits a little longer.
@@ -38,53 +43,46 @@ const RESERVED: u64 = 128;
 
 /// What a session's egress is started with.
 #[derive(Debug)]
-pub struct Start {
-    pub network: Network,
+pub(crate) struct Start {
+    pub(crate) network: Network,
     /// What happens to a place that no rule is about.
-    pub unknown: Ruled<OnUnknown>,
+    pub(crate) unknown: Ruled<OnUnknown>,
     /// The user's ssh-agent, if programs inside may have it sign.
-    pub agent: Option<AgentStart>,
+    pub(crate) agent: Option<AgentStart>,
     /// Ports of the session that can be reached from the host, and the way to the process that connects to them inside.
-    pub published: Vec<Published>,
-    pub dialer: Option<OwnedFd>,
+    pub(crate) published: Vec<Published>,
+    pub(crate) dialer: Option<OwnedFd>,
     /// Where the sockets come from.
-    pub sockets: OwnedFd,
-    /// The supervisor.
-    pub link: OwnedFd,
+    pub(crate) sockets: OwnedFd,
     /// Where some requests are read in TLS.
-    pub terminates: Option<Terminates>,
+    pub(crate) terminates: Option<Terminates>,
 }
 
-/// What it takes to stand in the middle of TLS.
-#[derive(Debug)]
-pub struct Terminates {
-    pub trusted: Trusted,
-    pub injections: Vec<Injection>,
-}
-
-/// Serves until the supervisor is gone.
-pub fn serve(start: Start) -> Result<(), String> {
-    process::die_with_parent().map_err(|errno| format!("the parent-death signal: {errno}"))?;
+/// Serves until the supervisor, at the other end of the link, is gone.
+pub(crate) fn serve(start: Start, link: OwnedFd) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(|error| format!("the event loop: {error}"))?;
     let local = LocalSet::new();
-    local.block_on(&runtime, run(start))
+    local.block_on(&runtime, run(start, link))
 }
 
-async fn run(start: Start) -> Result<(), String> {
-    let Start { network, unknown, agent, published, dialer, sockets, link, terminates } = start;
-    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
+async fn run(start: Start, link: OwnedFd) -> Result<(), String> {
+    let Start { network, unknown, agent, published, dialer, sockets, terminates } = start;
     let (terminator, injections) = match terminates {
-        Some(Terminates { trusted, injections }) => (Some(Terminator::new(&network, &trusted)?), injections),
+        Some(Terminates { trusted, injections }) => {
+            let (trusted, hosts) = (Trusted::new(trusted), injections.iter().map(|one| one.host.clone()));
+            let terminator = Terminator::new(&network, hosts, &trusted)?;
+            // The supervisor waits for it before it builds the session.
+            introduce(link.as_fd(), &trusted, terminator.certificate())
+                .map_err(|error| format!("certificates: {error}"))?;
+            (Some(terminator), injections)
+        }
         None => (None, Vec::new()),
     };
-    if let Some(terminator) = &terminator {
-        // The supervisor waits for it before it builds the session.
-        link.introduce(terminator.certificate()).await;
-    }
+    let link = Link::new(link).map_err(|error| format!("the supervisor: {error}"))?;
     let files = process::raise_open_files().unwrap_or(1024);
     let room = usize::try_from(files.saturating_sub(RESERVED) / 2).unwrap_or(usize::MAX);
     let most = usize::try_from(network.max_connections.value).unwrap_or(usize::MAX).min(room);
@@ -105,9 +103,8 @@ async fn run(start: Start) -> Result<(), String> {
         terminator,
     });
     // Everything that has to be read was read; from here on this process has no files.
-    let restricted =
-        process::forbid_tracing().is_ok() && privilege::no_new_privileges().is_ok() && landlock::forbid_files().is_ok();
-    if !restricted {
+    // A kernel without Landlock leaves them: the posture says so from the start.
+    if privilege::no_new_privileges().is_err() || landlock::forbid_files().is_err() {
         return Err("the egress process could not give up its files".to_owned());
     }
     if let Some(dialer) = dialer {
@@ -130,6 +127,17 @@ async fn run(start: Start) -> Result<(), String> {
     }
     finish(&context).await;
     Ok(())
+}
+
+/// Hands the supervisor what programs inside are to believe.
+fn introduce(link: BorrowedFd<'_>, trusted: &Trusted, certificate: &[u8]) -> std::io::Result<()> {
+    let file = |content: &[u8]| {
+        let mut file = File::from(rustix::fs::memfd_create("trusted", MemfdFlags::CLOEXEC)?);
+        file.write_all(content).map(|()| file)
+    };
+    let (pem, java) = (file(trusted.bundle(certificate).as_bytes())?, file(&trusted.java_store(certificate))?);
+    let word = serde_json::to_vec(&Said::Authority)?;
+    Ok(socket::send_all(link, &word, &[pem.as_fd(), java.as_fd()])?)
 }
 
 async fn keep_time(context: Rc<Context>, own: OwnAddresses) {

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use cofferdam_policy::{Endpoint, Host, OnUnknown, Ruled, with_port};
+use cofferdam_reach::decide::{Decided, Denial, Rules, Verdict, allow_it, answered, not_approved};
+use cofferdam_reach::message::Told;
 
-use crate::decide::{Decided, Denial, Rules, Verdict, allow_it, answered, not_approved};
-use crate::session::message::Told;
 use crate::session::supervisor_link::{Answer, Link};
 
 #[derive(Debug)]

@@ -10,14 +10,15 @@ use std::time::Instant;
 
 use cofferdam_kernel::socket;
 use cofferdam_policy::Host;
+use cofferdam_reach::decide::{Decided, Denial};
+use cofferdam_reach::message::{Said, Told};
+use cofferdam_wire::{NetworkOutcome, Reached};
 use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::oneshot;
 
-use crate::decide::{Decided, Denial};
 use crate::session::limits::Rate;
-use crate::session::message::{Outcome, Said, Tallied, Told};
 
 /// An answer as the task that asked gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,43 +32,29 @@ pub(crate) struct Answer {
 /// Connections that differ in nothing that is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Case {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) verdict: Outcome,
-    pub(crate) rule: String,
-    pub(crate) origin: String,
-    pub(crate) remedy: String,
+    address: Option<IpAddr>,
+    /// Without its counts.
+    reached: Reached,
 }
 
 impl Case {
     pub(crate) fn denied(host: &Host, port: u16, denial: &Denial) -> Case {
-        Case {
-            host: host.to_string(),
-            port,
-            address: None,
-            verdict: Outcome::Denied,
-            rule: brief(&denial.why),
-            origin: denial.origin.as_ref().map(|origin| brief(&origin.to_string())).unwrap_or_default(),
-            remedy: brief(&denial.remedy),
-        }
+        let origin = denial.origin.as_ref().map(ToString::to_string).unwrap_or_default();
+        Case::of(host, port, NetworkOutcome::Denied, [&denial.why, &origin, &denial.remedy])
     }
 
     pub(crate) fn failed(host: &Host, port: u16, why: &str) -> Case {
-        let (origin, remedy) = (String::new(), String::new());
-        Case { host: host.to_string(), port, address: None, verdict: Outcome::Failed, rule: brief(why), origin, remedy }
+        Case::of(host, port, NetworkOutcome::Failed, [why, "", ""])
     }
 
     pub(crate) fn allowed(host: &Host, port: u16, address: IpAddr, decided: &Decided) -> Case {
-        Case {
-            host: host.to_string(),
-            port,
-            address: Some(address),
-            verdict: Outcome::Allowed,
-            rule: brief(&decided.rule),
-            origin: brief(&decided.origin.to_string()),
-            remedy: String::new(),
-        }
+        let texts: [&str; 3] = [&decided.rule, &decided.origin.to_string(), ""];
+        Case { address: Some(address), ..Case::of(host, port, NetworkOutcome::Allowed, texts) }
+    }
+
+    fn of(host: &Host, port: u16, verdict: NetworkOutcome, texts: [&str; 3]) -> Case {
+        let (host, [why, origin, remedy]) = (host.to_string(), texts.map(brief));
+        Case { address: None, reached: Reached { host, port, verdict, why, origin, remedy, ..Reached::default() } }
     }
 }
 
@@ -96,7 +83,7 @@ pub(crate) struct Link {
     next: Cell<u64>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     tally: RefCell<BTreeMap<Case, Count>>,
-    queries: RefCell<BTreeMap<(String, String, Outcome), u64>>,
+    queries: RefCell<BTreeMap<(String, String, NetworkOutcome), u64>>,
     apart: Rate,
 }
 
@@ -152,12 +139,8 @@ impl Link {
         answer.await.ok()
     }
 
-    /// The certificate that programs inside have to believe.
-    pub(crate) async fn introduce(&self, certificate: &[u8]) {
-        self.say(&Said::Authority { certificate: certificate.to_vec() }).await;
-    }
-
-    pub(crate) async fn signed(&self, subject: String, verdict: Outcome) {
+    /// What became of a request for a signature.
+    pub(crate) async fn signed(&self, subject: String, verdict: NetworkOutcome) {
         self.say(&Said::Signed { subject, verdict }).await;
     }
 
@@ -172,19 +155,13 @@ impl Link {
             count.connections += 1;
             return;
         }
-        let is_apart = case.verdict == Outcome::Allowed || self.apart.take(Instant::now());
+        let is_apart = case.reached.verdict == NetworkOutcome::Allowed || self.apart.take(Instant::now());
         let case = if is_apart {
             case.clone()
         } else {
-            Case {
-                host: OTHERS.to_owned(),
-                port: 0,
-                address: None,
-                verdict: case.verdict,
-                rule: TOO_MANY.to_owned(),
-                origin: String::new(),
-                remedy: String::new(),
-            }
+            let (host, why) = (OTHERS.to_owned(), TOO_MANY.to_owned());
+            let reached = Reached { host, why, verdict: case.reached.verdict, ..Reached::default() };
+            Case { address: None, reached }
         };
         let is_new = {
             let mut tally = self.tally.borrow_mut();
@@ -208,7 +185,7 @@ impl Link {
         }
     }
 
-    pub(crate) fn queried(&self, name: &str, kind: &str, verdict: Outcome) {
+    pub(crate) fn queried(&self, name: &str, kind: &str, verdict: NetworkOutcome) {
         let mut queries = self.queries.borrow_mut();
         *queries.entry((name.to_owned(), kind.to_owned(), verdict)).or_default() += 1;
     }
@@ -220,19 +197,10 @@ impl Link {
             if count.connections == 0 && count.up == 0 && count.down == 0 {
                 return;
             }
-            let counted = std::mem::replace(count, Count { is_said: true, ..Count::default() });
-            Said::Connections(Tallied {
-                host: case.host.clone(),
-                port: case.port,
-                address: case.address,
-                verdict: case.verdict,
-                rule: case.rule.clone(),
-                origin: case.origin.clone(),
-                remedy: case.remedy.clone(),
-                connections: counted.connections,
-                up: counted.up,
-                down: counted.down,
-            })
+            let Count { connections, up, down, .. } =
+                std::mem::replace(count, Count { is_said: true, ..Count::default() });
+            let reached = Reached { connections, up, down, ..case.reached.clone() };
+            Said::Connections { address: case.address, reached }
         };
         self.say(&said).await;
     }

@@ -1,8 +1,6 @@
-//! Which authorities are trusted in TLS: the host's own authorities outside, and besides them the session's own inside. Owns finding the
-//! host's list and writing the files that programs inside read; their place is `plan`'s, the authority's key `session_ca`'s.
-//! Called by `supervisor` before a session and by `terminate` at its start.
-
-use std::path::{Path, PathBuf};
+//! Which authorities are trusted in TLS: the host's own authorities outside, and besides them the session's own inside. Owns the
+//! content of the files that programs inside read; their place is `plan`'s, the host's list comes from `supervisor`, the
+//! authority's key is `session_ca`'s. Called by `process::service` at the start.
 
 use aws_lc_rs::digest;
 use data_encoding::BASE64;
@@ -10,34 +8,20 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Where distributions keep all of them in one file.
-const PLACES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 /// The password that every Java has for its list; it protects nothing.
 const JAVA_PASSWORD: &str = "changeit";
 
 /// The authorities that this host believes, as one text in PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trusted(String);
+pub(crate) struct Trusted(String);
 
 impl Trusted {
-    /// The caller's own list where it names one (`SSL_CERT_FILE`), else the system's.
-    pub fn read(named: Option<&Path>) -> Result<Trusted, (PathBuf, std::io::Error)> {
-        let place = match named {
-            Some(named) => named,
-            None => PLACES.iter().map(Path::new).find(|place| place.exists()).unwrap_or(Path::new(PLACES[0])),
-        };
-        let bytes = std::fs::read(place).map_err(|error| (place.to_path_buf(), error))?;
-        Ok(Trusted(String::from_utf8_lossy(&bytes).into_owned()))
+    pub(crate) fn new(text: String) -> Trusted {
+        Trusted(text)
     }
 
     /// For programs that read PEM, with the session's authority.
-    pub fn bundle(&self, authority: &[u8]) -> String {
+    pub(crate) fn bundle(&self, authority: &[u8]) -> String {
         let mut text = self.0.clone();
         if !text.ends_with('\n') {
             text.push('\n');
@@ -53,7 +37,7 @@ impl Trusted {
     }
 
     /// The same for Java.
-    pub fn java_store(&self, authority: &[u8]) -> Vec<u8> {
+    pub(crate) fn java_store(&self, authority: &[u8]) -> Vec<u8> {
         let own = std::iter::once(authority.to_vec());
         let all: Vec<Vec<u8>> = own.chain(self.certificates().map(|one| one.to_vec())).collect();
         let mut store = Vec::new();

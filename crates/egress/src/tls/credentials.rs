@@ -2,38 +2,10 @@
 //! for the other in headers, and never shows a secret; when it may happen is `connections::http`'s, where secrets come from
 //! `supervisor`'s. Bodies are not looked at.
 
-use std::fmt;
-
 use cofferdam_policy::Host;
+use cofferdam_reach::start::Injection;
 use data_encoding::BASE64;
 use zeroize::Zeroizing;
-
-/// What a header can carry and no program inside may see: cleared when dropped, and silent about itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<Vec<u8>>);
-
-impl Secret {
-    pub fn new(bytes: Vec<u8>) -> Secret {
-        Secret(Zeroizing::new(bytes))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-/// One secret, and the only place that it goes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Injection {
-    pub host: String,
-    pub port: u16,
-    /// In lower case.
-    pub header: String,
-    pub placeholder: String,
-    pub secret: Secret,
-}
 
 /// All of a session's.
 #[derive(Debug, Default)]
@@ -61,13 +33,13 @@ impl Injections {
     /// The value of a header for the server, where it holds a placeholder that is exchanged.
     pub(crate) fn reveal(&self, (host, port): (&Host, u16), name: &str, value: &[u8]) -> Option<Vec<u8>> {
         let meant = |one: &&Injection| one.port == port && name.eq_ignore_ascii_case(&one.header);
-        swapped_by(value, self.of_host(host).filter(meant).map(|one| (one.placeholder.as_bytes(), &one.secret.0[..])))
+        swapped_by(value, self.of_host(host).filter(meant).map(|one| (one.placeholder.as_bytes(), one.secret.bytes())))
     }
 
     /// The value of a header for the session, where it holds a secret.
     pub(crate) fn hide(&self, (host, port): (&Host, u16), value: &[u8]) -> Option<Vec<u8>> {
         let meant = self.of_host(host).filter(|one| one.port == port);
-        swapped_by(value, meant.map(|one| (&one.secret.0[..], one.placeholder.as_bytes())))
+        swapped_by(value, meant.map(|one| (one.secret.bytes(), one.placeholder.as_bytes())))
     }
 }
 
@@ -110,6 +82,8 @@ fn replaced(value: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_reach::start::Secret;
+
     use super::*;
 
     const SECRET: &[u8] = b"s3cr3t-token";

@@ -37,11 +37,15 @@ impl std::fmt::Debug for Authority {
 
 impl Authority {
     /// Good for the hosts whose requests are read, and for no others.
-    pub(crate) fn new(network: &Network, provider: Arc<CryptoProvider>) -> Result<Authority, rcgen::Error> {
+    pub(crate) fn new(
+        network: &Network,
+        hosts: impl Iterator<Item = String>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Authority, rcgen::Error> {
         let mut params = params("Cofferdam session")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        params.name_constraints = Some(constraints(network));
+        params.name_constraints = Some(constraints(network, hosts));
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.der().clone();
         Ok(Authority { issuer: Issuer::new(params, key), certificate, provider, made: RefCell::default() })
@@ -97,10 +101,10 @@ fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
 }
 
 /// A constraint is about names or about addresses: where one kind is not meant at all, an example that no host has stands for it.
-fn constraints(network: &Network) -> NameConstraints {
+fn constraints(network: &Network, hosts: impl Iterator<Item = String>) -> NameConstraints {
     let rules = network.allow.iter().chain(&network.deny).filter(|rule| !rule.is_whole());
     let mut permitted: Vec<GeneralSubtree> = rules.map(subtree).collect();
-    permitted.extend(network.credentials.iter().map(|one| GeneralSubtree::DnsName(one.value.host.clone())));
+    permitted.extend(hosts.map(GeneralSubtree::DnsName));
     if !permitted.iter().any(|one| matches!(one, GeneralSubtree::DnsName(_))) {
         permitted.push(GeneralSubtree::DnsName("invalid".to_owned()));
     }

@@ -31,9 +31,14 @@ impl std::fmt::Debug for Terminator {
 }
 
 impl Terminator {
-    pub(crate) fn new(network: &Network, trusted: &Trusted) -> Result<Terminator, String> {
+    /// For the hosts that rules are about requests to, and these.
+    pub(crate) fn new(
+        network: &Network,
+        hosts: impl Iterator<Item = String>,
+        trusted: &Trusted,
+    ) -> Result<Terminator, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let authority = Authority::new(network, Arc::clone(&provider))
+        let authority = Authority::new(network, hosts, Arc::clone(&provider))
             .map_err(|error| format!("the session's certificate authority: {error}"))?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -122,7 +127,7 @@ mod tests {
         let mut rule = NetworkRule::whole(Endpoint::parse(host).expect("an endpoint"), Origin::default_value());
         rule.methods.push("GET".to_owned());
         let network = Network { allow: vec![rule], ..Network::default() };
-        Terminator::new(&network, &Trusted::default()).expect("an authority")
+        Terminator::new(&network, std::iter::empty(), &Trusted::default()).expect("an authority")
     }
 
     /// A program inside, that believes the authority, speaks to `host`.

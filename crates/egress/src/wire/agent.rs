@@ -5,6 +5,7 @@
 //!
 //! Adding, removing, locking and unlocking are never passed on: the agent is the user's, and outlives the session.
 
+use data_encoding::BASE64_NOPAD;
 use sha2::{Digest, Sha256};
 
 use super::Progress;
@@ -14,25 +15,22 @@ mod purpose;
 #[cfg(test)]
 mod tests;
 
-pub use purpose::Purpose;
+pub(crate) use purpose::Purpose;
 
 /// The longest message; OpenSSH's own limit.
-pub const MESSAGE_MAX: usize = 256 * 1024;
-/// The most identities that are read from an agent.
-const IDENTITIES_MAX: usize = 2048;
+pub(crate) const MESSAGE_MAX: usize = 256 * 1024;
 
 const FAILURE_CODE: u8 = 5;
 const REQUEST_IDENTITIES: u8 = 11;
-const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const EXTENSION: u8 = 27;
 const SESSION_BIND: &[u8] = b"session-bind@openssh.com";
 
 /// The agent's way to say no, framed.
-pub const FAILURE: [u8; 5] = [0, 0, 0, 1, FAILURE_CODE];
+pub(crate) const FAILURE: [u8; 5] = [0, 0, 0, 1, FAILURE_CODE];
 
 /// The first message in `buf`, without its length.
-pub fn message(buf: &[u8]) -> Progress<&[u8]> {
+pub(crate) fn message(buf: &[u8]) -> Progress<&[u8]> {
     let Some((&length, rest)) = buf.split_first_chunk::<4>() else { return Progress::Partial };
     match usize::try_from(u32::from_be_bytes(length)) {
         Ok(0) => Progress::Bad("empty agent message", 400),
@@ -46,7 +44,7 @@ pub fn message(buf: &[u8]) -> Progress<&[u8]> {
 
 /// What a program asks of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request<'a> {
+pub(crate) enum Request<'a> {
     /// Which keys are there? Pass on, and filter the answer.
     Identities,
     /// Sign this. Decide, then pass on or answer `FAILURE`.
@@ -59,7 +57,7 @@ pub enum Request<'a> {
 
 /// A request for a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignRequest<'a> {
+pub(crate) struct SignRequest<'a> {
     pub key: &'a [u8],
     pub data: &'a [u8],
     pub flags: u32,
@@ -68,7 +66,7 @@ pub struct SignRequest<'a> {
 }
 
 /// What one message of the program asks for, as `message` cut it out. What does not parse to its last byte is refused.
-pub fn classify(message: &[u8]) -> Request<'_> {
+pub(crate) fn classify(message: &[u8]) -> Request<'_> {
     let Some((&kind, body)) = message.split_first() else {
         return Request::Refused { kind: 0, reason: "empty agent message" };
     };
@@ -103,65 +101,9 @@ fn session_bind(body: &[u8]) -> Option<Request<'_>> {
     Some(Request::SessionBind { host_key, session_id, forwarding })
 }
 
-/// A key that an agent holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity<'a> {
-    pub key: &'a [u8],
-    pub comment: &'a [u8],
-}
-
-/// The identities in an agent's answer; `None` for a failure and for what does not parse.
-pub fn parse_identities(message: &[u8]) -> Option<Vec<Identity<'_>>> {
-    let mut reader = Reader(message);
-    if reader.u8()? != IDENTITIES_ANSWER {
-        return None;
-    }
-    let count = usize::try_from(reader.u32()?).ok().filter(|count| *count <= IDENTITIES_MAX)?;
-    let mut identities = Vec::new();
-    for _ in 0..count {
-        identities.push(Identity { key: reader.string()?, comment: reader.string()? });
-    }
-    reader.end()?;
-    Some(identities)
-}
-
-/// An answer, framed, that lists these identities; for what is left after filtering.
-pub fn identities_answer(identities: &[Identity<'_>]) -> Vec<u8> {
-    let mut body = vec![IDENTITIES_ANSWER];
-    put_length(&mut body, identities.len());
-    for identity in identities {
-        for part in [identity.key, identity.comment] {
-            put_length(&mut body, part.len());
-            body.extend_from_slice(part);
-        }
-    }
-    let mut out = Vec::with_capacity(body.len() + 4);
-    put_length(&mut out, body.len());
-    out.extend_from_slice(&body);
-    out
-}
-
-/// Lengths here come from messages of at most `MESSAGE_MAX`, so they fit.
-fn put_length(out: &mut Vec<u8>, length: usize) {
-    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-}
-
 /// A key's fingerprint, as `ssh-add -l` shows it: `SHA256:` and base64 without padding.
-pub fn fingerprint(key: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digest = Sha256::digest(key);
-    let mut text = String::from("SHA256:");
-    for piece in digest.chunks(3) {
-        let bits = piece.iter().chain([0; 2].iter()).take(3).fold(0_usize, |bits, &byte| bits << 8 | usize::from(byte));
-        let letters = [18, 12, 6, 0].map(|shift| char::from(LETTERS[bits >> shift & 63]));
-        text.extend(&letters[..=piece.len()]);
-    }
-    text
-}
-
-/// The name of a key's algorithm, such as `ssh-ed25519`, with which every key begins.
-pub fn algorithm(key: &[u8]) -> Option<&str> {
-    Reader(key).string().and_then(printable)
+pub(crate) fn fingerprint(key: &[u8]) -> String {
+    format!("SHA256:{}", BASE64_NOPAD.encode(&Sha256::digest(key)))
 }
 
 /// Text that can be shown and compared: printable ASCII.

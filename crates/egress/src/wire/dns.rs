@@ -17,10 +17,10 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
-pub use tunnel::looks_tunnelled;
+pub(crate) use tunnel::looks_tunnelled;
 
 /// The longest query that is read; one name and a few options need far less.
-pub const QUERY_MAX: usize = 4096;
+pub(crate) const QUERY_MAX: usize = 4096;
 /// The smallest and largest datagram that a client's word is taken for.
 const DATAGRAM: std::ops::RangeInclusive<u16> = 512..=4096;
 /// How long, in seconds, a client may remember that there is nothing. Short: a rule may change at any moment.
@@ -30,14 +30,14 @@ const TEXT_MAX: usize = 200;
 
 /// How a query came, which bounds its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub(crate) enum Transport {
     Udp,
     Tcp,
 }
 
 /// What is asked about a name, as far as answers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     A,
     Aaaa,
     /// HTTPS and SVCB: would hand out addresses and keys past the table of names.
@@ -51,14 +51,14 @@ pub enum Kind {
 
 /// What a client says with EDNS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EdnsInfo {
+pub(crate) struct EdnsInfo {
     pub udp_size: u16,
     pub dnssec_ok: bool,
 }
 
 /// A query that can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
+pub(crate) struct Query {
     pub id: u16,
     /// Lower case, without the trailing dot; empty for the root.
     pub name: String,
@@ -73,7 +73,7 @@ pub struct Query {
 /// A query that is not answered as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct BadQuery {
+pub(crate) struct BadQuery {
     pub reason: &'static str,
     /// What to send back; nothing where an answer could itself be taken for a query's.
     pub reply: Option<Vec<u8>>,
@@ -82,16 +82,13 @@ pub struct BadQuery {
 /// Why an answer is negative, for the people who look: the codes of RFC 8914.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Extended {
-    /// An operator's own list.
-    Blocked = 15,
+pub(crate) enum Extended {
     /// Asked for by the client's side: the session's policy.
     Filtered = 17,
-    Prohibited = 18,
 }
 
 /// Reads a query.
-pub fn parse(message: &[u8], transport: Transport) -> Result<Query, BadQuery> {
+pub(crate) fn parse(message: &[u8], transport: Transport) -> Result<Query, BadQuery> {
     let Some(&header) = message.first_chunk::<12>() else {
         return Err(BadQuery { reason: "shorter than a header", reply: None });
     };
@@ -182,7 +179,7 @@ fn canonical(name: &Name) -> Option<String> {
 
 impl Query {
     /// The addresses of the kind that was asked for; nodata when there is none among them.
-    pub fn addresses(&self, addresses: &[IpAddr], ttl: u32) -> Vec<u8> {
+    pub(crate) fn addresses(&self, addresses: &[IpAddr], ttl: u32) -> Vec<u8> {
         let name = &self.question.name;
         let records: Vec<Record> = addresses
             .iter()
@@ -197,21 +194,21 @@ impl Query {
     }
 
     /// Records that were resolved outside: SRV, TXT, MX. The names in them are looked up, and decided about, in turn.
-    pub fn forward(&self, records: &[Record]) -> Vec<u8> {
+    pub(crate) fn forward(&self, records: &[Record]) -> Vec<u8> {
         let mut message = self.response(ResponseCode::NoError);
         message.answers = records.to_vec();
         self.encode(&message)
     }
 
     /// The name exists, without a record of this kind.
-    pub fn nodata(&self) -> Vec<u8> {
+    pub(crate) fn nodata(&self) -> Vec<u8> {
         let mut message = self.response(ResponseCode::NoError);
         message.authorities.push(self.start_of_authority());
         self.encode(&message)
     }
 
     /// There is no such name in this session. With EDNS the answer says why.
-    pub fn nxdomain(&self, why: Option<(Extended, &str)>) -> Vec<u8> {
+    pub(crate) fn nxdomain(&self, why: Option<(Extended, &str)>) -> Vec<u8> {
         let mut message = self.response(ResponseCode::NXDomain);
         message.authorities.push(self.start_of_authority());
         explain(&mut message, why);
@@ -219,20 +216,15 @@ impl Query {
     }
 
     /// Not answered for reasons of policy.
-    pub fn refused(&self, why: Option<(Extended, &str)>) -> Vec<u8> {
+    pub(crate) fn refused(&self, why: Option<(Extended, &str)>) -> Vec<u8> {
         let mut message = self.response(ResponseCode::Refused);
         explain(&mut message, why);
         self.encode(&message)
     }
 
     /// The name could not be resolved outside.
-    pub fn servfail(&self) -> Vec<u8> {
+    pub(crate) fn servfail(&self) -> Vec<u8> {
         self.encode(&self.response(ResponseCode::ServFail))
-    }
-
-    /// The query was not understood after all.
-    pub fn formerr(&self) -> Vec<u8> {
-        self.encode(&self.response(ResponseCode::FormErr))
     }
 
     fn response(&self, code: ResponseCode) -> Message {

@@ -1,11 +1,13 @@
 //! The ClientHello of TLS, looked at and passed on: which server a client names before anything is encrypted.
-//! Owns the records and the few extensions it reads; terminates nothing and checks no certificate. `connections` calls it
+//! Owns the records and the one extension it reads; terminates nothing and checks no certificate. `connections` calls it
 //! with the first bytes of a connection that claims to be TLS, compares the name with the one it decided about, and
-//! forwards the same bytes.
+//! forwards the same bytes. Why rustls does not read them: decision 0046.
 //!
 //! What is seen is the outer name. An `encrypted_client_hello` extension does not mean that there is an inner one:
 //! browsers send a GREASE one to every server, which cannot be told from a real one. A server that takes part in ECH
 //! for its name may serve others behind it, as may any server that several names share; that remains.
+
+use std::collections::BTreeSet;
 
 use super::{Progress, lower_name};
 
@@ -13,28 +15,16 @@ use super::{Progress, lower_name};
 mod tests;
 
 /// The most bytes that are read before the hello must be whole. One with post-quantum keys has about 1,800.
-pub const HELLO_MAX: usize = 16 * 1024;
-/// The most protocols that are kept from the ALPN list; the rest is checked and left out.
-const PROTOCOLS_MAX: usize = 16;
+pub(crate) const HELLO_MAX: usize = 16 * 1024;
 
-/// What a client says about the server it wants.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Hello {
-    /// Lower case, without a trailing dot; may be an address written as text, which clients should not send.
-    pub sni: Option<String>,
-    /// The protocols offered, in the client's order.
-    pub alpn: Vec<Vec<u8>>,
-    /// The encrypted_client_hello extension is there, real or GREASE.
-    pub has_ech: bool,
-}
-
-/// Reads the ClientHello at the start of a connection. It may be spread over several records.
-pub fn server_name(buf: &[u8]) -> Progress<Hello> {
+/// Reads the ClientHello at the start of a connection, which may be spread over several records, for the server that it
+/// names: lower case, without a trailing dot; may be an address written as text, which clients should not send.
+pub(crate) fn server_name(buf: &[u8]) -> Progress<Option<String>> {
     match message(buf) {
         Err(Stop::Partial) => Progress::Partial,
         Err(Stop::Bad(reason)) => Progress::Bad(reason, 400),
         Ok((body, used)) => match client_hello(&body) {
-            Ok(hello) => Progress::Done(hello, used),
+            Ok(name) => Progress::Done(name, used),
             Err(reason) => Progress::Bad(reason, 400),
         },
     }
@@ -144,10 +134,8 @@ impl<'a> Reader<'a> {
 }
 
 const SERVER_NAME: u16 = 0;
-const ALPN: u16 = 16;
-const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
-fn client_hello(body: &[u8]) -> Result<Hello, &'static str> {
+fn client_hello(body: &[u8]) -> Result<Option<String>, &'static str> {
     let mut reader = Reader(body);
     let version = reader.u16()?;
     reader.take(32)?; // random
@@ -159,30 +147,24 @@ fn client_hello(body: &[u8]) -> Result<Hello, &'static str> {
         return Err(MALFORMED);
     }
     if reader.end().is_ok() {
-        return Ok(Hello::default()); // extensions may be left out before TLS 1.3
+        return Ok(None); // extensions may be left out before TLS 1.3
     }
     let mut extensions = Reader(reader.with_u16_length()?);
     reader.end()?;
-    let mut hello = Hello::default();
-    let mut seen_alpn = false;
+    let mut kinds = BTreeSet::new();
+    let mut name = None;
     while !extensions.0.is_empty() {
         let kind = extensions.u16()?;
         let value = extensions.with_u16_length()?;
         // Readers that take the first and readers that take the last would see two names.
-        let again = match kind {
-            SERVER_NAME => hello.sni.replace(host_name(value)?).is_some(),
-            ALPN => {
-                hello.alpn = protocols(value)?;
-                std::mem::replace(&mut seen_alpn, true)
-            }
-            ENCRYPTED_CLIENT_HELLO => std::mem::replace(&mut hello.has_ech, true),
-            _ => false,
-        };
-        if again {
+        if !kinds.insert(kind) {
             return Err("an extension is repeated in the ClientHello");
         }
+        if kind == SERVER_NAME {
+            name = Some(host_name(value)?);
+        }
     }
-    Ok(hello)
+    Ok(name)
 }
 
 /// The one host name of a server_name extension.
@@ -197,21 +179,4 @@ fn host_name(value: &[u8]) -> Result<String, &'static str> {
         return Err(MALFORMED);
     }
     lower_name(name).ok_or("malformed server name in the ClientHello")
-}
-
-fn protocols(value: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
-    let mut extension = Reader(value);
-    let mut list = Reader(extension.with_u16_length()?);
-    extension.end()?;
-    let mut protocols = Vec::new();
-    while !list.0.is_empty() {
-        let protocol = list.with_u8_length()?;
-        if protocol.is_empty() {
-            return Err(MALFORMED);
-        }
-        if protocols.len() < PROTOCOLS_MAX {
-            protocols.push(protocol.to_vec());
-        }
-    }
-    Ok(protocols)
 }

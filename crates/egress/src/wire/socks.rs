@@ -12,21 +12,19 @@ mod tests;
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reply {
+pub(crate) enum Reply {
     Succeeded = 0,
     GeneralFailure = 1,
     NotAllowed = 2,
-    NetworkUnreachable = 3,
     HostUnreachable = 4,
     ConnectionRefused = 5,
-    TtlExpired = 6,
     CommandNotSupported = 7,
     AddressNotSupported = 8,
 }
 
 /// The bytes of a reply. Clients look at the first two; the address is where the connection leaves from, and may be
 /// unspecified.
-pub fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
+pub(crate) fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
     let mut out = vec![5, reply as u8, 0];
     match bound.ip() {
         IpAddr::V4(address) => {
@@ -43,13 +41,13 @@ pub fn reply(reply: Reply, bound: SocketAddr) -> Vec<u8> {
 }
 
 /// A reply without an address, for refusals.
-pub fn refusal(code: Reply) -> Vec<u8> {
+pub(crate) fn refusal(code: Reply) -> Vec<u8> {
     reply(code, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
 }
 
 /// Where a client wants to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     pub host: Host,
     /// Never 0.
     pub port: u16,
@@ -57,7 +55,7 @@ pub struct Target {
 
 /// A host as the client gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
+pub(crate) enum Host {
     /// Lower case, without a trailing dot; may still be an address written as text.
     Name(String),
     Address(IpAddr),
@@ -65,7 +63,7 @@ pub enum Host {
 
 /// What to do after feeding bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Read more.
     More,
     /// Send these bytes, and go on feeding.
@@ -80,7 +78,7 @@ pub enum Step {
 
 /// One client's negotiation.
 #[derive(Debug, Default)]
-pub struct Negotiation {
+pub(crate) struct Negotiation {
     /// The message read so far; at most 262 bytes.
     message: Vec<u8>,
     at: At,
@@ -98,7 +96,7 @@ impl Negotiation {
     /// Takes bytes up to the end of the message they complete; says how many, and what follows from it.
     ///
     /// Feed the rest again after `Send`. After any step but `More` and `Send` nothing more is taken.
-    pub fn feed(&mut self, input: &[u8]) -> (usize, Step) {
+    pub(crate) fn feed(&mut self, input: &[u8]) -> (usize, Step) {
         for (index, &byte) in input.iter().enumerate() {
             if self.at == At::Over {
                 return (index, Step::More);

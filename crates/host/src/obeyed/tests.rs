@@ -48,10 +48,10 @@ fn a_directory_without_a_name_of_the_list_is_not_listed_again_until_it_changes()
         assert_eq!((found.more, found.unseen), (0, None));
         found.files.into_iter().map(|file| file.path.display().to_string()).collect::<Vec<_>>()
     };
-    assert!(since(Start::now()).is_empty());
+    assert!(since(Start::now(Some(&project))).is_empty());
     let memory = || std::fs::read_dir(state.join("looked-at")).expect("it was written").count();
     assert_eq!(memory(), 1);
-    let start = Start::now();
+    let start = Start::now(Some(&project));
     assert!(since(start).is_empty());
     std::fs::write(project.join("3/package.json"), "{ }").expect("the same file, in a directory that does not change");
     for made in ["7/.vscode", "8/new/deep", "4/node_modules/.vscode"] {
@@ -77,7 +77,7 @@ fn what_git_obeys_is_reported_of_a_repository_below_the_project_too() {
     let git = project.join("sub/.git");
     std::fs::create_dir_all(git.join("objects/info")).expect("a directory");
     std::fs::create_dir_all(git.join("worktrees")).expect("a directory");
-    let start = Start::now();
+    let start = Start::now(Some(&project));
     for name in ["objects/info/alternates", "gitdir", "config"] {
         std::fs::write(git.join(name), "x").expect("a file");
     }
@@ -85,4 +85,31 @@ fn what_git_obeys_is_reported_of_a_repository_below_the_project_too() {
     let names: Vec<_> = found.files.iter().map(|file| file.path.display().to_string()).collect();
     assert_eq!(names, ["sub/.git/config", "sub/.git/gitdir", "sub/.git/objects/info/alternates"]);
     std::fs::remove_dir_all(project).expect("it is ours");
+}
+
+#[test]
+fn what_was_changed_right_before_the_start_is_not_the_sessions_work_and_what_comes_right_after_is() {
+    let scene = scene("started");
+    let path = scene.join("file");
+    std::fs::write(&path, "").expect("writable");
+    // Kernels before 6.13 have one time for all changes of a tick, and cannot tell.
+    let tells = stamp(&scene).expect("the file system has files without names") != stamp(&scene).expect("as before");
+    let change = |mode| {
+        rustix::fs::stat(&path).expect("it is there");
+        rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("ours");
+    };
+    for _ in 0..200 {
+        change(0o600);
+        let start = Start::now(Some(&scene));
+        let before = rustix::fs::stat(&path).expect("it is there");
+        assert!(!tells || !start.is_before_change_of(&before), "{start:?}: {:?}", super::changed(&before));
+        change(0o644);
+        let after = rustix::fs::stat(&path).expect("it is there");
+        assert!(start.is_before_change_of(&after), "{start:?}: {:?}", super::changed(&after));
+        let unlooked = scene.join("new");
+        std::fs::write(&unlooked, "").expect("writable");
+        assert!(start.is_before_change_of(&rustix::fs::stat(&unlooked).expect("it is there")), "{start:?}");
+        std::fs::remove_file(&unlooked).expect("ours");
+    }
+    std::fs::remove_dir_all(scene).expect("ours");
 }

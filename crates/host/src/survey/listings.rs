@@ -10,6 +10,7 @@ use cofferdam_policy::decide::index::Written;
 use cofferdam_policy::path::is_at_or_below;
 use cofferdam_policy::{Access, PathExpr, fold_hash};
 use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::Errno;
 
 /// The shipped lists name hundreds of places, of which few exist: reading a directory once is cheaper than asking for
 /// every name in it.
@@ -19,6 +20,8 @@ pub(crate) struct Listings<'a> {
     most: usize,
     /// Directories below the base that were read so far.
     read: Vec<Listed>,
+    /// The last that could not be listed, and why.
+    failed: Option<(PathBuf, Errno)>,
 }
 
 struct Listed {
@@ -37,12 +40,16 @@ const MOST_NAMES: usize = 1 << 20;
 
 impl<'a> Listings<'a> {
     pub(crate) fn new(base: &'a Path) -> Self {
-        Listings { base, most: usize::MAX, read: Vec::new() }
+        Listings { base, most: usize::MAX, read: Vec::new(), failed: None }
     }
 
     /// Of a directory with too many names the first ones are known.
     pub(crate) fn bounded(base: &'a Path) -> Self {
         Listings { most: MOST_NAMES, ..Listings::new(base) }
+    }
+
+    pub(crate) fn failed(&self) -> Option<&(PathBuf, Errno)> {
+        self.failed.as_ref()
     }
 
     /// Whether a directory was not listed to its end.
@@ -85,7 +92,8 @@ impl<'a> Listings<'a> {
         let hash = fold_hash(0, directory);
         let known = self.read.iter().position(|listed| listed.hash == hash && listed.path == directory);
         let at = known.unwrap_or_else(|| {
-            let names = Names::list(&self.base.join(OsStr::from_bytes(directory)), self.most);
+            let path = self.base.join(OsStr::from_bytes(directory));
+            let names = Names::list(&path, self.most).map_err(|errno| self.failed = Some((path, errno))).ok();
             self.read.push(Listed { path: directory.to_vec(), hash, names });
             self.read.len() - 1
         });
@@ -148,21 +156,20 @@ impl Default for Names {
 }
 
 impl Names {
-    /// `None` where the directory cannot be listed, or is not one.
-    fn list(path: &Path, most: usize) -> Option<Self> {
+    fn list(path: &Path, most: usize) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
         let mut names = Names { bytes: Vec::with_capacity(4096), ..Names::default() };
         let mut buffer = [MaybeUninit::uninit(); 16384];
         let mut entries = RawDir::new(directory, &mut buffer);
         while let Some(entry) = entries.next() {
-            names.add(entry.ok()?.file_name().to_bytes());
+            names.add(entry?.file_name().to_bytes());
             if names.bytes.len() > most {
                 names.is_whole = false;
                 break;
             }
         }
-        Some(names)
+        Ok(names)
     }
 
     fn add(&mut self, name: &[u8]) {
@@ -202,17 +209,17 @@ impl Names {
 }
 
 /// Names in the pattern's directory that match its last component.
-pub(crate) fn list_matching(pattern: &Path, access: Access, except: &str) -> Vec<PathBuf> {
-    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+pub(crate) fn list_matching(pattern: &Path, access: Access, except: &str) -> Result<Vec<PathBuf>, Errno> {
+    let (Some(parent), Some(last)) = (pattern.parent(), pattern.file_name()) else { return Ok(Vec::new()) };
     let meant = Written { access, name: last.as_bytes(), is_glob: true, except };
-    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
+    let entries = std::fs::read_dir(parent).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let mut found: Vec<PathBuf> = entries
         .filter_map(Result::ok)
         .filter(|entry| meant.means(entry.file_name().as_bytes()))
         .map(|entry| entry.path())
         .collect();
     found.sort();
-    found
+    Ok(found)
 }
 
 #[cfg(test)]

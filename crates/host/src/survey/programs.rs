@@ -7,10 +7,9 @@ use cofferdam_plan::{HostFacts, PathFact, Request};
 use cofferdam_policy::{Access, Policy};
 
 use super::listings::list_matching;
-use super::paths::look;
-use crate::stand_ins::StandIns;
+use super::paths::Paths;
 
-pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts, stand_ins: &StandIns) {
+pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts, paths: &Paths<'_>) {
     let path = request.environment.iter().find(|(n, _)| n == "PATH").map_or("/usr/local/bin:/usr/bin:/bin", |(_, v)| v);
     let mut executables = BTreeMap::new();
     for name in policy.process.executables.iter().map(|e| &e.value).chain(request.argv.first()) {
@@ -21,11 +20,11 @@ pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut H
         };
         let found = candidates.iter().filter_map(|c| c.canonicalize().ok()).find(|c| c.is_file());
         if let Some(found) = found {
-            executables.insert(name.clone(), look(&found, stand_ins));
+            executables.insert(name.clone(), paths.look(&found));
         }
     }
     for library in library_directories(&executables) {
-        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| look(&p, stand_ins))
+        if let Some(PathFact::Present { canonical, id, .. }) = library.canonicalize().ok().map(|p| paths.look(&p))
             && !facts.libraries.iter().any(|(known, _)| canonical.starts_with(known))
         {
             facts.libraries.push((canonical, id));
@@ -44,7 +43,7 @@ pub(super) fn library_directories(executables: &BTreeMap<String, PathFact>) -> V
         let apart = parent.join("x86_64-linux-gnu");
         if apart.is_dir() {
             directories.push(apart);
-            directories.extend(list_matching(&parent.join("python3*"), Access::Read, ""));
+            directories.extend(list_matching(&parent.join("python3*"), Access::Read, "").unwrap_or_default());
         } else {
             directories.push(parent.to_path_buf());
         }

@@ -22,8 +22,34 @@ const PACK_WORK: usize = 1 << 12;
 /// git makes chains of 50.
 const LONGEST_CHAIN: usize = 64;
 
-/// Where in the object store the blob with this name lies, and its bytes; nothing once the budget is spent.
-pub(super) fn find(objects: &OwnedFd, name: &[u8], budget: &Budget) -> Option<(PathBuf, Vec<u8>)> {
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Commit,
+    Tree,
+    Blob,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Commit => "commit",
+            Kind::Tree => "tree",
+            Kind::Blob => "blob",
+        }
+    }
+
+    fn in_packs(self) -> u8 {
+        match self {
+            Kind::Commit => 1,
+            Kind::Tree => 2,
+            Kind::Blob => 3,
+        }
+    }
+}
+
+/// Where in the object store the object of this kind and name lies, and its bytes; nothing once the budget is spent.
+pub(super) fn find(objects: &OwnedFd, kind: Kind, name: &[u8], budget: &Budget) -> Option<(PathBuf, Vec<u8>)> {
     budget.spend(PACK_WORK)?;
     let hex = data_encoding::HEXLOWER.encode(name);
     let loose = PathBuf::from(hex.get(..2)?).join(hex.get(2..)?);
@@ -33,14 +59,14 @@ pub(super) fn find(objects: &OwnedFd, name: &[u8], budget: &Budget) -> Option<(P
         budget.spend(packed.len() + bytes.len())?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let (header, content) = (&bytes[..end], &bytes[end + 1..]);
-        let is_blob = header == format!("blob {}", content.len()).as_bytes();
-        return is_blob.then(|| (loose, content.to_vec()));
+        let is_meant = header == format!("{} {}", kind.word(), content.len()).as_bytes();
+        return is_meant.then(|| (loose, content.to_vec()));
     }
     packs(objects)?.into_iter().find_map(|at| {
         budget.spend(PACK_WORK)?;
         let pack = Pack::open(objects, &at, name.len())?;
-        let (kind, bytes) = pack.object(pack.offset_of(name)?, LONGEST_CHAIN, budget)?;
-        (kind == BLOB).then_some((at, bytes))
+        let (found, bytes) = pack.object(pack.offset_of(name)?, LONGEST_CHAIN, budget)?;
+        (found == kind.in_packs()).then_some((at, bytes))
     })
 }
 
@@ -60,7 +86,6 @@ fn packs(objects: &OwnedFd) -> Option<Vec<PathBuf>> {
     (found.len() <= MOST_PACKS).then_some(found)
 }
 
-const BLOB: u8 = 3;
 const OFFSET_DELTA: u8 = 6;
 const NAME_DELTA: u8 = 7;
 

@@ -257,7 +257,11 @@ fn a_repository_that_would_take_minutes_shows_nothing_and_ends_in_time() {
     assert!(took < LONGEST_WAIT * 100, "it took {took:?}, where all of it takes many minutes");
     // The control: a pack of them can be read.
     let repository = scene.repository();
-    assert_eq!(objects::find(&repository.objects, &object, &repository.budget), None, "a tree is no file");
+    assert_eq!(
+        objects::find(&repository.objects, objects::Kind::Blob, &object, &repository.budget),
+        None,
+        "a tree is no file"
+    );
     assert!(repository.budget.spent.get() > LEAST_WORK, "it was put together");
 }
 

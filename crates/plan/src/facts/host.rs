@@ -86,6 +86,8 @@ pub struct HostFacts {
     pub mounts: Vec<MountFact>,
     /// Why these are not known.
     pub mounts_unknown: Option<String>,
+    /// Why names could not be looked at, where that says nothing about them: no descriptor or no memory was left.
+    pub paths_unknown: Option<String>,
     /// Directories in trees that can be written to, in which a name is found in another case too.
     pub folding: Vec<PathBuf>,
     /// System directories that exist: mount points of private file systems.

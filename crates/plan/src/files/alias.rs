@@ -179,7 +179,13 @@ fn under(decision: &Decision, other: &Other, table: &Table<'_>) -> Option<Decisi
             (point, PathFact::Present { canonical: point.clone(), kind: *kind, id: *id })
         }
     };
-    Some(Decision { path: path.clone(), reason: same(&decision.path), fact, is_other_name: true, ..decision.clone() })
+    Some(Decision {
+        path: path.clone(),
+        reason: same(&decision.path).into(),
+        fact,
+        is_other_name: true,
+        ..decision.clone()
+    })
 }
 
 /// Mounts that are hidden whole, unless a rule gives that very directory.

@@ -2,6 +2,7 @@
 //! about a path; making them is `rules`', mounting them `mounts`'. Used by everything in this crate that is about files, and
 //! by commands that explain a denial (`decide`).
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{Access, FileRule, Hold, Layer, Origin, PlacedRule, RuleIndex, Stand};
@@ -14,8 +15,8 @@ use crate::facts::path::{Kind, PathFact};
 pub struct Decision {
     pub path: PathBuf,
     pub access: Access,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: Cow<'static, str>,
     pub origin: Origin,
     #[serde(skip)]
     pub(crate) stand: Stand,
@@ -41,7 +42,7 @@ impl Decision {
         Decision {
             path: fact.canonical().to_path_buf(),
             access,
-            reason: rule.reason.clone().into_owned(),
+            reason: rule.reason.clone(),
             origin: rule.origin.clone(),
             stand: rule.stand.clone(),
             hold: rule.hold.clone(),
@@ -118,7 +119,7 @@ pub(crate) fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Or
     Decision {
         path,
         access,
-        reason: reason.to_owned(),
+        reason: Cow::Owned(reason.to_owned()),
         origin: origin.clone(),
         stand: Stand::Refuse,
         hold: Hold::Nothing,

@@ -9,7 +9,7 @@ use cofferdam_policy::decide::index::{Contest, refuses};
 use cofferdam_policy::decide::{closes_project, gives_the_home};
 use cofferdam_policy::path::{Base, is_at_or_below, tree_order};
 use cofferdam_policy::{
-    Access, FileRule, Hold, Layer, Mode, Origin, Places, Policy, RuleIndex, Stand, folds_alike, folds_at_or_below,
+    Access, FileRule, Hold, Layer, Mode, Origin, Places, Policy, RuleIndex, folds_alike, folds_at_or_below,
 };
 
 use crate::PlanError;
@@ -57,6 +57,9 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     add_sockets(policy, facts, &mut found)?;
     let mut kept = decided_with_git(facts, found);
     fill_masks(policy, facts, &mut kept);
+    if let Some(why) = &facts.paths_unknown {
+        return Err(PlanError::PathsUnknown { why: why.clone() });
+    }
     if let Some(why) = &facts.mounts_unknown {
         return Err(PlanError::MountsUnknown { why: why.clone() });
     }
@@ -220,19 +223,8 @@ fn add_project(policy: &Policy, facts: &HostFacts, found: &mut Vec<Decision>) {
         if found.iter().any(|decision| closes_project(&decision, path)) {
             return;
         }
-        found.push(Decision {
-            path: path.clone(),
-            access: policy.project.value,
-            reason: "the project".to_owned(),
-            origin: policy.project.origin.clone(),
-            stand: Stand::Refuse,
-            hold: Hold::Nothing,
-            is_final: false,
-            is_given: false,
-            masked: None,
-            is_other_name: false,
-            fact: fact.clone(),
-        });
+        let project = &policy.project;
+        found.push(found_out(path.clone(), project.value, "the project", &project.origin, fact.clone()));
     }
 }
 

@@ -43,7 +43,26 @@ enum Line {
 impl ChosenLimits {
     /// Without a sandbox only the clock and a cgroup are left to keep a limit.
     pub(crate) fn refuse_without_sandbox(&self, policy: &Policy) -> Result<(), PlanError> {
-        let Limits { open_files, file_size, tmp_size, tmp_inodes, output, .. } = &policy.limits;
+        // Each is named: one that comes later must not be forgotten here. The others are bounds, or the clock's.
+        let Limits {
+            open_files,
+            file_size,
+            tmp_size,
+            tmp_inodes,
+            output,
+            memory: _,
+            memory_high: _,
+            cpu_seconds: _,
+            cpu_millis: _,
+            cpu_set: _,
+            timeout: _,
+            storage: _,
+            inodes: _,
+            io_read: _,
+            io_write: _,
+            io_read_ops: _,
+            io_write_ops: _,
+        } = &policy.limits;
         let inside =
             [open_files, file_size, tmp_size, tmp_inodes, output].into_iter().flatten().map(|limit| &limit.origin);
         let watched = self.plan.bounds.iter().filter(|bound| bound.by != Keeper::Cgroup).map(|bound| &bound.origin);

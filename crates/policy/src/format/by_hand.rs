@@ -1,6 +1,6 @@
 //! Settings that are given by hand: on the command line or by a `COFFERDAM_*` variable. Owns the one table of them, with flag,
 //! variable, notation and help, and refuses variables it does not know, so that a misspelt restriction is no silence; reads no
-//! environment and no directory itself. Called by `layers`, and by `cli`, which makes its flags and their help of the table.
+//! environment and no directory itself. Called by `layers`, by `host::flags`, and by `cli`, which makes its flags and their help of the table.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -12,11 +12,11 @@ use crate::language::path::{PathError, PathExpr};
 use crate::language::quantity::{COUNT, CPUS, SIZE, TIME, parse_count, parse_cpus, parse_size, parse_time};
 use crate::types::error::{PolicyError, did_you_mean};
 use crate::types::files::Access;
-use crate::types::limit::Limit;
 use crate::types::network::{AgentUse, NetworkMode, Publish, SocketGrant};
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Origin, Ruled};
 use crate::types::policy::{Isolation, Mode, OnUnknown};
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 
 const NETWORK: &str = "Network";
@@ -28,21 +28,21 @@ pub const BY_HAND: &[ByHand] = &[
         "--mode",
         "MODE",
         "When paths are decided: dynamic (at first access, by asking) or static (at start)",
-        |text| named(Mode::from_name(text), Mode::NAMES, Setting::Mode),
+        |text| named(Mode::from_name(text), Mode::NAMES, Scalar::Mode),
     )
     .variable("COFFERDAM_MODE"),
     text(
         "--on-unknown",
         "VERDICT",
         "What happens at the first access to an unknown path: ask, deny, allow-and-log (dynamic mode)",
-        |text| named(OnUnknown::from_name(text), OnUnknown::NAMES, Setting::UnknownVerdict),
+        |text| named(OnUnknown::from_name(text), OnUnknown::NAMES, Scalar::UnknownVerdict),
     )
     .variable("COFFERDAM_ON_UNKNOWN"),
     text("--ask-timeout", "TIME", "Deny a question that was not answered after this time (90s, 10m)", |text| {
-        read(parse_time(text), TIME, Setting::UnknownTimeout)
+        read(parse_time(text), TIME, Scalar::UnknownTimeout)
     }),
     text("--isolation", "LEVEL", "How strong the walls are: full, process, none", |text| {
-        named(Isolation::from_name(text), Isolation::NAMES, Setting::Isolation)
+        named(Isolation::from_name(text), Isolation::NAMES, Scalar::Isolation)
     })
     .variable("COFFERDAM_ISOLATION"),
     text(
@@ -70,8 +70,8 @@ pub const BY_HAND: &[ByHand] = &[
     })
     .list(),
     text("--no-debug", "", "Processes inside may not trace each other", |text| match text {
-        "1" | "true" => Ok(Setting::Debug(true)),
-        "0" | "false" => Ok(Setting::Debug(false)),
+        "1" | "true" => Ok(Scalar::Debug(true).into()),
+        "0" | "false" => Ok(Scalar::Debug(false).into()),
         _ => Err(NoValue::OneOf(&["1", "true", "0", "false"])),
     })
     .switch("false")
@@ -80,7 +80,7 @@ pub const BY_HAND: &[ByHand] = &[
         "--network",
         "MODE",
         "What can be reached: none, egress (the allowed hosts), host (all, unfiltered)",
-        |text| named(NetworkMode::from_name(text), NetworkMode::NAMES, Setting::Network),
+        |text| named(NetworkMode::from_name(text), NetworkMode::NAMES, Scalar::Network),
     )
     .below(NETWORK)
     .variable("COFFERDAM_NETWORK"),
@@ -94,18 +94,18 @@ pub const BY_HAND: &[ByHand] = &[
     host("--deny-host", "Let a host not be reached, on any port or on PORT", Endpoint::parse, NetworkPart::Deny)
         .variable("COFFERDAM_DENY_HOST"),
     text("--publish", "[HOST_PORT:]PORT", "Make a port of the session reachable from this host's loopback", |text| {
-        read(Publish::parse(text), "ports such as `8080:80` or `8080`", |ports| NetworkPart::Publish(ports).into())
+        read(Publish::parse(text), "ports such as `8080:80` or `8080`", NetworkPart::Publish)
     })
     .below(NETWORK)
     .list(),
     text("--host-port", "PORT", "Let a port of this host's loopback be reached", |text| {
         let port = parse_count(text).and_then(|port| u16::try_from(port).ok());
-        read(port, "a port such as `5432`", |port| NetworkPart::HostPort(port).into())
+        read(port, "a port such as `5432`", NetworkPart::HostPort)
     })
     .below(NETWORK)
     .list(),
     text("--ssh-agent", "MODE", "Whether keys of your ssh-agent sign for the session: off, ask, allow", |text| {
-        named(AgentUse::from_name(text), AgentUse::NAMES, |agent| NetworkPart::SshAgent(agent).into())
+        named(AgentUse::from_name(text), AgentUse::NAMES, Scalar::SshAgent)
     })
     .below(NETWORK)
     .variable("COFFERDAM_SSH_AGENT"),
@@ -114,39 +114,37 @@ pub const BY_HAND: &[ByHand] = &[
     })
     .below(NETWORK),
     text("--timeout", "TIME", "End the command after this time (90s, 10m, 2h)", |text| {
-        read(parse_time(text), TIME, |time| Setting::Limit(Limit::Timeout(time)))
+        read(parse_time(text), TIME, Scalar::Timeout)
     })
     .below(LIMITS)
     .variable("COFFERDAM_TIMEOUT"),
     text("--memory", "SIZE", "Most memory of all processes together (512M, 2G)", |text| {
-        read(parse_size(text), SIZE, |bytes| Setting::Limit(Limit::Memory(bytes)))
+        read(parse_size(text), SIZE, Scalar::Memory)
     })
     .below(LIMITS)
     .variable("COFFERDAM_MEMORY"),
-    text("--cpus", "NUMBER", "Most CPUs used at once (2, 0.5)", |text| {
-        read(parse_cpus(text), CPUS, |thousandths| Setting::Limit(Limit::CpuMillis(thousandths)))
-    })
-    .below(LIMITS)
-    .variable("COFFERDAM_CPUS"),
+    text("--cpus", "NUMBER", "Most CPUs used at once (2, 0.5)", |text| read(parse_cpus(text), CPUS, Scalar::CpuMillis))
+        .below(LIMITS)
+        .variable("COFFERDAM_CPUS"),
     text("--cpu-time", "TIME", "Most CPU time of all processes together (90s, 10m)", |text| {
-        read(parse_time(text), TIME, |time| Setting::Limit(Limit::CpuSeconds(time.as_secs())))
+        read(parse_time(text), TIME, |time| Scalar::CpuSeconds(time.as_secs()))
     })
     .below(LIMITS),
     text("--max-processes", "NUMBER", "Most processes and threads alive at once", |text| {
-        read(parse_count(text).and_then(|count| u32::try_from(count).ok()), COUNT, Setting::MaxProcesses)
+        read(parse_count(text).and_then(|count| u32::try_from(count).ok()), COUNT, Scalar::MaxProcesses)
     })
     .below(LIMITS)
     .variable("COFFERDAM_PROCESSES"),
     text("--open-files", "NUMBER", "Most open descriptors of each process", |text| {
-        read(parse_count(text), COUNT, |count| Setting::Limit(Limit::OpenFiles(count)))
+        read(parse_count(text), COUNT, Scalar::OpenFiles)
     })
     .below(LIMITS),
     text("--storage", "SIZE", "Most that may be added to a file system of this machine (500M, 2G)", |text| {
-        read(parse_size(text), SIZE, |bytes| Setting::Limit(Limit::Storage(bytes)))
+        read(parse_size(text), SIZE, Scalar::Storage)
     })
     .below(LIMITS),
     text("--max-output", "SIZE", "Most written to stdout and stderr together (1M)", |text| {
-        read(parse_size(text), SIZE, |bytes| Setting::Limit(Limit::Output(bytes)))
+        read(parse_size(text), SIZE, Scalar::Output)
     })
     .below(LIMITS)
     .variable("COFFERDAM_OUTPUT"),
@@ -210,16 +208,20 @@ const fn host(
     made(flag, "HOST[:PORT]", help, Takes::Host(parse, part)).below(NETWORK).list()
 }
 
-fn read<T>(value: Option<T>, expected: &'static str, setting: impl FnOnce(T) -> Setting) -> Result<Setting, NoValue> {
-    value.map(setting).ok_or(NoValue::Expected(expected))
+fn read<T, S: Into<Setting>>(
+    value: Option<T>,
+    expected: &'static str,
+    setting: impl FnOnce(T) -> S,
+) -> Result<Setting, NoValue> {
+    value.map(|value| setting(value).into()).ok_or(NoValue::Expected(expected))
 }
 
 fn named<T>(
     value: Option<T>,
     names: &'static [&'static str],
-    setting: impl FnOnce(T) -> Setting,
+    scalar: impl FnOnce(T) -> Scalar,
 ) -> Result<Setting, NoValue> {
-    value.map(setting).ok_or(NoValue::OneOf(names))
+    value.map(|value| scalar(value).into()).ok_or(NoValue::OneOf(names))
 }
 
 /// It must exist.
@@ -284,10 +286,10 @@ impl ByHand {
 /// `--allow-host` alone means that the others are not reached: a network that follows the list.
 pub(crate) fn with_implied(mut flags: Vec<Ruled<Setting>>) -> Vec<Ruled<Setting>> {
     let is_host = |flag: &Ruled<Setting>| matches!(flag.value, Setting::NetworkPart(NetworkPart::Allow(_)));
-    let has_mode = flags.iter().any(|flag| matches!(flag.value, Setting::Network(_)));
+    let has_mode = flags.iter().any(|flag| matches!(flag.value, Setting::Scalar(Scalar::Network(_))));
     if let Some(host) = flags.iter().position(is_host).filter(|_| !has_mode) {
         let origin = flags[host].origin.clone();
-        flags.insert(host, Ruled::new(Setting::Network(NetworkMode::Egress), origin));
+        flags.insert(host, Ruled::new(Scalar::Network(NetworkMode::Egress).into(), origin));
     }
     flags
 }

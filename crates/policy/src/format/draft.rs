@@ -112,39 +112,16 @@ fn key_of(setting: &Setting) -> Key {
     let many = |table, name: &str, entry: Vec<String>| Key { table, name: name.to_owned(), value: Value::Many(entry) };
     let texts = |names: &[String]| names.iter().map(|name| quoted(name)).collect();
     match setting {
+        Setting::Scalar(scalar) => one(scalar.table(), scalar.key(), scalar.value(quoted)),
         Setting::Preset(name) => many("", "preset", vec![quoted(name)]),
-        Setting::Isolation(level) => one("", "isolation", quoted(&level.to_string())),
-        Setting::Mode(mode) => one("", "mode", quoted(&mode.to_string())),
-        Setting::Debug(on) => one("", "debug", on.to_string()),
-        Setting::Keeper(mode) => one("", "keeper", quoted(&mode.to_string())),
-        Setting::Project(access) => one("", "project", quoted(&access.to_string())),
-        Setting::AllowIsolationNone(on) => one("", "allow_isolation_none", on.to_string()),
-        Setting::AllowNetworkHost(on) => one("", "allow_network_host", on.to_string()),
         Setting::File { access, path, optional, reason } => {
             many("files", list_of(*access), vec![path_entry(path.as_str(), *optional, reason, quoted)])
         }
-        Setting::UnknownVerdict(verdict) => one("unknown", "verdict", quoted(&verdict.to_string())),
-        Setting::UnknownMetadata(metadata) => one("unknown", "metadata", quoted(&metadata.to_string())),
-        Setting::UnknownTimeout(time) => one("unknown", "timeout", quoted(&format!("{}s", time.as_secs()))),
-        Setting::QuestionsPerMinute(count) => one("unknown", "per_minute", count.to_string()),
         Setting::Hook(argv) => one("unknown", "hook", list(argv)),
-        Setting::MaxProcesses(count) => one("process", "max", count.to_string()),
-        Setting::AllowFork(on) => one("process", "allow_fork", on.to_string()),
-        Setting::AllowExec(on) => one("process", "allow_exec", on.to_string()),
         Setting::Executables(names) => many("process", "executables", texts(names)),
-        Setting::Network(mode) => one("network", "mode", quoted(&mode.to_string())),
-        Setting::NetworkPart(part) if part.is_listed() => many("network", part.key(), vec![part.value(quoted)]),
-        Setting::NetworkPart(part) => one("network", part.key(), part.value(quoted)),
-        Setting::Limit(limit) => {
-            let written = limit.to_string();
-            let value = written.split_once(" = ").map_or("", |(_, value)| value);
-            one("limits", limit.key(), value.to_owned())
-        }
-        Setting::SyscallMode(mode) => one("syscalls", "mode", quoted(&mode.to_string())),
+        Setting::NetworkPart(part) => many("network", part.key(), vec![part.value(quoted)]),
         Setting::SyscallAllow(call) => many("syscalls", "allow", vec![quoted(call)]),
         Setting::SyscallDeny(call) => many("syscalls", "deny", vec![quoted(call)]),
-        Setting::MaxViolations(count) => one("syscalls", "max_violations", count.to_string()),
-        Setting::EnvMode(mode) => one("env", "mode", quoted(&mode.to_string())),
         Setting::EnvPass(name) => many("env", "pass", vec![quoted(name)]),
         Setting::EnvBlock(name) => many("env", "block", vec![quoted(name)]),
         Setting::EnvSet(name, value) => one("env.set", &key(name), quoted(value)),

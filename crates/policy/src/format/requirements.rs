@@ -6,19 +6,18 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::format::file::from_toml;
-use crate::format::limits::LimitsTable;
-use crate::format::network::HostEntry;
 use crate::format::spanned::{At, Lines};
-use crate::format::values::PathEntry;
+use crate::format::tables::{LimitsTable, MostProcessTable};
+use crate::format::values::{HostEntry, PathEntry};
 use crate::language::endpoint::Endpoint;
 use crate::language::path::PathExpr;
 use crate::types::ceilings::Ceilings;
 use crate::types::error::PolicyError;
-use crate::types::limit::Limits;
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{Isolation, Mode, OnUnknown, SyscallMode};
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 use crate::types::validate::check;
 
@@ -34,7 +33,7 @@ struct RequirementsFile {
     debug: Option<At<bool>>,
     presets: Option<At<Vec<String>>>,
     files: FilesTable,
-    process: ProcessTable,
+    process: MostProcessTable,
     limits: LimitsTable,
     syscalls: SyscallsTable,
     env: EnvTable,
@@ -52,12 +51,6 @@ struct FilesTable {
 struct HostsTable {
     deny: Vec<At<HostEntry>>,
     within: Vec<At<String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ProcessTable {
-    max: Option<At<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -97,29 +90,28 @@ impl Ceilings {
         }
         let deny_hosts = place.denied_hosts(file.network_hosts.deny)?;
         let hosts_within = place.endpoints(file.network_hosts.within)?;
-        let max_processes = file.process.max.map(|at| place.ruled(at));
-        if let Some(most) = &max_processes {
-            check(&most.map(Setting::MaxProcesses))?;
-        }
-        let mut limits = Limits::default();
-        for most in file.limits.limits().map(|at| place.ruled(at)) {
-            check(&most.map(Setting::Limit))?;
-            limits.set(most.value, most.origin);
+        let modes = [
+            file.isolation.map(|at| at.map(Scalar::Isolation)),
+            file.network.map(|at| at.map(Scalar::Network)),
+            file.debug.map(|at| at.map(Scalar::Debug)),
+            file.syscalls.mode.map(|at| at.map(Scalar::SyscallMode)),
+            file.mode.map(|at| at.map(Scalar::Mode)),
+            file.unknown.map(|at| at.map(Scalar::UnknownVerdict)),
+            file.process.max.map(|at| at.map(Scalar::MaxProcesses)),
+        ];
+        let mut most = Vec::new();
+        for at in modes.into_iter().flatten().chain(file.limits.every_scalar()) {
+            let ceiling = place.ruled(at);
+            check(&ceiling.map(Setting::Scalar))?;
+            most.push(ceiling);
         }
         Ok(Ceilings {
-            isolation: file.isolation.map(|at| place.ruled(at)),
-            mode: file.mode.map(|at| place.ruled(at)),
-            unknown: file.unknown.map(|at| place.ruled(at)),
-            network: file.network.map(|at| place.ruled(at)),
+            most,
             deny_hosts,
             hosts_within,
-            debug: file.debug.map(|at| place.ruled(at)),
             presets: file.presets.map(|at| place.ruled(at)),
             deny,
             write_within,
-            max_processes,
-            limits,
-            syscalls: file.syscalls.mode.map(|at| place.ruled(at)),
             never_pass: file.env.never_pass.into_iter().map(|at| place.ruled(at)).collect(),
         })
     }

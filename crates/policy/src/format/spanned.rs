@@ -10,6 +10,13 @@ pub(crate) struct At<T> {
     pub(crate) offset: usize,
 }
 
+impl<T: Clone> At<T> {
+    /// What `change` makes of the value, in the same place.
+    pub(crate) fn map<U>(&self, change: impl FnOnce(T) -> U) -> At<U> {
+        At { value: change(self.value.clone()), offset: self.offset }
+    }
+}
+
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = toml::Spanned::<T>::deserialize(deserializer)?;

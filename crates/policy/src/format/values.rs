@@ -1,5 +1,5 @@
 //! Values of policy files that can be written in more than one way. Owns their notations and messages;
-//! knows nothing of settings or layers. Used by `file` and `requirements`.
+//! knows nothing of settings or layers. Used by `tables` and `requirements`.
 
 use std::fmt;
 
@@ -27,6 +27,46 @@ struct PathTable {
     reason: String,
 }
 
+/// `"host"` or `{ host = "...", methods = [...], paths = [...], reason = "..." }`.
+#[derive(Debug)]
+pub(crate) struct HostEntry(pub(crate) HostTable);
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostTable {
+    pub(crate) host: String,
+    /// Methods of HTTP; all where absent.
+    #[serde(default)]
+    pub(crate) methods: Vec<String>,
+    /// Paths of HTTP: `/a/*` is one segment, `/a/**` everything below `/a/`. All where absent.
+    #[serde(default)]
+    pub(crate) paths: Vec<String>,
+    #[serde(default)]
+    pub(crate) reason: String,
+}
+
+/// A secret for one host. Exactly one of `env`, `file` and `command` says where it comes from.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CredentialTable {
+    /// The host's own name, without wildcard.
+    pub(crate) host: String,
+    /// 443 where absent.
+    pub(crate) port: Option<u16>,
+    /// The variable that holds a placeholder inside.
+    pub(crate) variable: String,
+    /// The header in which the placeholder is replaced; `authorization` where absent.
+    pub(crate) header: Option<String>,
+    /// A variable of yours that holds the secret.
+    pub(crate) env: Option<String>,
+    /// A file whose first line is the secret.
+    pub(crate) file: Option<String>,
+    /// A program that prints the secret, and its arguments.
+    pub(crate) command: Option<Vec<String>>,
+}
+
 /// One text or a list of texts.
 #[derive(Debug, Default)]
 pub(crate) struct Texts(pub(crate) Vec<String>);
@@ -48,6 +88,29 @@ impl<'de> Deserialize<'de> for PathEntry {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PathEntry, A::Error> {
                 let PathTable { path, optional, reason } = PathTable::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(PathEntry { path, optional, reason })
+            }
+        }
+        deserializer.deserialize_any(Entry)
+    }
+}
+
+impl<'de> Deserialize<'de> for HostEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+        impl<'de> Visitor<'de> for Entry {
+            type Value = HostEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a host, or a table with `host`")
+            }
+
+            fn visit_str<E: Error>(self, host: &str) -> Result<HostEntry, E> {
+                let (methods, paths) = (Vec::new(), Vec::new());
+                Ok(HostEntry(HostTable { host: host.to_owned(), methods, paths, reason: String::new() }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HostEntry, A::Error> {
+                HostTable::deserialize(MapAccessDeserializer::new(map)).map(HostEntry)
             }
         }
         deserializer.deserialize_any(Entry)
@@ -92,6 +155,17 @@ mod schema {
 
         fn json_schema(generator: &mut SchemaGenerator) -> Schema {
             let table = generator.subschema_for::<super::PathTable>();
+            json_schema!({ "anyOf": [{ "type": "string" }, table] })
+        }
+    }
+
+    impl JsonSchema for super::HostEntry {
+        fn schema_name() -> Cow<'static, str> {
+            "HostEntry".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let table = generator.subschema_for::<super::HostTable>();
             json_schema!({ "anyOf": [{ "type": "string" }, table] })
         }
     }

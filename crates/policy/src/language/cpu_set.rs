@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::language::quantity::Text;
+use crate::language::quantity::{Notation, Text};
 
 /// The largest number of CPUs that Linux can be built for.
 const MOST: u32 = 8192;
@@ -63,6 +63,16 @@ impl<'de> Deserialize<'de> for CpuSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let parse = |text: &str| parse_cpu_set(text).map(|ranges| written(&ranges));
         deserializer.deserialize_any(Text { expected: CPU_SET, parse }).map(CpuSet)
+    }
+}
+
+impl Notation<String> for CpuSet {
+    fn kept(self) -> String {
+        self.0
+    }
+
+    fn written(kept: &String) -> String {
+        kept.clone()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Amounts with units: times (`"10m"`), sizes (`"512M"`) and CPUs (`1.5`). Owns their notation in files, flags and
-//! variables; does not know limits or maxima. Called by the file formats, `limit`, `variables` and by the edge for flags.
+//! variables; does not know limits or maxima. Called by `types::scalar`, `format` and by the edge.
 
 use std::fmt;
 use std::time::Duration;
@@ -66,29 +66,86 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A time as a person would write it: `10m`.
-pub(crate) fn written_time(time: Duration) -> String {
-    in_largest_unit(time.as_secs(), TIME_UNITS)
-}
-
-/// A size as a person would write it: `512M`.
-pub(crate) fn written_size(bytes: u64) -> String {
-    in_largest_unit(bytes, SIZE_UNITS)
-}
-
-/// CPUs as a person would write them: `1.5`.
-pub(crate) fn written_cpus(thousandths: u32) -> String {
-    let (whole, rest) = (thousandths / 1000, thousandths % 1000);
-    let text = format!("{whole}.{rest:03}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 /// In the largest unit that leaves no rest; nothing is rounded.
 fn in_largest_unit(amount: u64, units: &[(&str, u64)]) -> String {
     let fits = |(_, factor): &&(&str, u64)| amount >= *factor && amount.is_multiple_of(*factor);
     match units.iter().rev().find(fits) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
         None => amount.to_string(),
+    }
+}
+
+/// How a value stands in a file, and what a policy keeps of it.
+pub(crate) trait Notation<Kept> {
+    /// Whether TOML has it without quotes.
+    const IS_BARE: bool = false;
+
+    fn kept(self) -> Kept;
+
+    /// As a person would write it.
+    fn written(kept: &Kept) -> String;
+}
+
+macro_rules! kept_as_it_is {
+    ($($type:ty),+) => {
+        $(impl Notation<$type> for $type {
+            const IS_BARE: bool = true;
+
+            fn kept(self) -> $type {
+                self
+            }
+
+            fn written(kept: &$type) -> String {
+                kept.to_string()
+            }
+        })+
+    };
+}
+
+kept_as_it_is!(u32, u64, bool);
+
+impl Notation<Duration> for Time {
+    fn kept(self) -> Duration {
+        self.0
+    }
+
+    fn written(kept: &Duration) -> String {
+        in_largest_unit(kept.as_secs(), TIME_UNITS)
+    }
+}
+
+/// In seconds.
+impl Notation<u64> for Time {
+    fn kept(self) -> u64 {
+        self.0.as_secs()
+    }
+
+    fn written(kept: &u64) -> String {
+        in_largest_unit(*kept, TIME_UNITS)
+    }
+}
+
+impl Notation<u64> for Size {
+    fn kept(self) -> u64 {
+        self.0
+    }
+
+    fn written(kept: &u64) -> String {
+        in_largest_unit(*kept, SIZE_UNITS)
+    }
+}
+
+impl Notation<u32> for Cpus {
+    const IS_BARE: bool = true;
+
+    fn kept(self) -> u32 {
+        self.0
+    }
+
+    fn written(kept: &u32) -> String {
+        let (whole, rest) = (kept / 1000, kept % 1000);
+        let text = format!("{whole}.{rest:03}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 }
 

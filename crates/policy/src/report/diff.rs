@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::decide::files::{ExpandedRule, covers, index_of, rules_in_force};
 use crate::decide::index::RuleIndex;
 use crate::language::path::{PathExpr, Places};
-use crate::language::quantity::written_size;
 use crate::types::files::{Access, FileRule};
-use crate::types::limit::{Limit, Within};
 use crate::types::network_part::NetworkPart;
 use crate::types::origin::{Origin, Ruled};
-use crate::types::policy::{Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::policy::{Mode, OnUnknown, Policy};
+use crate::types::scalar::Scalar;
+
+/// What stands for a setting without a value.
+const NO_LIMIT: &str = "no limit";
 
 /// Which way a difference goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -50,7 +52,6 @@ pub fn differences(before: &Policy, after: &Policy, places: &Places) -> Vec<Diff
     let mut found = Vec::new();
     files(before, after, places, &mut found);
     scalars(before, after, &mut found);
-    limits(before, after, &mut found);
     lists(before, after, &mut found);
     found
 }
@@ -158,71 +159,24 @@ fn push<T: Copy + PartialEq + fmt::Display, R: Ord>(
     }
 }
 
-/// A setting with one value: `rank` says which of two allows more.
-fn scalar<T: Copy + PartialEq + fmt::Display, R: Ord>(
-    found: &mut Vec<Difference>,
-    what: &str,
-    before: &Ruled<T>,
-    after: &Ruled<T>,
-    rank: impl Fn(T) -> R,
-) {
-    push(found, what, (before.value, after.value), rank, Some(after.origin.clone()));
-}
-
 fn scalars(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
-    use std::cmp::Reverse;
-    scalar(found, "isolation", &before.isolation, &after.isolation, Reverse);
-    scalar(found, "mode", &before.mode, &after.mode, |mode| mode == Mode::Static);
-    scalar(found, "debug", &before.debug, &after.debug, |on| on);
-    scalar(found, "keeper", &before.keeper, &after.keeper, |mode| mode);
-    scalar(found, "network.mode", &before.network.mode, &after.network.mode, |mode| mode);
-    let (old, new) = (&before.unknown, &after.unknown);
-    scalar(found, "unknown.verdict", &old.verdict, &new.verdict, |verdict| verdict);
-    scalar(found, "unknown.metadata", &old.metadata, &new.metadata, |metadata| metadata);
-    scalar(found, "unknown.per_minute", &old.per_minute, &new.per_minute, |count| count);
-    let seconds = |time: &Ruled<std::time::Duration>| time.map(|time| time.as_secs());
-    scalar(found, "unknown.timeout", &seconds(&old.timeout), &seconds(&new.timeout), |seconds| seconds);
-    scalar(found, "process.allow_fork", &before.process.allow_fork, &after.process.allow_fork, |on| on);
-    scalar(found, "process.allow_exec", &before.process.allow_exec, &after.process.allow_exec, |on| on);
-    let (old, new) = (&before.syscalls, &after.syscalls);
-    scalar(found, "syscalls.mode", &old.mode, &new.mode, |mode| mode == SyscallMode::DenyList);
-    scalar(found, "syscalls.max_violations", &old.max_violations, &new.max_violations, |count| count);
-    scalar(found, "env.mode", &before.env.mode, &after.env.mode, |mode| mode);
-}
-
-fn limits(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
-    most("process.max", before.process.max.as_ref(), after.process.max.as_ref(), ToString::to_string, found);
-    for old in before.limits.each() {
-        let new = after.limits.same(&old.value);
-        most(&format!("limits.{}", old.value.key()), Some(&old), new.as_ref(), Limit::amount, found);
+    // The project's directory is among the files.
+    let is_here = |scalar: &Ruled<Scalar>| !matches!(scalar.value, Scalar::Project(_));
+    for new in after.scalars().filter(is_here) {
+        let old = before.same(&new.value);
+        let direction = match &old {
+            Some(old) if old.value == new.value => continue,
+            Some(old) if !new.value.is_within(&old.value) => Direction::Wider,
+            Some(_) | None => Direction::Narrower,
+        };
+        let before = old.map_or_else(|| NO_LIMIT.to_owned(), |old| old.value.amount());
+        let (what, after) = (new.value.name(), new.value.amount());
+        found.push(Difference { direction, what, before, after, origin: Some(new.origin) });
     }
-    for new in after.limits.each().filter(|new| before.limits.same(&new.value).is_none()) {
-        most(&format!("limits.{}", new.value.key()), None, Some(&new), Limit::amount, found);
+    for old in before.scalars().filter(|old| after.same(&old.value).is_none()) {
+        let (what, before, after) = (old.value.name(), old.value.amount(), NO_LIMIT.to_owned());
+        found.push(Difference { direction: Direction::Wider, what, before, after, origin: Some(old.origin) });
     }
-}
-
-fn most<T: Within + PartialEq>(
-    what: &str,
-    before: Option<&Ruled<T>>,
-    after: Option<&Ruled<T>>,
-    written: impl Fn(&T) -> String,
-    found: &mut Vec<Difference>,
-) {
-    let direction = match (before, after) {
-        (Some(old), Some(new)) if old.value == new.value => return,
-        (None, None) => return,
-        (Some(old), Some(new)) if new.value.is_within(&old.value) => Direction::Narrower,
-        (Some(_), _) => Direction::Wider,
-        (None, Some(_)) => Direction::Narrower,
-    };
-    let amount = |limit: Option<&Ruled<T>>| limit.map_or_else(|| "no limit".to_owned(), |limit| written(&limit.value));
-    found.push(Difference {
-        direction,
-        what: what.to_owned(),
-        before: amount(before),
-        after: amount(after),
-        origin: after.or(before).map(|limit| limit.origin.clone()),
-    });
 }
 
 fn lists(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
@@ -249,7 +203,7 @@ fn lists(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     }
 }
 
-/// Lists of the network, and its limits.
+/// Lists of the network.
 fn network(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     use Direction::{Narrower, Other, Wider};
     let (old, new) = (before.network.parts(), after.network.parts());
@@ -272,14 +226,6 @@ fn network(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     for (key, came, went) in directions {
         list(&format!("network.{key}"), &entries(&old, key), &entries(&new, key), (came, went), found);
     }
-    let (old, new) = (&before.network, &after.network);
-    scalar(found, "network.max_connections", &old.max_connections, &new.max_connections, |count| count);
-    scalar(found, "network.queries_per_second", &old.queries_per_second, &new.queries_per_second, |count| count);
-    let seconds = |time: &Ruled<std::time::Duration>| time.map(|time| time.as_secs());
-    scalar(found, "network.idle_timeout", &seconds(&old.idle_timeout), &seconds(&new.idle_timeout), |time| time);
-    scalar(found, "network.header_timeout", &seconds(&old.header_timeout), &seconds(&new.header_timeout), |time| time);
-    scalar(found, "network.ssh_agent", &old.ssh_agent, &new.ssh_agent, |agent| agent);
-    most("network.bytes", old.bytes.as_ref(), new.bytes.as_ref(), |bytes| written_size(*bytes), found);
 }
 
 fn every_program(

@@ -8,6 +8,7 @@ use crate::types::network::NetworkMode;
 use crate::types::network_part::NetworkPart;
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{Mode, Policy};
+use crate::types::scalar::Scalar;
 
 /// Plain lines without colour. The shipped lists are summed up unless `verbose`.
 pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
@@ -34,23 +35,28 @@ fn value<T: std::fmt::Display>(name: &str, ruled: &Ruled<T>) -> String {
     line(&format!("{name} {}", ruled.value), &ruled.origin)
 }
 
+/// The settings of a table that have one value.
+fn scalars(policy: &Policy, table: &'static str) -> impl Iterator<Item = String> {
+    policy.scalars_of(table).map(|scalar| scalar_line(&scalar))
+}
+
+fn scalar_line(scalar: &Ruled<Scalar>) -> String {
+    line(&format!("{} {}", scalar.value.label(), scalar.value.amount()), &scalar.origin)
+}
+
 fn modes(policy: &Policy, lines: &mut Vec<String>) {
     lines.push("modes".to_owned());
-    lines.push(value("isolation", &policy.isolation));
-    lines.push(value("mode", &policy.mode));
-    lines.push(match policy.network.mode.value {
-        NetworkMode::Host => line("network host (the host's own, unfiltered)", &policy.network.mode.origin),
-        NetworkMode::None | NetworkMode::Egress => value("network", &policy.network.mode),
-    });
-    lines.push(value("debug", &policy.debug));
-    lines.push(value("keeper", &policy.keeper));
-    lines.push(value("project", &policy.project));
+    for scalar in policy.scalars_of("").filter(|scalar| scalar.value.only_layer().is_none()) {
+        lines.push(scalar_line(&scalar));
+        if matches!(scalar.value, Scalar::Mode(_)) {
+            lines.push(match policy.network.mode.value {
+                NetworkMode::Host => line("network host (the host's own, unfiltered)", &policy.network.mode.origin),
+                NetworkMode::None | NetworkMode::Egress => value("network", &policy.network.mode),
+            });
+        }
+    }
     if policy.mode.value == Mode::Dynamic {
-        lines.push(value("unknown paths:", &policy.unknown.verdict));
-        lines.push(value("metadata of unknown paths:", &policy.unknown.metadata));
-        let timeout = &policy.unknown.timeout;
-        lines.push(line(&format!("a question is denied after {} s", timeout.value.as_secs()), &timeout.origin));
-        lines.push(value("questions a minute at most", &policy.unknown.per_minute));
+        lines.extend(scalars(policy, "unknown"));
         lines.extend(policy.unknown.hook.iter().map(|hook| line("a hook answers questions", &hook.origin)));
     }
     lines.extend(policy.presets.iter().map(|preset| value("preset", preset)));
@@ -95,7 +101,11 @@ fn network(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
     };
     let parts: Vec<Ruled<NetworkPart>> = policy.network.parts();
     let shown: Vec<&Ruled<NetworkPart>> = parts.iter().filter(|part| verbose || !is_default(part)).collect();
-    if policy.network.mode.value != NetworkMode::Egress && shown.iter().all(|part| is_default(part)) {
+    let is_mode = |scalar: &Ruled<Scalar>| matches!(scalar.value, Scalar::Network(_));
+    let is_said = |scalar: &Ruled<Scalar>| scalar.origin.layer != Layer::BuiltIn;
+    let numbers: Vec<Ruled<Scalar>> = policy.scalars_of("network").filter(|scalar| !is_mode(scalar)).collect();
+    let says_nothing = shown.iter().all(|part| is_default(part)) && !numbers.iter().any(is_said);
+    if policy.network.mode.value != NetworkMode::Egress && says_nothing {
         return;
     }
     lines.push("network".to_owned());
@@ -105,6 +115,7 @@ fn network(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
     if let Some(part) = shown.iter().find(|part| summed_up(part)) {
         lines.push(format!("  {:<48}  built-in: {}", format!("allow {shipped} shipped hosts"), part.origin.source));
     }
+    lines.extend(numbers.iter().filter(|scalar| verbose || is_said(scalar)).map(scalar_line));
     lines.extend(policy.network.within.iter().map(|within| value("allowed hosts lie within", within)));
     if policy.network.mode.value == NetworkMode::Egress && policy.network.allow.is_empty() {
         lines.push("  no host is allowed".to_owned());
@@ -136,33 +147,28 @@ fn file_line(rule: &FileRule) -> String {
 
 fn processes(policy: &Policy, lines: &mut Vec<String>) {
     lines.push("processes".to_owned());
-    lines.push(value("fork", &policy.process.allow_fork));
-    lines.push(value("exec", &policy.process.allow_exec));
-    lines.extend(policy.process.max.iter().map(|max| value("at most", max)));
+    lines.extend(scalars(policy, "process"));
     lines.extend(policy.process.executables.iter().map(|name| value("may execute", name)));
 }
 
 fn limits(policy: &Policy, lines: &mut Vec<String>) {
-    let mut limits = policy.limits.each().peekable();
+    let mut limits = scalars(policy, "limits").peekable();
     if limits.peek().is_some() {
         lines.push("limits".to_owned());
-        lines.extend(
-            limits.map(|Ruled { value: limit, origin }| line(&format!("{} {}", limit.key(), limit.amount()), &origin)),
-        );
+        lines.extend(limits);
     }
 }
 
 fn syscalls(policy: &Policy, lines: &mut Vec<String>) {
     lines.push("system calls".to_owned());
-    lines.push(value("mode", &policy.syscalls.mode));
-    lines.push(value("violations before the end", &policy.syscalls.max_violations));
+    lines.extend(scalars(policy, "syscalls"));
     lines.extend(policy.syscalls.allow.iter().map(|call| value("allow", call)));
     lines.extend(policy.syscalls.deny.iter().map(|call| value("deny", call)));
 }
 
 fn environment(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {
     lines.push("environment".to_owned());
-    lines.push(value("mode", &policy.env.mode));
+    lines.extend(scalars(policy, "env"));
     lines.extend(policy.env.pass.iter().map(|name| value("pass", name)));
     // Values stay out: they may be secrets.
     lines.extend(policy.env.set.iter().map(|set| line(&format!("set {}", set.value.0), &set.origin)));

@@ -15,19 +15,17 @@ use crate::language::path::{PathExpr, Places};
 use crate::types::files::{Access, FileRule};
 use crate::types::origin::{Layer, Ruled};
 use crate::types::policy::{Mode, Policy};
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 
 /// The file that means the same on this host. Rules of different layers about one place become the one that counts.
 pub fn export(policy: &Policy, places: &Places) -> Draft {
     let mut draft = Draft::default();
     presets(policy, &mut draft);
-    modes(policy, &mut draft);
+    scalars(policy, &mut draft);
     files(policy, places, &mut draft);
-    processes(policy, &mut draft);
+    lists(policy, &mut draft);
     network(policy, &mut draft);
-    draft.settings.extend(policy.limits.each().filter(is_said).map(|limit| Setting::Limit(limit.value)));
-    syscalls(policy, &mut draft);
-    environment(policy, &mut draft);
     remarks(policy, &mut draft);
     draft
 }
@@ -47,19 +45,11 @@ fn presets(policy: &Policy, draft: &mut Draft) {
     draft.settings.extend(named.map(|preset| Setting::Preset(preset.value.clone())));
 }
 
-fn modes(policy: &Policy, draft: &mut Draft) {
-    add(draft, &policy.isolation, Setting::Isolation);
-    add(draft, &policy.mode, Setting::Mode);
-    add(draft, &policy.debug, Setting::Debug);
-    add(draft, &policy.keeper, Setting::Keeper);
-    add(draft, &policy.network.mode, Setting::Network);
-    add(draft, &policy.unknown.verdict, Setting::UnknownVerdict);
-    add(draft, &policy.unknown.metadata, Setting::UnknownMetadata);
-    add(draft, &policy.unknown.timeout, Setting::UnknownTimeout);
-    add(draft, &policy.unknown.per_minute, Setting::QuestionsPerMinute);
-    if let Some(hook) = &policy.unknown.hook {
-        add(draft, hook, Setting::Hook);
-    }
+/// The project's directory is among the files, and what only an organisation can say among the remarks.
+fn scalars(policy: &Policy, draft: &mut Draft) {
+    let is_ours = |scalar: &Scalar| scalar.only_layer().is_none() && !matches!(scalar, Scalar::Project(_));
+    let said = policy.scalars().filter(|scalar| is_said(scalar) && is_ours(&scalar.value));
+    draft.settings.extend(said.map(|scalar| Setting::Scalar(scalar.value)));
 }
 
 fn network(policy: &Policy, draft: &mut Draft) {
@@ -71,31 +61,20 @@ fn network(policy: &Policy, draft: &mut Draft) {
     }
 }
 
-fn processes(policy: &Policy, draft: &mut Draft) {
-    if let Some(max) = &policy.process.max {
-        add(draft, max, Setting::MaxProcesses);
+fn lists(policy: &Policy, draft: &mut Draft) {
+    if let Some(hook) = &policy.unknown.hook {
+        add(draft, hook, Setting::Hook);
     }
-    add(draft, &policy.process.allow_fork, Setting::AllowFork);
-    add(draft, &policy.process.allow_exec, Setting::AllowExec);
     let names: Vec<String> = policy.process.executables.iter().map(|name| name.value.clone()).collect();
     if !names.is_empty() {
         draft.settings.push(Setting::Executables(names));
     }
-}
-
-fn syscalls(policy: &Policy, draft: &mut Draft) {
-    add(draft, &policy.syscalls.mode, Setting::SyscallMode);
     for call in &policy.syscalls.allow {
         add(draft, call, Setting::SyscallAllow);
     }
     for call in &policy.syscalls.deny {
         add(draft, call, Setting::SyscallDeny);
     }
-    add(draft, &policy.syscalls.max_violations, Setting::MaxViolations);
-}
-
-fn environment(policy: &Policy, draft: &mut Draft) {
-    add(draft, &policy.env.mode, Setting::EnvMode);
     for name in &policy.env.pass {
         add(draft, name, Setting::EnvPass);
     }
@@ -152,7 +131,7 @@ fn files(policy: &Policy, places: &Places, draft: &mut Draft) {
         for rule in deciding(rules) {
             // Of the project a file says both: with `project`, and with a rule about `./`.
             if is_project && rule.access >= Access::Read {
-                draft.settings.push(Setting::Project(rule.access));
+                draft.settings.push(Scalar::Project(rule.access).into());
             } else {
                 add_rule(draft, rule.access, rule);
             }
@@ -165,7 +144,7 @@ fn files(policy: &Policy, places: &Places, draft: &mut Draft) {
 /// How the presets give the project's directory.
 fn shipped_project(policy: &Policy) -> Access {
     let given = presets_of(policy).flat_map(Preset::settings).filter_map(|setting| match setting.value {
-        Setting::Project(access) => Some(access),
+        Setting::Scalar(Scalar::Project(access)) => Some(access),
         _ => None,
     });
     given.last().unwrap_or(Access::Read)

@@ -11,35 +11,33 @@ use crate::language::path::{Base, PathExpr, Places, is_at_or_below, name_matches
 use crate::types::ceilings::Ceilings;
 use crate::types::error::PolicyError;
 use crate::types::files::{Access, FileRule, Hold, Stand};
-use crate::types::limit::Within;
 use crate::types::network::NetworkMode;
 use crate::types::network::NetworkRule;
 use crate::types::network_part::NetworkPart;
 use crate::types::origin::{Layer, Origin, Ruled};
-use crate::types::policy::{Policy, SyscallMode};
+use crate::types::policy::Policy;
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 
 impl Ceilings {
     /// Refuses what was asked for beyond a ceiling, and lets built-in values follow the ceilings.
     pub(crate) fn hold(&self, policy: &mut Policy, places: Option<&Places>) -> Result<(), PolicyError> {
-        self.hold_modes(policy)?;
+        self.hold_presets(policy)?;
+        self.hold_scalars(policy)?;
         self.hold_hosts(policy)?;
-        self.hold_questions(policy)?;
-        self.hold_limits(policy)?;
         self.hold_environment(policy)?;
         self.hold_writes(policy, places)?;
         self.deny_for_good(policy, places)
     }
 
-    /// Lowers these to the maxima of a preset: of two about the same limit the tighter counts, so that it is the one named.
+    /// Lowers these to the maxima of a preset: of two about the same setting the tighter counts, so that it is the one named.
     pub(crate) fn lower_to(&mut self, preset: &Preset) {
-        if let Some(most) = preset.most_processes()
-            && self.max_processes.as_ref().is_none_or(|now| most.value < now.value)
-        {
-            self.max_processes = Some(most);
-        }
         for most in preset.most() {
-            self.limits.lower(most);
+            let is_kept = |now: &Ruled<Scalar>| now.value.is_within(&most.value);
+            if !self.most.iter().any(is_kept) {
+                self.most.retain(|now| !most.value.is_within(&now.value));
+                self.most.push(most);
+            }
         }
     }
 
@@ -48,32 +46,7 @@ impl Ceilings {
             || self.presets.as_ref().is_none_or(|allowed| allowed.value.iter().any(|one| one == name))
     }
 
-    fn hold_modes(&self, policy: &mut Policy) -> Result<(), PolicyError> {
-        if let Some(least) = self.isolation.as_ref().filter(|least| policy.isolation.value < least.value) {
-            let request = Setting::Isolation(policy.isolation.value);
-            return beyond(&request, &policy.isolation.origin, format!("at least `{}`", least.value), &least.origin);
-        }
-        if let Some(most) = self.network.as_ref().filter(|most| policy.network.mode.value > most.value) {
-            let request = Setting::Network(policy.network.mode.value);
-            return beyond(&request, &policy.network.mode.origin, format!("at most `{}`", most.value), &most.origin);
-        }
-        // No layer chose it, so the operator could still be asked about hosts; where there may be no network, there is no question.
-        if let Some(most) = self.network.as_ref().filter(|most| most.value == NetworkMode::None) {
-            policy.network.mode = most.clone();
-        }
-        if let Some(ceiling) = self.debug.as_ref().filter(|ceiling| policy.debug.value && !ceiling.value) {
-            if policy.debug.origin.layer != Layer::BuiltIn {
-                let request = Setting::Debug(true);
-                return beyond(&request, &policy.debug.origin, "no debugging".to_owned(), &ceiling.origin);
-            }
-            policy.debug = ceiling.clone();
-        }
-        let allow_list = self.syscalls.as_ref().filter(|ceiling| ceiling.value == SyscallMode::AllowList);
-        if let Some(ceiling) = allow_list.filter(|_| policy.syscalls.mode.value != SyscallMode::AllowList) {
-            let request = Setting::SyscallMode(policy.syscalls.mode.value);
-            let origin = &policy.syscalls.mode.origin;
-            return beyond(&request, origin, "`allow-list` only".to_owned(), &ceiling.origin);
-        }
+    fn hold_presets(&self, policy: &Policy) -> Result<(), PolicyError> {
         let refused = policy.presets.iter().find(|preset| !self.allows_preset(&preset.value));
         if let (Some(preset), Some(ceiling)) = (refused, &self.presets) {
             let request = Setting::Preset(preset.value.clone());
@@ -108,34 +81,18 @@ impl Ceilings {
         Ok(())
     }
 
-    fn hold_questions(&self, policy: &mut Policy) -> Result<(), PolicyError> {
-        if let Some(ceiling) = self.mode.as_ref().filter(|ceiling| policy.mode.value != ceiling.value) {
-            if policy.mode.origin.layer != Layer::BuiltIn {
-                let request = Setting::Mode(policy.mode.value);
-                return beyond(&request, &policy.mode.origin, format!("mode `{}`", ceiling.value), &ceiling.origin);
+    fn hold_scalars(&self, policy: &mut Policy) -> Result<(), PolicyError> {
+        for most in &self.most {
+            match policy.same(&most.value) {
+                Some(asked) if fits(&asked.value, &most.value) => {}
+                Some(asked) if asked.origin.layer != Layer::BuiltIn || !follows(&most.value) => {
+                    return beyond(&asked.value, &asked.origin, ceiling_text(&most.value), &most.origin);
+                }
+                Some(_) | None => policy.set(most.value.clone(), most.origin.clone()),
             }
-            policy.mode = ceiling.clone();
-        }
-        let verdict = &policy.unknown.verdict;
-        if let Some(most) = self.unknown.as_ref().filter(|most| verdict.value > most.value) {
-            if verdict.origin.layer != Layer::BuiltIn {
-                let request = Setting::UnknownVerdict(verdict.value);
-                return beyond(&request, &verdict.origin, format!("at most `{}`", most.value), &most.origin);
-            }
-            policy.unknown.verdict = most.clone();
-        }
-        Ok(())
-    }
-
-    fn hold_limits(&self, policy: &mut Policy) -> Result<(), PolicyError> {
-        if let Some(most) = &self.max_processes
-            && takes_over(most, policy.process.max.as_ref(), Setting::MaxProcesses)?
-        {
-            policy.process.max = Some(most.clone());
-        }
-        for most in self.limits.each() {
-            if takes_over(&most, policy.limits.same(&most.value).as_ref(), Setting::Limit)? {
-                policy.limits.set(most.value, most.origin);
+            // No layer chose it, so the operator could still be asked about hosts; where there may be no network, there is no question.
+            if most.value == Scalar::Network(NetworkMode::None) {
+                policy.set(most.value.clone(), most.origin.clone());
             }
         }
         Ok(())
@@ -163,7 +120,7 @@ impl Ceilings {
         let project = PathExpr::project();
         if policy.project.value > Access::Read && !within(&project) {
             if policy.project.origin.layer != Layer::BuiltIn {
-                let request = Setting::Project(policy.project.value);
+                let request = Scalar::Project(policy.project.value);
                 return beyond(&request, &policy.project.origin, ceiling, &first.origin);
             }
             policy.project = Ruled::new(Access::Read, first.origin.clone());
@@ -203,20 +160,25 @@ impl Ceilings {
     }
 }
 
-/// Whether the ceiling's own value takes the place of a limit: of one that no layer set, or of a built-in one beyond it.
-/// What was asked for beyond it is refused.
-fn takes_over<T: Within + Clone>(
-    most: &Ruled<T>,
-    asked: Option<&Ruled<T>>,
-    setting: impl Fn(T) -> Setting,
-) -> Result<bool, PolicyError> {
-    match asked {
-        Some(asked) if asked.value.is_within(&most.value) => Ok(false),
-        Some(asked) if asked.origin.layer != Layer::BuiltIn => {
-            let ceiling = format!("at most `{}`", setting(most.value.clone()));
-            beyond(&setting(asked.value.clone()), &asked.origin, ceiling, &most.origin)
-        }
-        _ => Ok(true),
+/// A ceiling about the mode is the mode itself: neither contains the other.
+fn fits(asked: &Scalar, most: &Scalar) -> bool {
+    if matches!(most, Scalar::Mode(_)) { asked == most } else { asked.is_within(most) }
+}
+
+/// Whether a built-in value beyond the ceiling follows it. Of these a preset is chosen for the value it has.
+fn follows(most: &Scalar) -> bool {
+    !matches!(most, Scalar::Isolation(_) | Scalar::Network(_) | Scalar::SyscallMode(_))
+}
+
+fn ceiling_text(most: &Scalar) -> String {
+    match most {
+        Scalar::Isolation(level) => format!("at least `{level}`"),
+        Scalar::Network(mode) => format!("at most `{mode}`"),
+        Scalar::Debug(_) => "no debugging".to_owned(),
+        Scalar::SyscallMode(mode) => format!("`{mode}` only"),
+        Scalar::Mode(mode) => format!("mode `{mode}`"),
+        Scalar::UnknownVerdict(verdict) => format!("at most `{verdict}`"),
+        limit => format!("at most `{limit}`"),
     }
 }
 

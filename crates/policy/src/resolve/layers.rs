@@ -16,6 +16,7 @@ use crate::types::ceilings::Ceilings;
 use crate::types::error::{PolicyError, did_you_mean};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{HeldBack, Isolation, Mode, OnUnknown, Policy};
+use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 use crate::types::validate::check;
 
@@ -181,7 +182,7 @@ fn apply_settings(policy: &mut Policy, said: Vec<Said>) {
 
 /// What is said about the project's directory competes with rules about the same path, by layer: there it stays where it was.
 fn apply_unapproved(policy: &mut Policy, mut setting: Ruled<Setting>) {
-    if matches!(setting.value, Setting::Project(_)) {
+    if matches!(setting.value, Setting::Scalar(Scalar::Project(_))) {
         setting.origin.layer = policy.project.origin.layer;
     }
     policy.apply(setting);

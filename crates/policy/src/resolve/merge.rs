@@ -50,15 +50,9 @@ impl Policy {
     pub(crate) fn apply(&mut self, setting: Ruled<Setting>) {
         let origin = setting.origin;
         match setting.value {
+            Setting::Scalar(scalar) => self.set(scalar, origin),
             // Presets are applied before the layers, see `layers::resolve`.
             Setting::Preset(name) => self.presets.push(Ruled::new(name, origin)),
-            Setting::Isolation(level) => self.isolation = Ruled::new(level, origin),
-            Setting::Mode(mode) => self.mode = Ruled::new(mode, origin),
-            Setting::Debug(on) => self.debug = Ruled::new(on, origin),
-            Setting::Keeper(mode) => self.keeper = Ruled::new(mode, origin),
-            Setting::Project(access) => self.project = Ruled::new(access, origin),
-            Setting::AllowIsolationNone(on) => self.none_approved = on.then_some(origin),
-            Setting::AllowNetworkHost(on) => self.host_network_approved = on.then_some(origin),
             Setting::File { access, path, optional, reason } => {
                 // A stand-in needs a name: a glob has none.
                 let nameable = access == Access::Protect && !path.is_glob();
@@ -77,25 +71,13 @@ impl Policy {
                 };
                 self.files.push(rule);
             }
-            Setting::UnknownVerdict(verdict) => self.unknown.verdict = Ruled::new(verdict, origin),
-            Setting::UnknownMetadata(metadata) => self.unknown.metadata = Ruled::new(metadata, origin),
-            Setting::UnknownTimeout(time) => self.unknown.timeout = Ruled::new(time, origin),
-            Setting::QuestionsPerMinute(count) => self.unknown.per_minute = Ruled::new(count, origin),
             Setting::Hook(argv) => self.unknown.hook = Some(Ruled::new(argv, origin)),
-            Setting::MaxProcesses(count) => self.process.max = Some(Ruled::new(count, origin)),
-            Setting::AllowFork(on) => self.process.allow_fork = Ruled::new(on, origin),
-            Setting::AllowExec(on) => self.process.allow_exec = Ruled::new(on, origin),
             Setting::Executables(names) => {
                 self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
             }
-            Setting::Network(mode) => self.network.mode = Ruled::new(mode, origin),
             Setting::NetworkPart(part) => self.network.apply(part, origin),
-            Setting::Limit(limit) => self.limits.set(limit, origin),
-            Setting::SyscallMode(mode) => self.syscalls.mode = Ruled::new(mode, origin),
             Setting::SyscallAllow(call) => self.syscalls.allow.push(Ruled::new(call, origin)),
             Setting::SyscallDeny(call) => self.syscalls.deny.push(Ruled::new(call, origin)),
-            Setting::MaxViolations(count) => self.syscalls.max_violations = Ruled::new(count, origin),
-            Setting::EnvMode(mode) => self.env.mode = Ruled::new(mode, origin),
             Setting::EnvPass(name) => self.env.pass.push(Ruled::new(name, origin)),
             Setting::EnvBlock(name) => self.env.block.push(Ruled::new(name.into(), origin)),
             Setting::EnvSet(name, value) => {

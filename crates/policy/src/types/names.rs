@@ -9,6 +9,16 @@ macro_rules! display_as {
             }
         }
 
+        impl crate::language::quantity::Notation<$type> for $type {
+            fn kept(self) -> $type {
+                self
+            }
+
+            fn written(kept: &$type) -> String {
+                kept.to_string()
+            }
+        }
+
         impl $type {
             /// The words that name a value, in files, flags and variables alike.
             pub const NAMES: &'static [&'static str] = &[$($text),+];

@@ -17,16 +17,17 @@ use crate::types::origin::{Layer, Origin, Ruled};
 const ASKED_FIRST: &str = "no mode was chosen, so hosts are asked about";
 
 /// One rule about hosts, in the list of what is allowed or in that of what is denied.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NetworkRule {
     pub endpoint: Endpoint,
     /// Methods of HTTP, in upper case; where empty, the rule is about all of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
     /// Paths of HTTP: `/a/*` is one segment, `/a/**` everything below `/a/`. Where empty, all of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
     pub origin: Origin,
 }

@@ -1,15 +1,13 @@
-//! One thing a policy layer says about the network, apart from its mode. Owns the list of these settings, their notation
-//! and checks, what each changes, and whether it only tightens; which layer may say what is `layers`'. Part of `Setting`.
+//! One entry of a list about the network. Owns which lists there are, their notation and checks, and what each entry changes;
+//! settings with one value are `scalar`'s, and which layer may say what is `layers`'. Part of `Setting`.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Duration;
 
 use crate::language::endpoint::Endpoint;
 use crate::language::path_entry::path_entry;
-use crate::language::quantity::{written_size, written_time};
-use crate::types::network::{AgentUse, Credential, Network, NetworkRule, Publish, SecretSource, SocketGrant};
+use crate::types::network::{Credential, Network, NetworkRule, Publish, SecretSource, SocketGrant};
 use crate::types::origin::{Layer, Origin, Ruled};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,15 +15,9 @@ pub enum NetworkPart {
     Allow(HostRule),
     Deny(HostRule),
     Resolver(SocketAddr),
-    MaxConnections(u32),
-    QueriesPerSecond(u32),
-    Bytes(u64),
-    IdleTimeout(Duration),
-    HeaderTimeout(Duration),
     Publish(Publish),
     HostPort(u16),
     Credential(Credential),
-    SshAgent(AgentUse),
     Socket(SocketGrant),
 }
 
@@ -112,49 +104,25 @@ impl NetworkPart {
             NetworkPart::Allow(_) => "allow",
             NetworkPart::Deny(_) => "deny",
             NetworkPart::Resolver(_) => "resolvers",
-            NetworkPart::MaxConnections(_) => "max_connections",
-            NetworkPart::QueriesPerSecond(_) => "queries_per_second",
-            NetworkPart::Bytes(_) => "bytes",
-            NetworkPart::IdleTimeout(_) => "idle_timeout",
-            NetworkPart::HeaderTimeout(_) => "header_timeout",
             NetworkPart::Publish(_) => "publish",
             NetworkPart::HostPort(_) => "host_ports",
             NetworkPart::Credential(_) => "credentials",
-            NetworkPart::SshAgent(_) => "ssh_agent",
             NetworkPart::Socket(_) => "sockets",
         }
     }
 
-    /// Its value as a file has it: an entry, where the key holds a list.
+    /// The entry as a file has it.
     pub(crate) fn value(&self, quote: fn(&str) -> String) -> String {
         match self {
             NetworkPart::Allow(rule) | NetworkPart::Deny(rule) => rule.entry(quote),
             NetworkPart::Resolver(address) => quote(&address.to_string()),
-            NetworkPart::MaxConnections(count) | NetworkPart::QueriesPerSecond(count) => count.to_string(),
-            NetworkPart::Bytes(bytes) => quote(&written_size(*bytes)),
-            NetworkPart::IdleTimeout(time) | NetworkPart::HeaderTimeout(time) => quote(&written_time(*time)),
             NetworkPart::Publish(publish) => quote(&publish.to_string()),
             NetworkPart::HostPort(port) => port.to_string(),
             NetworkPart::Credential(credential) => credential_entry(credential, quote),
-            NetworkPart::SshAgent(use_) => quote(&use_.to_string()),
             NetworkPart::Socket(SocketGrant { path, optional, reason }) => {
                 path_entry(path.as_str(), *optional, reason, quote)
             }
         }
-    }
-
-    /// Whether its key holds a list.
-    pub(crate) fn is_listed(&self) -> bool {
-        matches!(
-            self,
-            NetworkPart::Allow(_)
-                | NetworkPart::Deny(_)
-                | NetworkPart::Resolver(_)
-                | NetworkPart::Publish(_)
-                | NetworkPart::HostPort(_)
-                | NetworkPart::Credential(_)
-                | NetworkPart::Socket(_)
-        )
     }
 
     /// Whether a project's own files never say this, approved or not: who answers names, and who holds secrets.
@@ -174,10 +142,6 @@ impl NetworkPart {
                     None
                 }
             }
-            NetworkPart::MaxConnections(0) | NetworkPart::QueriesPerSecond(0) | NetworkPart::Bytes(0) => {
-                Some("at least 1; without a network, `mode = \"none\"`")
-            }
-            NetworkPart::IdleTimeout(time) | NetworkPart::HeaderTimeout(time) if time.is_zero() => Some("at least 1s"),
             NetworkPart::Resolver(address) if address.port() == 0 => Some("an address with a port"),
             NetworkPart::HostPort(0) => Some("a port between 1 and 65535"),
             NetworkPart::Credential(credential) => credential_mistake(credential),
@@ -230,17 +194,12 @@ fn credential_mistake(credential: &Credential) -> Option<&'static str> {
 }
 
 impl Network {
-    /// Scalars: the later wins; lists add up.
+    /// Lists add up.
     pub(crate) fn apply(&mut self, part: NetworkPart, origin: Origin) {
         match part {
             NetworkPart::Allow(rule) => self.allow.push(rule.ruled(origin)),
             NetworkPart::Deny(rule) => self.deny.push(rule.ruled(origin)),
             NetworkPart::Resolver(address) => self.resolvers.push(Ruled::new(address, origin)),
-            NetworkPart::MaxConnections(count) => self.max_connections = Ruled::new(count, origin),
-            NetworkPart::QueriesPerSecond(count) => self.queries_per_second = Ruled::new(count, origin),
-            NetworkPart::Bytes(bytes) => self.bytes = Some(Ruled::new(bytes, origin)),
-            NetworkPart::IdleTimeout(time) => self.idle_timeout = Ruled::new(time, origin),
-            NetworkPart::HeaderTimeout(time) => self.header_timeout = Ruled::new(time, origin),
             NetworkPart::Publish(publish) => {
                 self.publish.retain(|other| other.value.host_port != publish.host_port);
                 self.publish.push(Ruled::new(publish, origin));
@@ -254,7 +213,6 @@ impl Network {
                 self.credentials.retain(|other| other.value.variable != credential.variable);
                 self.credentials.push(Ruled::new(credential, origin));
             }
-            NetworkPart::SshAgent(use_) => self.ssh_agent = Ruled::new(use_, origin),
             NetworkPart::Socket(socket) => {
                 // What the organisation names stays its word: some sockets are given by it alone.
                 let is_same = |other: &Ruled<SocketGrant>| other.value.path.is_same_place(&socket.path);
@@ -267,7 +225,7 @@ impl Network {
         }
     }
 
-    /// What is said, in the order of the format, without the mode.
+    /// Every entry, in the order of the format.
     pub(crate) fn parts(&self) -> Vec<Ruled<NetworkPart>> {
         let mut parts = Vec::new();
         let rules = |list: &[NetworkRule], part: fn(HostRule) -> NetworkPart| {
@@ -276,15 +234,9 @@ impl Network {
         parts.extend(rules(&self.allow, NetworkPart::Allow));
         parts.extend(rules(&self.deny, NetworkPart::Deny));
         parts.extend(self.resolvers.iter().map(|one| one.map(NetworkPart::Resolver)));
-        parts.push(self.max_connections.map(NetworkPart::MaxConnections));
-        parts.push(self.queries_per_second.map(NetworkPart::QueriesPerSecond));
-        parts.extend(self.bytes.iter().map(|one| one.map(NetworkPart::Bytes)));
-        parts.push(self.idle_timeout.map(NetworkPart::IdleTimeout));
-        parts.push(self.header_timeout.map(NetworkPart::HeaderTimeout));
         parts.extend(self.publish.iter().map(|one| one.map(NetworkPart::Publish)));
         parts.extend(self.host_ports.iter().map(|one| one.map(NetworkPart::HostPort)));
         parts.extend(self.credentials.iter().map(|one| one.map(NetworkPart::Credential)));
-        parts.push(self.ssh_agent.map(NetworkPart::SshAgent));
         parts.extend(self.sockets.iter().map(|one| one.map(NetworkPart::Socket)));
         parts
     }

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The layers of policy, weakest first. A later layer overrides an earlier one on the same key or path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
     BuiltIn,
@@ -44,7 +44,8 @@ impl fmt::Display for Layer {
 }
 
 /// Layer, file (or variable, or flag) and line of one rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Origin {
     pub layer: Layer,
     /// File path, variable name or flag as the user would recognise it.
@@ -84,7 +85,8 @@ impl fmt::Display for Origin {
 }
 
 /// A value and the rule that set it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ruled<T> {
     pub value: T,
     pub origin: Origin,

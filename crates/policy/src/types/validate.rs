@@ -18,20 +18,16 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
         })
     };
     match &setting.value {
-        Setting::Project(access) if *access < Access::Read => {
-            fails("project", &access.to_string(), "`read`, `overlay` or `write`")
-        }
+        Setting::Scalar(scalar) => match scalar.mistake() {
+            Some(expected) => fails(&scalar.name(), &scalar.amount(), expected),
+            None => Ok(()),
+        },
         Setting::File { access, path, .. } if path.is_deep() && *access != Access::Deny => {
             fails(&format!("files.{access}"), path.as_str(), "a path without `**`")
         }
         Setting::File { access, path, .. } if path.is_glob() && *access > Access::Protect => {
             fails(&format!("files.{access}"), path.as_str(), "a path without `*`")
         }
-        Setting::MaxProcesses(0) => fails("process.max", "0", "at least 1"),
-        Setting::Limit(limit) => match limit.mistake() {
-            Some(expected) => fails(&format!("limits.{}", limit.key()), &limit.amount(), expected),
-            None => Ok(()),
-        },
         Setting::NetworkPart(part) => match part.mistake() {
             Some(expected) => fails(&format!("network.{}", part.key()), &part.value(str::to_owned), expected),
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! The effective policy as one file, and drafts of files.
 
 use cofferdam_policy::{
-    Access, Ceilings, Draft, ExpandedRule, Inputs, Layer, Limit, Mode, PathExpr, Policy, RuleIndex, Setting, export,
+    Access, Ceilings, Draft, ExpandedRule, Inputs, Layer, Mode, PathExpr, Policy, RuleIndex, Scalar, Setting, export,
     hold_of, index_of, parse, resolve, rules_in_force,
 };
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
     assert_eq!(exported.syscalls.mode.value, policy.syscalls.mode.value);
     assert_eq!(exported.syscalls.max_violations.value, policy.syscalls.max_violations.value);
     assert_eq!(exported.env.mode.value, policy.env.mode.value);
-    let limits = |policy: &Policy| policy.limits.each().map(|limit| limit.value).collect::<Vec<Limit>>();
+    let limits = |policy: &Policy| policy.scalars_of("limits").map(|limit| limit.value).collect::<Vec<Scalar>>();
     assert_eq!(limits(exported), limits(policy), "{text}");
     let sorted = |mut list: Vec<String>| {
         list.sort();

@@ -1,7 +1,7 @@
 //! Limits in every source: notation, layers, ceilings.
 
 use cofferdam_policy::{
-    Ceilings, Inputs, Layer, Limit, Policy, PolicyError, explain, parse, parse_count, parse_cpu_set, parse_cpus,
+    Ceilings, Inputs, Layer, Policy, PolicyError, Scalar, explain, parse, parse_count, parse_cpu_set, parse_cpus,
     resolve,
 };
 
@@ -15,10 +15,6 @@ const EVERY: &[(&str, &str, &str)] = &[
     ("cpu_set", "\"0-1,3\"", "\"0-3\""),
     ("memory", "\"512M\"", "\"2G\""),
     ("memory_high", "\"256M\"", "\"257M\""),
-    ("io.read", "\"10M\"", "\"20M\""),
-    ("io.write", "\"5M\"", "5242881"),
-    ("io.read_ops", "100", "101"),
-    ("io.write_ops", "50", "60"),
     ("open_files", "1024", "4096"),
     ("file_size", "\"1G\"", "\"2G\""),
     ("tmp_size", "\"64M\"", "\"1G\""),
@@ -26,6 +22,10 @@ const EVERY: &[(&str, &str, &str)] = &[
     ("storage", "\"1G\"", "\"1T\""),
     ("inodes", "5000", "5001"),
     ("output", "\"1M\"", "\"10M\""),
+    ("io.read", "\"10M\"", "\"20M\""),
+    ("io.write", "\"5M\"", "5242881"),
+    ("io.read_ops", "100", "101"),
+    ("io.write_ops", "50", "60"),
 ];
 
 fn line(key: &str, value: &str) -> String {
@@ -34,7 +34,7 @@ fn line(key: &str, value: &str) -> String {
 
 /// The limit of this name that is in force, and its origin.
 fn in_force(policy: &Policy, key: &str) -> Option<(String, String)> {
-    let limit = policy.limits.each().find(|limit| limit.value.key() == key)?;
+    let limit = policy.scalars_of("limits").find(|limit| limit.value.key() == key)?;
     Some((limit.value.to_string(), limit.origin.to_string()))
 }
 
@@ -59,7 +59,7 @@ fn every_limit_is_read_with_its_line_and_prints_as_it_is_written() {
         assert_eq!(read, expected);
     }
     let policy = Policy { limits: cofferdam_policy::Limits::default(), ..Policy::built_in() };
-    assert_eq!(policy.limits.each().count(), 0);
+    assert_eq!(policy.scalars_of("limits").count(), 0);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn flags_set_limits_and_are_checked_like_files() {
         ("--max-output", "1M"),
     ])
     .unwrap();
-    let of_flags = policy.limits.each().filter(|limit| limit.origin.layer == Layer::Flag);
+    let of_flags = policy.scalars_of("limits").filter(|limit| limit.origin.layer == Layer::Flag);
     let set: Vec<_> = of_flags.map(|limit| format!("{} [{}]", limit.value, limit.origin.source)).collect();
     assert_eq!(
         set,
@@ -264,8 +264,8 @@ fn flags_set_limits_and_are_checked_like_files() {
 #[test]
 fn only_a_file_of_a_terabyte_meets_the_default() {
     let policy = Policy::built_in();
-    let limits: Vec<_> = policy.limits.each().map(|limit| limit.value).collect();
-    assert_eq!(limits, [Limit::FileSize(64 << 30)]);
+    let limits: Vec<_> = policy.scalars_of("limits").map(|limit| limit.value).collect();
+    assert_eq!(limits, [Scalar::FileSize(64 << 30)]);
 }
 
 #[test]

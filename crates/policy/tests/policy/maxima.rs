@@ -22,7 +22,7 @@ fn in_force(policy: &Policy, setting: &str) -> Option<(String, String)> {
     if setting == "process.max" {
         return policy.process.max.as_ref().map(|max| (max.value.to_string(), max.origin.to_string()));
     }
-    let mut limits = policy.limits.each().map(|limit| (limit.value.to_string(), limit.origin.to_string()));
+    let mut limits = policy.scalars_of("limits").map(|limit| (limit.value.to_string(), limit.origin.to_string()));
     limits.find_map(|(text, origin)| Some((text.strip_prefix(&format!("{setting} = "))?.to_owned(), origin)))
 }
 

@@ -154,12 +154,12 @@ fn an_unapproved_project_only_takes_away() {
     assert_eq!(
         held,
         [
-            "network.allow = \"more.example\"",
             "network.queries_per_second = 50",
             "network.bytes = \"2G\"",
+            "network.ssh_agent = \"allow\"",
+            "network.allow = \"more.example\"",
             "network.publish = \"9000\"",
             "network.host_ports = 22",
-            "network.ssh_agent = \"allow\"",
             "network.sockets = \"./agent\"",
         ]
     );

@@ -5,9 +5,9 @@ use std::path::Component;
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, ExpandedRule, FileRule, Hold, Inputs, Layer, LayerInput, Limit, Limits, Mode, Network, OnUnknown,
-    PathExpr, Policy, RuleIndex, Ruled, Setting, hold_of, index_of, parse, parse_count, parse_cpu_set, parse_cpus,
-    parse_size, parse_time, resolve, rules_in_force,
+    Access, Ceilings, ExpandedRule, FileRule, Hold, Inputs, Layer, LayerInput, Limits, Mode, Network, OnUnknown,
+    PathExpr, Policy, RuleIndex, Ruled, Scalar, Setting, hold_of, index_of, parse, parse_count, parse_cpu_set,
+    parse_cpus, parse_size, parse_time, resolve, rules_in_force,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -257,38 +257,38 @@ fn cpu_list() -> impl Strategy<Value = String> {
     vec(range, 1..8).prop_map(|ranges| ranges.join(","))
 }
 
-fn in_file(line: &str) -> Limit {
+fn in_file(line: &str) -> Scalar {
     let mut settings = parse(Layer::User, "x", line).unwrap_or_else(|error| panic!("{line}: {error}")).settings;
     match settings.pop().map(|setting| setting.value) {
-        Some(Setting::Limit(limit)) => limit,
+        Some(Setting::Scalar(limit)) => limit,
         other => panic!("{line}: {other:?}"),
     }
 }
 
 /// Any limit with a value that a file may have.
-fn limit() -> impl Strategy<Value = Limit> {
+fn limit() -> impl Strategy<Value = Scalar> {
     let seconds = 1..=100 * 366 * 86_400u64;
     let memory = (4u64 << 20)..;
     let some = 1u64..;
     let count = 1..=i64::MAX.unsigned_abs();
     prop_oneof![
-        seconds.clone().prop_map(|time| Limit::Timeout(Duration::from_secs(time))),
-        seconds.prop_map(Limit::CpuSeconds),
-        (10u32..).prop_map(Limit::CpuMillis),
+        seconds.clone().prop_map(|time| Scalar::Timeout(Duration::from_secs(time))),
+        seconds.prop_map(Scalar::CpuSeconds),
+        (10u32..).prop_map(Scalar::CpuMillis),
         cpu_list().prop_map(|list| in_file(&format!("limits.cpu_set = {list:?}"))),
-        memory.clone().prop_map(Limit::Memory),
-        memory.prop_map(Limit::MemoryHigh),
-        some.clone().prop_map(Limit::IoRead),
-        some.clone().prop_map(Limit::IoWrite),
-        count.clone().prop_map(Limit::IoReadOps),
-        count.clone().prop_map(Limit::IoWriteOps),
-        count.clone().prop_map(Limit::OpenFiles),
-        some.clone().prop_map(Limit::FileSize),
-        some.clone().prop_map(Limit::TmpSize),
-        count.clone().prop_map(Limit::TmpInodes),
-        some.clone().prop_map(Limit::Storage),
-        count.prop_map(Limit::Inodes),
-        some.prop_map(Limit::Output),
+        memory.clone().prop_map(Scalar::Memory),
+        memory.prop_map(Scalar::MemoryHigh),
+        some.clone().prop_map(Scalar::IoRead),
+        some.clone().prop_map(Scalar::IoWrite),
+        count.clone().prop_map(Scalar::IoReadOps),
+        count.clone().prop_map(Scalar::IoWriteOps),
+        count.clone().prop_map(Scalar::OpenFiles),
+        some.clone().prop_map(Scalar::FileSize),
+        some.clone().prop_map(Scalar::TmpSize),
+        count.clone().prop_map(Scalar::TmpInodes),
+        some.clone().prop_map(Scalar::Storage),
+        count.prop_map(Scalar::Inodes),
+        some.prop_map(Scalar::Output),
     ]
 }
 
@@ -332,16 +332,16 @@ proptest! {
     fn an_amount_that_is_read_reads_the_same_when_printed(text in any::<String>(), near in "[0-9.,+KMGTsmhdib-]{0,24}") {
         for text in [text, near] {
             if let Some(thousandths) = parse_cpus(&text) {
-                prop_assert_eq!(parse_cpus(&Limit::CpuMillis(thousandths).amount()), Some(thousandths));
+                prop_assert_eq!(parse_cpus(&Scalar::CpuMillis(thousandths).amount()), Some(thousandths));
             }
             if let Some(bytes) = parse_size(&text) {
-                prop_assert_eq!(parse_size(&Limit::Output(bytes).amount()), Some(bytes));
+                prop_assert_eq!(parse_size(&Scalar::Output(bytes).amount()), Some(bytes));
             }
             if let Some(time) = parse_time(&text) {
-                prop_assert_eq!(parse_time(&Limit::Timeout(time).amount()), Some(time));
+                prop_assert_eq!(parse_time(&Scalar::Timeout(time).amount()), Some(time));
             }
             if let Some(count) = parse_count(&text) {
-                prop_assert_eq!(parse_count(&Limit::OpenFiles(count).amount()), Some(count));
+                prop_assert_eq!(parse_count(&Scalar::OpenFiles(count).amount()), Some(count));
             }
             if let Some(ranges) = parse_cpu_set(&text) {
                 prop_assert!(!ranges.is_empty());
@@ -355,7 +355,7 @@ proptest! {
         prop_assert_eq!(cpus(&list), named);
         let ranges = parse_cpu_set(&list).unwrap();
         prop_assert!(ranges.windows(2).all(|pair| *pair[0].end() + 1 < *pair[1].start()), "{ranges:?}");
-        let Limit::CpuSet(kept) = in_file(&format!("limits.cpu_set = {list:?}")) else { panic!("{list}") };
+        let Scalar::CpuSet(kept) = in_file(&format!("limits.cpu_set = {list:?}")) else { panic!("{list}") };
         prop_assert_eq!(parse_cpu_set(&kept), Some(ranges));
     }
 

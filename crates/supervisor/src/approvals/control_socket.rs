@@ -6,9 +6,10 @@ mod hook;
 mod peer;
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_launcher::join::JoinRequest;
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::approvals::control_socket::hook::Hooks;
+use crate::store::session_dir::short_socket;
 
 /// The name of the socket in a session's directory.
 pub(crate) const SOCKET: &str = "socket";
@@ -93,6 +95,8 @@ pub(crate) enum Said {
 
 pub(crate) struct ControlSocket {
     directory: OwnedFd,
+    /// Where the socket is, if its name in the directory is a link.
+    short: Option<PathBuf>,
     listener: OwnedFd,
     session: String,
     clients: Vec<Client>,
@@ -129,6 +133,25 @@ struct Client {
     gone: bool,
 }
 
+/// Binds to a name that leads to `socket` in the session's directory; returns where the socket is, if not there. A socket's name has
+/// 107 bytes at most. One that begins at a descriptor leads elsewhere in every process, and each start of a session would look
+/// for it where any process stands: that one comes last.
+fn bind(listener: &OwnedFd, session_dir: &Path, session: &str, directory: &OwnedFd) -> Result<Option<PathBuf>, Errno> {
+    if let Ok(address) = SocketAddrUnix::new(session_dir.join(SOCKET).as_path()) {
+        return rustix::net::bind(listener, &address).map(|()| None);
+    }
+    let state = session_dir.ancestors().nth(2).filter(|state| session_dir.parent() == Some(&sessions_in(state)));
+    if let Some(short) = state.map(|state| short_socket(state, session))
+        && let Ok(address) = SocketAddrUnix::new(short.as_path())
+        && make_all(short.parent().unwrap_or(&short)).and_then(|()| rustix::net::bind(listener, &address)).is_ok()
+    {
+        rustix::fs::symlinkat(&short, directory, SOCKET)?;
+        return Ok(Some(short));
+    }
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))?;
+    rustix::net::bind(listener, &address).map(|()| None)
+}
+
 impl ControlSocket {
     /// Listens on `socket` in the session's directory. `hook` is a program with its arguments.
     pub(crate) fn open(session_dir: &Path, session: &str, hook: Option<&[String]>) -> Result<ControlSocket, Errno> {
@@ -140,16 +163,13 @@ impl ControlSocket {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             None,
         )?;
-        // By its own name, where that fits (107 bytes): the other leads elsewhere in every process, and each start of a
-        // session looks for such names where any process stands.
-        let address = SocketAddrUnix::new(session_dir.join(SOCKET).as_path())
-            .or_else(|_| SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())))?;
-        rustix::net::bind(&listener, &address)?;
+        let short = bind(&listener, session_dir, session, &directory)?;
         // Fails if the socket is not in this directory.
         rustix::fs::chmodat(&directory, SOCKET, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
         rustix::net::listen(&listener, 16)?;
         Ok(ControlSocket {
             directory,
+            short,
             listener,
             session: session.to_owned(),
             clients: Vec::new(),
@@ -393,6 +413,7 @@ impl Drop for ControlSocket {
         self.tell_all(&line(&Event::End {}));
         let removed = rustix::fs::unlinkat(&self.directory, SOCKET, AtFlags::empty());
         best_effort(removed, "the whole directory goes with the session");
+        best_effort(self.short.as_deref().map_or(Ok(()), rustix::fs::unlink), "the next session sweeps it");
     }
 }
 
@@ -430,7 +451,8 @@ impl Client {
             return Err("no command".to_owned());
         }
         let streams = [input, output, error];
-        self.request = Some(JoinRequest { argv, cwd: None, environment: Vec::new(), terminal, streams, channel });
+        let (environment, limits) = (Vec::new(), Vec::new());
+        self.request = Some(JoinRequest { argv, cwd: None, environment, limits, terminal, streams, channel });
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Running<'_> {
     /// The last look, once no process is inside: before the names are let go, and while the mounts are held.
     pub(crate) fn tell_last_falls(&mut self) {
         // Where a fall ended it, that is told.
-        let can_look = self.attached.namespaces.is_some() && self.reason != Some(End::CoverFell);
+        let can_look = self.attached.namespaces.is_some() && self.ending.reason != Some(End::CoverFell);
         let Some(keeper) = self.keeper.as_mut().filter(|_| can_look) else { return };
         let (falls, saw_all) = keeper.last_falls();
         for fall in &falls {
@@ -51,8 +51,7 @@ impl Running<'_> {
         if !saw_all {
             let text = "covered names in a directory that the session closed could not be looked at when it ended: what a host \
                         program put there meanwhile may have been read or changed";
-            self.record.warnings.push(text.to_owned());
-            self.log().warned(text);
+            self.warn(text.to_owned());
         }
     }
 

@@ -1,9 +1,9 @@
 //! What the egress process says, in the loop: its questions go where all questions go, its records into the log.
 
-use cofferdam_egress::message::{Outcome, Said};
 use cofferdam_kernel::best_effort;
 use cofferdam_policy::{Host, Prediction, with_port};
-use cofferdam_wire::Subject;
+use cofferdam_reach::message::Said;
+use cofferdam_wire::{NetworkOutcome, Subject};
 use rustix::io::Errno;
 
 use crate::approvals::host_questions::{Asked, Who};
@@ -20,8 +20,7 @@ impl Running<'_> {
                 Heard::Nothing => break,
                 Heard::Gone => {
                     let text = "the process that carries connections ended: nothing outside can be reached any more";
-                    self.record.warnings.push(text.to_owned());
-                    self.log().warned(text);
+                    self.warn(text.to_owned());
                     break;
                 }
             }
@@ -50,7 +49,7 @@ impl Running<'_> {
                 })?;
             }
             // Waited for before the session begins.
-            Said::Authority { .. } => {}
+            Said::NotExecuted { .. } | Said::Ready { .. } | Said::Authority => {}
             Said::Sign { id, subject, process } => {
                 self.ask_about_host(Asked {
                     id,
@@ -61,20 +60,17 @@ impl Running<'_> {
             }
             Said::Signed { subject, verdict } => self.log().signed(&subject, verdict),
             Said::Withdraw { id } => self.withdraw_host(id)?,
-            Said::Connections(tallied) => {
-                self.log().connections(&tallied);
-                self.record.reached(tallied);
+            Said::Connections { address, reached } => {
+                self.log().connections(address, &reached);
+                self.summary.reached(reached);
             }
             Said::Queries { name, kind, verdict, count } => {
                 self.log().queries(&name, &kind, verdict, count);
-                if verdict == Outcome::Denied && kind == "A" {
-                    self.record.refused_name(name, count);
+                if verdict == NetworkOutcome::Denied && kind == "A" {
+                    self.summary.refused_name(name, count);
                 }
             }
-            Said::Warn { text } => {
-                self.log().warned(&text);
-                self.record.warnings.push(text);
-            }
+            Said::Warn { text } => self.warn(text),
         }
         Ok(())
     }

@@ -6,14 +6,13 @@ use std::time::Duration;
 use cofferdam_audit as audit;
 use cofferdam_kernel::shared::Told;
 use cofferdam_plan::{Keeper, Limited};
-use cofferdam_wire::End;
+use cofferdam_wire::{End, Usage};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::event_loop::Running;
 use crate::limits::clock::GRACE;
 use crate::limits::monitor::{Finding, FindingKind};
-use crate::limits::usage::Usage;
 use crate::terminal::drain::{Drained, Patience};
 
 impl Running<'_> {
@@ -32,23 +31,23 @@ impl Running<'_> {
 
     /// Whether all that was written could be passed on.
     fn drain(&mut self) -> Result<bool, Errno> {
-        let is_over = self.asked_to_end.is_some() || self.reason.is_some();
-        let patience = if is_over { Patience::WhileRead(GRACE) } else { Patience::Until(self.clock.deadline()) };
-        let given_up = match (self.streams.drain(&self.signals, patience)?, self.asked_to_end) {
+        let is_over = self.ending.asked_to_end.is_some() || self.ending.reason.is_some();
+        let patience = if is_over { Patience::WhileRead(GRACE) } else { Patience::Until(self.ending.clock.deadline()) };
+        let given_up = match (self.streams.drain(&self.signals, patience)?, self.ending.asked_to_end) {
             (None | Some(Drained::All), _) => None,
             (Some(Drained::Asked(signal)), _) | (Some(Drained::OutOfTime), Some(signal)) => {
                 Some(End::Killed { signal: signal.as_raw() })
             }
             (Some(Drained::OutOfTime), None) => Some(End::TimedOut),
         };
-        self.reason = self.reason.or(given_up);
+        self.ending.reason = self.ending.reason.or(given_up);
         Ok(given_up.is_none())
     }
 
     /// Every process inside has ended but pid 1, which the kernel is taking apart.
     pub(super) fn finish_early(&mut self, told: Told) -> Result<End, Errno> {
         self.take_what_is_left()?;
-        Ok(self.reason.unwrap_or_else(|| self.end_of(told)))
+        Ok(self.ending.reason.unwrap_or_else(|| self.end_of(told)))
     }
 
     /// How the command ended. What the monitor keeps may be stopped by an rlimit before the monitor has seen it.
@@ -89,7 +88,7 @@ impl Running<'_> {
     pub(super) fn finish(&mut self) -> Result<End, Errno> {
         self.take_what_is_left()?;
         let status = self.first.reap()?;
-        if let Some(reason) = self.reason {
+        if let Some(reason) = self.ending.reason {
             return Ok(reason);
         }
         Ok(match status.as_ref().map(|s| (s.exit_status(), s.terminating_signal())) {

@@ -42,7 +42,7 @@ impl Running<'_> {
 
     fn tell_started(&mut self) {
         let Some(ordered) = &self.options.ordered else { return };
-        let directory = self.directory.as_ref().map(|directory| directory.path.clone()).unwrap_or_default();
+        let directory = self.startup.directory.as_ref().map(|directory| directory.path.clone()).unwrap_or_default();
         let event = Event::Started { session: self.log.session().to_owned(), directory };
         best_effort(socket::send_now(ordered.client.as_fd(), &line(&event)), "who is gone needs no word");
     }
@@ -71,7 +71,7 @@ impl Running<'_> {
                 "this session belongs to its terminal: `sandbox attach` starts a further command in it".to_owned()
             );
         }
-        if self.reason.is_some() {
+        if self.ending.reason.is_some() {
             return Err("the session is ending".to_owned());
         }
         request.check()?;
@@ -89,7 +89,7 @@ impl Running<'_> {
             self.execs.forget_clients(|client| control.has(client));
         }
         let Some(ordered) = &self.options.ordered else { return Ok(()) };
-        if self.execs.is_over_limit() && self.reason.is_none() {
+        if self.execs.is_over_limit() && self.ending.reason.is_none() {
             let limit = self.plan.limits.output.unwrap_or(0);
             self.log().named_limit(audit::Event::ResourceLimitExceeded, "output", limit);
             self.end(End::OutputLimit)?;
@@ -106,7 +106,7 @@ impl Running<'_> {
             _ => {}
         }
         // It was told to end, and what ran had its time.
-        if self.reason.is_some() && !self.execs.is_any_running() {
+        if self.ending.reason.is_some() && !self.execs.is_any_running() {
             self.first.kill()?;
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Running<'_> {
         if self.options.ordered.is_none() {
             return false;
         }
-        self.reason.get_or_insert(End::Killed { signal: signal.as_raw() });
+        self.ending.reason.get_or_insert(End::Killed { signal: signal.as_raw() });
         self.execs.end_all(signal);
         true
     }
@@ -130,19 +130,22 @@ impl Running<'_> {
             Err(Errno::AGAIN | Errno::INTR) => {}
             _ => {
                 self.is_client_gone = true;
-                if self.reason.is_none() {
+                if self.ending.reason.is_none() {
                     self.execs.end_all(Signal::HUP);
                 }
-                self.reason.get_or_insert(End::ClientGone);
+                self.ending.reason.get_or_insert(End::ClientGone);
             }
         }
     }
 
     /// What is left to be done for readers, once everything else is let go.
-    pub(crate) fn lingering(self, session: &str) -> Option<Lingering> {
+    pub(crate) fn lingering(mut self, session: &str) -> Option<Lingering> {
+        if let Some(reason) = self.ending.reason {
+            self.execs.session_ends(reason);
+        }
         let lifetime = self.options.ordered.as_ref()?.lifetime;
         let status = SessionStatus { session: session.to_owned(), processes: None, ..self.status() };
-        let was_told = matches!(self.reason, Some(End::Killed { .. } | End::ClientGone));
+        let was_told = matches!(self.ending.reason, Some(End::Killed { .. } | End::ClientGone));
         let was_ended = was_told || self.execs.failed.is_some();
         let control = self.approvals.control?;
         Some(Lingering { control, execs: self.execs, signals: self.signals, status, lifetime, was_ended })

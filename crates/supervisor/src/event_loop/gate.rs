@@ -15,7 +15,7 @@ impl Running<'_> {
                 return Ok(());
             }
             for news in news {
-                self.record.news(&news);
+                self.summary.news(&news);
                 self.log().news(&news);
                 match &news {
                     News::Asked(question) => self.ask(question)?,

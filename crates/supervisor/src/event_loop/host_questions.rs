@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cofferdam_egress::message::Told;
 use cofferdam_gate::News;
 use cofferdam_kernel::timing::seconds_now;
+use cofferdam_reach::message::Told;
 use cofferdam_wire::{Cause, Keep, Op, Question, QuestionId, Settled, Subject, Verdict};
 use rustix::io::Errno;
 
@@ -54,7 +54,7 @@ impl Running<'_> {
         let open = Open { question: question.clone(), waiting: vec![asked.id], since: now, until: now + timeout };
         self.approvals.hosts.open.push(open);
         let news = News::Asked(question.clone());
-        self.record.news(&news);
+        self.summary.news(&news);
         self.log().news(&news);
         self.ask(&question)
     }
@@ -101,7 +101,7 @@ impl Running<'_> {
         let settled = Settled { question: open.question, verdict, cause, granted, waited };
         self.tell_answer(&open.waiting, Some(&settled), cause)?;
         let news = News::Settled(Box::new(settled));
-        self.record.news(&news);
+        self.summary.news(&news);
         self.log().news(&news);
         if let News::Settled(settled) = &news {
             self.settled(settled)?;

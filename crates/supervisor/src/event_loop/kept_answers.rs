@@ -65,7 +65,7 @@ impl Running<'_> {
                 Ok(told) => {
                     done += 1;
                     let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
-                    self.record.wrote_project |= keep == Keep::Project;
+                    self.summary.wrote_project |= keep == Keep::Project;
                     self.log().policy_changed(&settled, &told);
                     told
                 }
@@ -77,7 +77,7 @@ impl Running<'_> {
                 }
             };
             if !told.is_empty() {
-                self.record.answers.push(told);
+                self.summary.answers.push(told);
             }
         }
         let Some(client) = batch.client else { return };

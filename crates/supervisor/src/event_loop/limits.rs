@@ -18,7 +18,7 @@ impl Running<'_> {
         match struck {
             Struck::Near => self.log().named_limit(audit::Event::ResourceLimitApproached, "timeout", seconds),
             Struck::TimeIsUp => {
-                self.reason.get_or_insert(End::TimedOut);
+                self.ending.reason.get_or_insert(End::TimedOut);
                 self.log().named_limit(audit::Event::ResourceLimitExceeded, "timeout", seconds);
                 self.first.signal(Signal::TERM)?;
                 self.execs.end_all(Signal::TERM);
@@ -40,7 +40,7 @@ impl Running<'_> {
                 Limited::Processes | Limited::Cpus | Limited::CpuSet => End::ProcessLimit,
             };
             // It is on its way out for this, and that is recorded.
-            if self.reason == Some(end) {
+            if self.ending.reason == Some(end) {
                 continue;
             }
             self.log().limit(finding);
@@ -57,7 +57,7 @@ impl Running<'_> {
         if let Some((event, limit)) = news {
             self.log().named_limit(event, "output", limit);
         }
-        if is_exceeded && self.reason.is_none() {
+        if is_exceeded && self.ending.reason.is_none() {
             self.end(End::OutputLimit)?;
         }
         Ok(())

@@ -47,7 +47,7 @@ impl Running<'_> {
             && let Some(program) = unlisted_program(self.plan, notification)
         {
             self.log();
-            self.record.started(notification, &program, &mut self.log);
+            self.summary.started(notification, &program, &mut self.log);
         }
         let is_init = i64::from(notification.pid) == i64::from(self.first.pid);
         let answer = filter.answer(notification.number, &notification.arguments, is_init);
@@ -55,7 +55,7 @@ impl Running<'_> {
             Answer::Refuse { is_counted: true, .. } => self.note(notification),
             Answer::Refuse { is_counted: false, .. } if !filter.gated.contains(&notification.number) => {
                 self.log();
-                self.record.probed(notification, &mut self.log);
+                self.summary.probed(notification, &mut self.log);
             }
             Answer::Refuse { .. } | Answer::GoOn => {}
         }
@@ -64,15 +64,16 @@ impl Running<'_> {
 
     /// Past the threshold the session is being killed; what it still asks is refused, and fills no log.
     fn note(&mut self, notification: &Notification) {
-        if self.record.total <= self.plan.max_violations && !self.plan.filter.gated.contains(&notification.number) {
+        if self.summary.violations <= self.plan.max_violations && !self.plan.filter.gated.contains(&notification.number)
+        {
             self.log();
-            self.record.add(notification, &mut self.log);
+            self.summary.add(notification, &mut self.log);
         }
     }
 
     pub(crate) fn end_past_threshold(&mut self) -> Result<(), Errno> {
-        if self.record.total > self.plan.max_violations && self.reason.is_none() {
-            let (total, most) = (self.record.total, self.plan.max_violations);
+        if self.summary.violations > self.plan.max_violations && self.ending.reason.is_none() {
+            let (total, most) = (self.summary.violations, self.plan.max_violations);
             self.log().too_many_violations(total, most);
             self.end(End::TooManyViolations)?;
         }

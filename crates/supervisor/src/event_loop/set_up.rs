@@ -1,11 +1,10 @@
 //! Reports of the set-up child, in the loop: each descriptor goes to the component that needs it.
 
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_launcher::report::{JOINED, Message};
 use cofferdam_plan::Trigger;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -17,20 +16,13 @@ use crate::terminal::input::Input;
 
 impl Running<'_> {
     pub(crate) fn take_reports(&mut self) -> Result<(), Errno> {
-        while self.socket.is_some() && readable(self.socket.as_ref())? {
-            self.take_report()?;
+        while let Some((bytes, fds)) = self.set_up.next()? {
+            self.take_report(&bytes, fds)?;
         }
         Ok(())
     }
 
-    /// The set-up child reports; it closes its end once the command runs.
-    fn take_report(&mut self) -> Result<(), Errno> {
-        let Some(socket) = &self.socket else { return Ok(()) };
-        let (bytes, mut fds) = match cofferdam_kernel::socket::receive_now(socket) {
-            // It was taken earlier in this turn.
-            Err(Errno::AGAIN) => return Ok(()),
-            other => other?,
-        };
+    fn take_report(&mut self, bytes: &[u8], mut fds: Vec<OwnedFd>) -> Result<(), Errno> {
         if bytes == Message::Namespaces.encode() {
             self.network.counters = fds.drain(JOINED.len().min(fds.len())..).next().map(Counters::of);
             if let Some(way) = self.network.egress.as_mut().and_then(|egress| egress.dials.take()) {
@@ -39,18 +31,18 @@ impl Running<'_> {
             self.attached.namespaces = Some(fds);
             return Ok(());
         }
-        match (Message::decode(&bytes), fds.pop()) {
+        match (Message::decode(bytes), fds.pop()) {
             (None, _) => {
-                self.socket = None;
-                let is_set_up = self.set_up || !self.plan.namespaces.pid;
-                if is_set_up && self.reports.is_empty() && self.options.ordered.is_some() {
-                    self.begin_order()?;
-                } else if is_set_up && self.reports.is_empty() {
-                    self.startup.add(Task::Started);
+                self.set_up.socket = None;
+                let runs = self.set_up.is_done(self.plan) && self.set_up.reports.is_empty();
+                match self.options.ordered {
+                    Some(_) if runs => self.begin_order()?,
+                    None if runs => self.startup.add(Task::Started),
+                    _ => {}
                 }
             }
             (Some(Message::Listener), Some(fd)) => {
-                self.set_up = true;
+                self.set_up.stands = true;
                 if let Some(gate) = &mut self.gate {
                     gate.listen(Listener::from_fd(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?));
                 }
@@ -103,15 +95,8 @@ impl Running<'_> {
                 }
             }
             (Some(Message::Input), Some(fd)) => self.streams.input = Some(Input::new(fd)?),
-            (Some(message), _) => self.reports.push(message),
+            (Some(message), _) => self.set_up.reports.push(message),
         }
         Ok(())
     }
-}
-
-fn readable(fd: Option<&impl AsFd>) -> Result<bool, Errno> {
-    let Some(fd) = fd else { return Ok(false) };
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    Ok(!fds[0].revents().is_empty())
 }

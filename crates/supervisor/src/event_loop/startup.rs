@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use crate::event_loop::Running;
 use crate::records::log::Log;
 use crate::records::startup::Task;
-use crate::store::registry::Session;
+use crate::store::registry;
 use crate::store::session_dir::SessionDir;
 
 impl<'a> Running<'a> {
@@ -37,10 +37,10 @@ impl<'a> Running<'a> {
             Task::Directory => self.make_directory(),
             Task::List => self.list(),
             Task::OpenApprovals => {
-                if let (Some(gate), Some(directory)) = (&self.plan.gate, &self.directory) {
+                if let (Some(gate), Some(directory)) = (&self.plan.gate, &self.startup.directory) {
                     let path = directory.path.clone();
                     self.startup.failed = self.open_approvals(&path, gate.hook.as_deref()).err();
-                } else if let Some(path) = self.directory.as_ref().map(|directory| directory.path.clone()) {
+                } else if let Some(path) = self.startup.directory.as_ref().map(|directory| directory.path.clone()) {
                     // There is nothing to ask, but a client may want to attach.
                     best_effort(self.open_control_socket(&path, None), "then no client can attach");
                 }
@@ -54,14 +54,16 @@ impl<'a> Running<'a> {
     fn make_directory(&mut self) {
         let Some(state) = &self.options.state else { return };
         let session = self.log.session();
-        self.directory = self.directory.take().or_else(|| SessionDir::create(state, session, 0, &[]).ok());
+        self.startup.directory =
+            self.startup.directory.take().or_else(|| SessionDir::create(state, session, 0, &[]).ok());
     }
 
     /// A session that cannot be listed runs all the same, and says so at its end.
     fn list(&mut self) {
         if self.options.state.is_some() {
-            let says = Session::of(self.plan, self.options, self.log.session());
-            self.is_listed = self.directory.as_ref().is_some_and(|directory| says.write(&directory.claim).is_ok());
+            let list =
+                |directory: &SessionDir| registry::list(self.plan, self.options, self.log.session(), &directory.claim);
+            self.startup.is_listed = self.startup.directory.as_ref().is_some_and(|directory| list(directory).is_ok());
         }
     }
 }

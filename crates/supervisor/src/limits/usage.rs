@@ -4,26 +4,10 @@
 use std::time::Duration;
 
 use cofferdam_kernel::shared::Told;
-use serde::Serialize;
+use cofferdam_wire::Usage;
 
 use crate::limits::cgroup::SessionCgroup;
 use crate::limits::sample::{Sample, keyed, summed};
-
-/// Figures that neither the kernel nor the supervisor could measure are absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Usage {
-    pub wall_micros: u64,
-    pub cpu_user_micros: Option<u64>,
-    pub cpu_system_micros: Option<u64>,
-    pub memory_peak: Option<u64>,
-    pub processes_peak: Option<u64>,
-    pub read_bytes: Option<u64>,
-    pub written_bytes: Option<u64>,
-    /// Forks that the process limit refused.
-    pub forks_refused: Option<u64>,
-    /// Whether the figures are the kernel's account of the whole session, or were put together from its processes.
-    pub from_cgroup: bool,
-}
 
 pub(crate) fn of_cgroup(cgroup: &SessionCgroup, peak: Sample, wall: Duration) -> Usage {
     let number = |file: &str| cgroup.read(file).and_then(|text| text.trim().parse::<u64>().ok());

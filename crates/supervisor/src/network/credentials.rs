@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::{Injection, Secret, Trusted};
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::timing::time_until;
 use cofferdam_plan::{CredentialPlan, LaunchPlan, SecretPlace};
+use cofferdam_reach::start::{Injection, Secret};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -23,6 +23,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+/// Where distributions keep all authorities that they believe, in one file.
+const PLACES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 /// Whatever is longer is no token.
 const LONGEST: usize = 16 << 10;
 /// A program may ask a person for a password.
@@ -68,7 +76,8 @@ pub(crate) enum GatherError {
 
 /// What it takes to stand in the middle of TLS, and what the session is told instead of secrets.
 pub(crate) struct Credentials {
-    pub(crate) trusted: Trusted,
+    /// The authorities that the caller believes, in PEM.
+    pub(crate) trusted: String,
     pub(crate) injections: Vec<Injection>,
     /// Variables and what they hold inside.
     pub(crate) placeholders: Vec<(String, String)>,
@@ -83,10 +92,10 @@ impl Credentials {
         let Some(wanted) = wanted else { return Ok(None) };
         let named = std::env::var_os("SSL_CERT_FILE").filter(|name| !name.is_empty()).map(PathBuf::from);
         let wants_secrets = !wanted.credentials.is_empty();
-        let trusted = match Trusted::read(named.as_deref()) {
+        let trusted = match trusted(named.as_deref()) {
             // Rules about requests may be about plain HTTP; the egress process then believes no server that speaks TLS.
             Err((_, cause)) if cause.kind() == io::ErrorKind::NotFound && named.is_none() && !wants_secrets => {
-                Trusted::default()
+                String::new()
             }
             read => read.map_err(|(path, cause)| GatherError::Trusted { path, cause })?,
         };
@@ -102,6 +111,16 @@ impl Credentials {
         }
         Ok(Some(gathered))
     }
+}
+
+/// The caller's own list where it names one (`SSL_CERT_FILE`), else the system's.
+fn trusted(named: Option<&Path>) -> Result<String, (PathBuf, io::Error)> {
+    let place = match named {
+        Some(named) => named,
+        None => PLACES.iter().map(Path::new).find(|place| place.exists()).unwrap_or(Path::new(PLACES[0])),
+    };
+    let bytes = std::fs::read(place).map_err(|error| (place.to_path_buf(), error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// No process can guess it, and every reader sees what it is.

@@ -3,125 +3,230 @@
 //! questions go. Called by `launch` and the loop.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_egress::message::{Said, Told};
-use cofferdam_egress::{AgentStart, Published, Start, Terminates, serve};
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::timing::time_until;
-use cofferdam_kernel::{process, signal, socket};
+use cofferdam_kernel::{exec, process, signal, socket};
 use cofferdam_plan::EgressPlan;
+use cofferdam_reach::message::{Said, Told};
+use cofferdam_reach::start::{
+    AgentStart, LONGEST, NetworkStart, PROGRAM, PublishedPort, START, StartMessage, Terminates, VERSION,
+};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use zeroize::Zeroizing;
 
 use crate::error::LaunchError;
 
 /// How long the last records may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long it may take to make an authority.
+/// How long each of its first words may take: that it is ready, and where it makes an authority, the certificates to trust.
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Words that wait for it. It reads beside everything else that it does: with more it is broken, or an attacker's by now.
 const MOST_UNREAD: usize = 1024;
 
-/// The ends of the sockets, before the egress process was started.
+/// The program and the ends of the sockets, before the egress process was started.
 pub(crate) struct Ends {
+    program: PathBuf,
     /// For the child, which makes what hears connections.
     catcher: Option<OwnedFd>,
-    sockets: OwnedFd,
+    given: Given,
     link: OwnedFd,
     ours: OwnedFd,
-    published: Vec<Published>,
-    /// Both ends, where ports are published.
-    dialer: Option<(OwnedFd, OwnedFd)>,
+    /// The end of the process that connects inside, where ports are published.
+    dials: Option<OwnedFd>,
+}
+
+/// What goes to the egress process with its start, and is this process's no longer then.
+struct Given {
+    /// Where it gets the sockets that were made inside.
+    sockets: OwnedFd,
+    published: Vec<(TcpListener, PublishedPort)>,
+    dialer: Option<OwnedFd>,
 }
 
 impl Ends {
-    /// Opens what the host is to reach as well: a port that is taken is no session's fault, and told before there is one.
-    pub(crate) fn new(plan: &EgressPlan) -> Result<Ends, LaunchError> {
+    /// Opens what the host is to reach as well, and looks for the program: a port that is taken, or a half of an installation,
+    /// is no session's fault, and told before there is one.
+    pub(crate) fn new(plan: &EgressPlan, program: Option<&Path>) -> Result<Ends, LaunchError> {
+        let missing = |path: &Path, errno| LaunchError::EgressProgram { path: path.to_path_buf(), errno };
+        let program = program.ok_or_else(|| missing(Path::new(PROGRAM), Errno::NOENT))?;
+        rustix::fs::access(program, Access::EXEC_OK).map_err(|errno| missing(program, errno))?;
+        if !is_trusted(program).map_err(|errno| missing(program, errno))? {
+            return Err(LaunchError::EgressOwner { path: program.to_path_buf() });
+        }
         let mut published = Vec::new();
         for wanted in &plan.network.publish {
             let (host_port, port) = (wanted.value.host_port, wanted.value.port);
-            let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, host_port));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, host_port));
             let listener = listener.map_err(|error| LaunchError::Publish {
                 port: host_port,
                 origin: Box::new(wanted.origin.clone()),
                 errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
             })?;
-            published.push(Published { listener, port, origin: wanted.origin.clone() });
+            published.push((listener, PublishedPort { port, origin: wanted.origin.clone() }));
         }
         let pair = || socket::pair().map_err(LaunchError::Supervise);
         let (catcher, sockets) = pair()?;
         let (ours, link) = pair()?;
-        let dialer = if published.is_empty() { None } else { Some(pair()?) };
-        Ok(Ends { catcher: Some(catcher), sockets, link, ours, published, dialer })
+        let (dialer, dials) = if published.is_empty() { None } else { Some(pair()?) }.unzip();
+        let given = Given { sockets, published, dialer };
+        Ok(Ends { program: program.to_path_buf(), catcher: Some(catcher), given, link, ours, dials })
     }
 
     pub(crate) fn catcher(&mut self) -> Option<OwnedFd> {
         self.catcher.take()
     }
 
-    /// Starts the process. It has nothing of this one but its ends, and what is given to it; that is forgotten here.
-    pub(crate) fn start(self, plan: &EgressPlan, terminates: Option<Terminates>) -> Result<Egress, Errno> {
-        let Ends { catcher, sockets, link, ours, published, dialer } = self;
+    /// Starts the program, which has nothing of this process but the link.
+    pub(crate) fn start(self) -> Result<Starting, LaunchError> {
+        let Ends { program, catcher, given, link, ours, dials } = self;
         drop(catcher);
-        let (asks, dials) = dialer.unzip();
-        let Some(pid) = process::fork()? else {
-            drop(ours);
-            let start = Start {
-                network: plan.network.clone(),
-                unknown: plan.unknown.clone(),
-                published,
-                dialer: asks,
-                agent: plan.agent.as_ref().map(|agent| AgentStart {
-                    socket: agent.socket.clone(),
-                    usage: agent.usage,
-                    asks: agent.asks,
-                }),
-                sockets,
-                link,
-                terminates,
-            };
-            process::exit_now(i32::from(run(start).is_err()));
+        let argv = CString::new(program.as_os_str().as_bytes());
+        let argv = [argv.map_err(|_| LaunchError::EgressProgram { path: program.clone(), errno: Errno::INVAL })?];
+        let Some(pid) = process::fork().map_err(LaunchError::Supervise)? else {
+            let errno = leave_everything(&link).err().unwrap_or_else(|| exec::execute(&argv, &[], ""));
+            if let Ok(bytes) = serde_json::to_vec(&Said::NotExecuted { errno: errno.raw_os_error() }) {
+                best_effort(socket::send(rustix::stdio::stdin(), &bytes, None), "its end is heard instead");
+            }
+            process::exit_now(1);
         };
-        let process = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-        Ok(Egress { link: Some(ours), process: Some(process), dials, unread: VecDeque::new() })
+        let process = Pid::from_raw(pid).ok_or(LaunchError::Supervise(Errno::SRCH))?;
+        let egress = Egress { program, link: Some(ours), process: Some(process), dials, unread: VecDeque::new() };
+        Ok(Starting { egress, given })
     }
 }
 
-/// The life of the egress process.
-fn run(start: Start) -> Result<(), String> {
-    // Signals of a terminal are for the command; this process ends with its supervisor.
-    signal::block_all().map_err(|errno| errno.to_string())?;
-    let mut kept = vec![start.sockets.as_fd(), start.link.as_fd()];
-    kept.extend(start.published.iter().map(|one| one.listener.as_fd()));
-    kept.extend(start.dialer.as_ref().map(AsFd::as_fd));
-    leave_everything(&kept).map_err(|errno| errno.to_string())?;
-    let last = start.link.try_clone().map_err(|error| error.to_string())?;
-    let served = serve(start);
-    if let Err(why) = &served
-        && let Ok(bytes) = serde_json::to_vec(&Said::Warn { text: format!("nothing outside can be reached: {why}") })
-    {
-        best_effort(socket::send(last.as_fd(), &bytes, None), "the supervisor may be gone already");
-    }
-    served
+/// The command may lie where every user can put a file, as a download does. A program beside it counts only if it belongs to
+/// root, to this user or to the owner of the command, and no other user can write to it.
+pub fn is_trusted(program: &Path) -> Result<bool, Errno> {
+    // A link that another user made leads to what that user chose.
+    let (entry, found) = (rustix::fs::lstat(program)?, rustix::fs::stat(program)?);
+    let own = rustix::fs::stat("/proc/self/exe").map(|own| own.st_uid);
+    let owners = [Ok(0), Ok(rustix::process::geteuid().as_raw()), own];
+    let is_owned = [entry.st_uid, found.st_uid].iter().all(|owner| owners.contains(&Ok(*owner)));
+    Ok(is_owned && !Mode::from_raw_mode(found.st_mode).contains(Mode::WOTH))
 }
 
-/// Keeps these, and nothing else that was open.
-fn leave_everything(kept: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+/// In the child: the link as standard input, and no other thing that was open. Signals of a terminal are for the command; the
+/// egress process ends with its supervisor.
+fn leave_everything(link: &OwnedFd) -> Result<(), Errno> {
+    signal::block_all()?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdin(link)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
-    process::keep_only(kept)
+    process::keep_only(&[])
+}
+
+/// The process was forked: it says that it is ready, or why the program could not be executed.
+pub(crate) struct Starting {
+    egress: Egress,
+    given: Given,
+}
+
+impl Starting {
+    /// Hands over everything that it works with, once it is the right program and cannot be traced. Secrets are forgotten here.
+    pub(crate) fn give(self, plan: &EgressPlan, terminates: Option<Terminates>) -> Result<Egress, LaunchError> {
+        let Starting { mut egress, given: Given { sockets, published, dialer } } = self;
+        let (said, _) = egress.first_word().map_err(|why| match why {
+            NoWord::NotExecuted(errno) => LaunchError::EgressProgram { path: egress.program.clone(), errno },
+            other => egress.failed(&other),
+        })?;
+        let Said::Ready { version } = said else {
+            return Err(egress.failed(&"it said something else first"));
+        };
+        if version != VERSION {
+            return Err(LaunchError::EgressVersion { path: egress.program.clone(), said: version, expected: VERSION });
+        }
+        let (listeners, published): (Vec<TcpListener>, Vec<PublishedPort>) = published.into_iter().unzip();
+        let agent = plan.agent.as_ref();
+        let message = StartMessage {
+            version: VERSION.to_owned(),
+            network: NetworkStart::of(plan.network.clone()),
+            unknown: plan.unknown.clone(),
+            agent: agent.map(|agent| AgentStart { socket: agent.socket.clone(), usage: agent.usage, asks: agent.asks }),
+            published,
+            terminates,
+        };
+        let document = document(&message).map_err(|error| egress.failed(&error))?;
+        drop(message);
+        let mut all = vec![document.as_fd(), sockets.as_fd()];
+        all.extend(dialer.as_ref().map(AsFd::as_fd));
+        all.extend(listeners.iter().map(AsFd::as_fd));
+        egress.send(&all).map_err(|errno| egress.failed(&errno))?;
+        Ok(egress)
+    }
+}
+
+/// In memory, sealed. What is written is measured before: a buffer that grows would leave secrets behind.
+fn document(message: &StartMessage) -> std::io::Result<File> {
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, message)?;
+    if length.0 > LONGEST {
+        return Err(std::io::Error::other(format!("its start is longer than {LONGEST} bytes")));
+    }
+    let mut text = Zeroizing::new(Vec::with_capacity(length.0));
+    serde_json::to_writer(&mut *text, message)?;
+    let mut file = File::from(rustix::fs::memfd_create("start", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.write_all(&text)?;
+    std::io::Seek::rewind(&mut file)?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// Counts what is written to it.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why one of its first words was not heard.
+#[derive(Debug, thiserror::Error)]
+enum NoWord {
+    #[error("it took too long")]
+    Late,
+    #[error("{0}")]
+    Warned(String),
+    #[error("it cannot be executed: {0}")]
+    NotExecuted(Errno),
+    #[error("it ended without a word")]
+    Ended,
+    #[error("{0}")]
+    Kernel(Errno),
+}
+
+/// What programs inside are to believe in TLS.
+pub(crate) struct Authorities {
+    pub(crate) pem: Vec<u8>,
+    pub(crate) java: Vec<u8>,
 }
 
 /// The running process.
 pub(crate) struct Egress {
+    program: PathBuf,
     link: Option<OwnedFd>,
     process: Option<Pid>,
     /// The end of the dialer, which connects inside, until there is one.
@@ -136,23 +241,57 @@ impl Egress {
         self.link.as_ref().map(|link| (link.as_fd(), flags))
     }
 
-    /// Waits for the certificate of its authority.
-    pub(crate) fn authority(&mut self) -> Result<Vec<u8>, String> {
+    /// Waits for what programs inside are to believe, with the authority that it made.
+    pub(crate) fn authorities(&mut self) -> Result<Authorities, LaunchError> {
+        let (said, files) = self.first_word().map_err(|why| self.failed(&why))?;
+        let (Said::Authority, Ok([pem, java])) = (said, <[OwnedFd; 2]>::try_from(files)) else {
+            return Err(self.failed(&"it told of no authority"));
+        };
+        let read = |file: OwnedFd| content_of(file).map_err(|error| self.failed(&error));
+        Ok(Authorities { pem: read(pem)?, java: read(java)? })
+    }
+
+    fn failed(&self, why: &dyn std::fmt::Display) -> LaunchError {
+        LaunchError::Egress { path: self.program.clone(), why: why.to_string() }
+    }
+
+    /// Waits for a word before there is a session.
+    fn first_word(&mut self) -> Result<(Said, Vec<OwnedFd>), NoWord> {
         let deadline = Instant::now() + FIRST_WORD;
-        while let Some(link) = &self.link {
-            let mut fds = [PollFd::new(link, PollFlags::IN)];
+        let process = self.process.ok_or(NoWord::Ended)?;
+        // The child of the clone has a copy of the link's other end for a while, so that its end is not that of the process.
+        let process = rustix::process::pidfd_open(process, PidfdFlags::empty()).map_err(NoWord::Kernel)?;
+        loop {
+            let link = self.link.as_ref().ok_or(NoWord::Ended)?;
+            let mut fds = [PollFd::new(link, PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
             match poll(&mut fds, Some(&time_until(deadline))) {
-                Ok(0) => return Err("it took too long to start".to_owned()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.to_string()),
+                Ok(0) => return Err(NoWord::Late),
+                Ok(_) if fds[0].revents().is_empty() => return Err(NoWord::Ended),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(NoWord::Kernel(errno)),
             }
-            match self.hear() {
-                Heard::Said(Said::Authority { certificate }) => return Ok(certificate),
-                Heard::Said(Said::Warn { text }) => return Err(text),
-                Heard::Said(_) | Heard::Nothing | Heard::Gone => {}
+            match socket::receive_now(link) {
+                Ok((bytes, _)) if bytes.is_empty() => self.link = None,
+                Ok((bytes, files)) => match serde_json::from_slice(&bytes) {
+                    Ok(Said::NotExecuted { errno }) => {
+                        return Err(NoWord::NotExecuted(Errno::from_raw_os_error(errno)));
+                    }
+                    Ok(Said::Warn { text }) => return Err(NoWord::Warned(text)),
+                    Ok(said) => return Ok((said, files)),
+                    Err(_) => return Err(NoWord::Warned("it said what this version does not know".to_owned())),
+                },
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(NoWord::Kernel(errno)),
             }
         }
-        Err("it ended".to_owned())
+    }
+
+    /// Descriptors of the start, as many as a message carries.
+    fn send(&self, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let link = self.link.as_ref().ok_or(Errno::PIPE)?;
+        let mut some = descriptors.chunks(socket::MOST_DESCRIPTORS);
+        some.try_for_each(|some| socket::send_all(link.as_fd(), START, some))
     }
 
     /// The next word of it, if there is one now. It is gone when nothing more can come.
@@ -173,7 +312,7 @@ impl Egress {
         }
     }
 
-    /// Never waits: the process reads strangers' bytes, and may be theirs.
+    /// Never waits: the process reads what the workload and servers send, and may be under their control.
     pub(crate) fn tell(&mut self, told: &Told) {
         let Ok(bytes) = serde_json::to_vec(told) else { return };
         self.unread.push_back(bytes);
@@ -201,7 +340,8 @@ impl Egress {
         if let Some(link) = &self.link {
             best_effort(rustix::net::shutdown(link, Shutdown::Write), "it may be gone already");
         }
-        while let Some(link) = &self.link {
+        // One that never stops to talk has no more time than one that says nothing.
+        while let Some(link) = self.link.as_ref().filter(|_| Instant::now() < deadline) {
             let mut fds = [PollFd::new(link, PollFlags::IN)];
             match poll(&mut fds, Some(&time_until(deadline))) {
                 Ok(0) | Err(_) => break,
@@ -229,6 +369,16 @@ impl Drop for Egress {
     }
 }
 
+/// Of a file in memory, which never has to be waited for.
+fn content_of(file: OwnedFd) -> std::io::Result<Vec<u8>> {
+    // Anything but a memfd has no seals.
+    rustix::fs::fcntl_get_seals(&file)?;
+    let length = usize::try_from(rustix::fs::fstat(&file)?.st_size).ok().filter(|length| *length <= LONGEST);
+    let mut content = vec![0; length.ok_or(Errno::FBIG)?];
+    File::from(file).read_exact_at(&mut content, 0)?;
+    Ok(content)
+}
+
 /// What came from the egress process.
 pub(crate) enum Heard {
     Said(Said),
@@ -250,7 +400,13 @@ mod tests {
             process::exit_now(0);
         };
         let pid = Pid::from_raw(pid).expect("a pid");
-        let mut egress = Egress { link: Some(ours), process: Some(pid), dials: None, unread: VecDeque::new() };
+        let mut egress = Egress {
+            program: PathBuf::new(),
+            link: Some(ours),
+            process: Some(pid),
+            dials: None,
+            unread: VecDeque::new(),
+        };
         let began = Instant::now();
         for id in 0..5_000 {
             egress.tell(&Told::Answer { id, allowed: false, keep: None, origin: "a test".to_owned() });
@@ -259,5 +415,35 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         drop(theirs);
         assert!(matches!(egress.hear(), Heard::Gone));
+    }
+
+    #[test]
+    fn certificates_are_read_from_nothing_that_has_to_be_waited_for() {
+        let waits = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
+        assert!(content_of(waits).is_err());
+        let mut file = File::from(rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).expect("a memfd"));
+        file.write_all(b"certificate").expect("it is written");
+        assert_eq!(content_of(file.into()).expect("it is read"), b"certificate");
+    }
+
+    #[test]
+    fn a_process_that_never_stops_to_talk_does_not_keep_the_session() {
+        let (ours, theirs) = socket::pair().expect("a pair");
+        // Bounded, so that a loop that hears it to its end fails.
+        let until = Instant::now() + 4 * LAST_WORDS;
+        let word = serde_json::to_vec(&Said::Warn { text: "and".to_owned() }).expect("a word");
+        let talks =
+            std::thread::spawn(
+                move || {
+                    while Instant::now() < until && socket::send(theirs.as_fd(), &word, None).is_ok() {}
+                },
+            );
+        let mut egress =
+            Egress { program: PathBuf::new(), link: Some(ours), process: None, dials: None, unread: VecDeque::new() };
+        let began = Instant::now();
+        // Records take time, in which the next words come.
+        egress.end(|_| std::thread::sleep(Duration::from_millis(5)));
+        assert!(began.elapsed() < LAST_WORDS + Duration::from_secs(2), "{:?}", began.elapsed());
+        talks.join().expect("its link is gone");
     }
 }

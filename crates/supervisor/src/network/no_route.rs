@@ -4,16 +4,7 @@
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
-use serde::Serialize;
-
-/// What went nowhere.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Unrouted {
-    /// Packets and connections without a route.
-    pub no_route: u64,
-    /// Datagrams to a local port where no process listens; a name server of the host's loopback is such a port.
-    pub no_listener: u64,
-}
+use cofferdam_wire::Unrouted;
 
 /// The counters of a namespace; the open file keeps them readable after its last process has ended.
 pub(crate) struct Counters(std::fs::File);

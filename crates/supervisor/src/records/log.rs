@@ -1,34 +1,42 @@
-//! What happened to a session, for the audit log and for the end: system calls that the filter reported, questions and their
-//! answers, limits that came near or were exceeded. Owns what each record says; the chain they go into is `audit`'s. Fed by
-//! `launch` and the supervisor's loop; `cli` renders what is told at the end.
+//! What happened to a session, for the audit log: system calls that the filter reported, questions and their answers, limits that
+//! came near or were exceeded. Owns what each record says; the chain they go into is `audit`'s. Fed by `launch`, `summary` and the
+//! supervisor's loop.
 
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_audit::{Actor, Decision, Event, Journal, JournalError, Record as Entry, Severity, to_hex};
-use cofferdam_egress::message::{Outcome, Tallied};
 use cofferdam_gate::News;
 use cofferdam_host::obeyed::{Obeyed, ObeyedFile};
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::LaunchPlan;
-use cofferdam_plan::seccomp::name_of;
 use cofferdam_policy::Isolation;
-use cofferdam_wire::{Cause, Denial, Denied, End, Op, Question, Settled, Subject, Verdict};
-use serde::Serialize;
+use cofferdam_wire::{
+    Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reached, Settled, Subject, Unrouted, Usage, Verdict,
+    Wall,
+};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::covers::Fall;
 use crate::limits::monitor::{Finding, FindingKind};
-use crate::limits::usage::Usage;
-use crate::network::no_route::Unrouted;
-use crate::options::Options;
-use crate::records::indicator::{self, Level};
+use crate::options::{NetworkApproval, Options};
+use crate::records::indicator;
 use crate::records::redact;
 
 /// Records that what runs inside may cause; then one more says that there are no more.
 const MOST_CAUSED: u32 = 20_000;
+
+const REFUSED: (Severity, Decision) = (Severity::Warning, Decision::Deny);
+
+fn came_of(verdict: NetworkOutcome) -> (Severity, Decision) {
+    match verdict {
+        NetworkOutcome::Denied => REFUSED,
+        NetworkOutcome::Allowed | NetworkOutcome::Failed | NetworkOutcome::Held => (Severity::Info, Decision::Allow),
+    }
+}
 
 /// Appends to the audit log, until that fails once.
 #[derive(Debug, Default)]
@@ -54,14 +62,8 @@ impl<'a> Log<'a> {
         if entry.actor == Actor::Workload {
             self.caused += 1;
             if self.caused == MOST_CAUSED {
-                self.add(Entry {
-                    severity: Severity::Error,
-                    ..Entry::new(
-                        Event::PolicyViolation,
-                        "",
-                        json!({ "unrecorded": "too many records of this session" }),
-                    )
-                });
+                let details = json!({ "unrecorded": "too many records of this session" });
+                self.tell(Event::PolicyViolation, Severity::Error, details);
             }
             if self.caused >= MOST_CAUSED {
                 return;
@@ -97,12 +99,15 @@ impl<'a> Log<'a> {
             "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
             "isolation": plan.isolation,
             "network": network,
-            "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
+            "command": command(argv),
             "supervisor": rustix::process::getpid().as_raw_nonzero(),
             "uid": rustix::process::getuid().as_raw(),
         });
         if let Some(by) = &options.network_approved {
-            details["network_approved_by"] = json!(by);
+            details["network_approved_by"] = match by {
+                NetworkApproval::Organisation(origin) => json!(format!("the organisation ({origin})")),
+                NetworkApproval::Operator => json!("the person at the terminal"),
+            };
         }
         put_path(&mut details, "cwd", &plan.command.cwd);
         if let Some(project) = known.and_then(|known| known.facts.project.as_deref()) {
@@ -117,21 +122,17 @@ impl<'a> Log<'a> {
     }
 
     pub(crate) fn command_started(&mut self, plan: &LaunchPlan) {
-        let argv = &plan.command.argv;
-        let details = json!({ "command": { "sha256": command_hash(argv), "text": redact::command(argv) } });
-        self.tell(Event::CommandStarted, Severity::Info, details);
+        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(&plan.command.argv) }));
     }
 
     /// A client outside started a further command in the session.
     pub(crate) fn attached(&mut self, argv: &[String]) {
-        let command = json!({ "sha256": command_hash(argv), "text": redact::command(argv) });
-        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command, "attached": true }));
+        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(argv), "attached": true }));
     }
 
     /// A command of a session with an order.
     pub(crate) fn exec_started(&mut self, argv: &[String], exec: u64) {
-        let command = json!({ "sha256": command_hash(argv), "text": redact::command(argv) });
-        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command, "exec": exec }));
+        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(argv), "exec": exec }));
     }
 
     pub(crate) fn exited(&mut self, end: End, ran: Duration, usage: &Usage) {
@@ -200,7 +201,7 @@ impl<'a> Log<'a> {
         self.tell(Event::PolicyViolation, Severity::Error, details);
     }
 
-    fn blocked(&mut self, name: &str, notification: &Notification, program: Option<&Path>) {
+    pub(super) fn blocked(&mut self, name: &str, notification: &Notification, program: Option<&Path>) {
         let indicator = indicator::of(name, &notification.arguments);
         let mut details = json!({
             "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
@@ -215,12 +216,7 @@ impl<'a> Log<'a> {
             Level::Critical => (Event::EscapeAttempt, Severity::Critical),
             _ => (Event::SyscallBlocked, Severity::Warning),
         };
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity,
-            decision: Some(Decision::Deny),
-            ..Entry::new(event, "", details)
-        });
+        self.decided_inside(event, (severity, Decision::Deny), None, details);
     }
 
     /// How often something was tried that is recorded at its first time only.
@@ -230,7 +226,7 @@ impl<'a> Log<'a> {
                 "syscall": probed.name, "path": probed.path, "indicator": probed.wall, "level": probed.level,
                 "description": probed.description, "count": probed.count,
             });
-            self.refused_inside(Event::SyscallBlocked, details);
+            self.decided_inside(Event::SyscallBlocked, REFUSED, None, details);
         }
     }
 
@@ -238,87 +234,55 @@ impl<'a> Log<'a> {
     pub(crate) fn unrouted(&mut self, unrouted: Unrouted) {
         if unrouted.no_route > 0 {
             let details = json!({
-                "outcome": "denied", "unrouted": unrouted.no_route, "indicator": indicator::NETWORK, "level": Level::Low,
+                "outcome": "denied", "unrouted": unrouted.no_route, "indicator": Wall::Network, "level": Level::Low,
                 "description": "there is no network inside",
             });
-            self.refused_inside(Event::ConnectionAttempt, details);
+            self.decided_inside(Event::ConnectionAttempt, REFUSED, None, details);
         }
     }
 
-    fn refused_inside(&mut self, event: Event, details: Value) {
-        let decision = Some(Decision::Deny);
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity: Severity::Warning,
-            decision,
-            ..Entry::new(event, "", details)
-        });
+    /// Something that the workload tried, and what was decided about it.
+    fn decided_inside(
+        &mut self,
+        event: Event,
+        (severity, decision): (Severity, Decision),
+        origin: Option<&str>,
+        details: Value,
+    ) {
+        let (actor, decision) = (Actor::Workload, Some(decision));
+        self.add(Entry { actor, severity, decision, origin, ..Entry::new(event, "", details) });
     }
 
     pub(crate) fn news(&mut self, news: &News) {
         match news {
             News::Asked(question) => self.file_requested(question),
             News::Settled(settled) => self.file_decided(settled),
-            News::Refused { what, path, asker } => {
-                let mut details = json!({ "op": what, "pid": asker.program.pid, "program": asker.program.exe });
-                put_path(&mut details, "path", path);
-                self.violation(details, None);
-            }
-            News::Hidden { path, rule, asker } => {
-                let mut details = json!({ "op": "find", "pid": asker.program.pid, "program": asker.program.exe });
-                put_path(&mut details, "path", path);
-                self.violation(details, Some(&rule.origin.to_string()));
-            }
+            News::Refused { what, path, asker } => self.violation(what, path, asker, None),
+            News::Hidden { path, rule, asker } => self.violation("find", path, asker, Some(&rule.origin.to_string())),
             News::OverBudget => self.named_limit(Event::ResourceLimitExceeded, "questions", 0),
         }
     }
 
     /// Connections to one host that were treated alike, as one record.
-    pub(crate) fn connections(&mut self, tallied: &Tallied) {
-        let (severity, decision) = match tallied.verdict {
-            Outcome::Denied => (Severity::Warning, Some(Decision::Deny)),
-            Outcome::Allowed | Outcome::Failed | Outcome::Held => (Severity::Info, Some(Decision::Allow)),
-        };
+    pub(crate) fn connections(&mut self, address: Option<IpAddr>, reached: &Reached) {
         let details = json!({
-            "host": tallied.host, "port": tallied.port, "address": tallied.address, "outcome": tallied.verdict,
-            "rule": tallied.rule, "connections": tallied.connections, "up": tallied.up, "down": tallied.down,
+            "host": reached.host, "port": reached.port, "address": address, "outcome": reached.verdict,
+            "rule": reached.why, "connections": reached.connections, "up": reached.up, "down": reached.down,
         });
-        let origin = Some(tallied.origin.as_str()).filter(|origin| !origin.is_empty());
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity,
-            decision,
-            origin,
-            ..Entry::new(Event::ConnectionAttempt, "", details)
-        });
+        let origin = Some(reached.origin.as_str()).filter(|origin| !origin.is_empty());
+        self.decided_inside(Event::ConnectionAttempt, came_of(reached.verdict), origin, details);
     }
 
     /// Queries for one name that were treated alike.
-    pub(crate) fn queries(&mut self, name: &str, kind: &str, verdict: Outcome, count: u64) {
-        let denied = verdict == Outcome::Denied;
-        let severity = if denied { Severity::Warning } else { Severity::Info };
-        let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
+    pub(crate) fn queries(&mut self, name: &str, kind: &str, verdict: NetworkOutcome, count: u64) {
         let details = json!({ "query": name, "kind": kind, "outcome": verdict, "count": count });
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity,
-            decision,
-            ..Entry::new(Event::ConnectionAttempt, "", details)
-        });
+        self.decided_inside(Event::ConnectionAttempt, came_of(verdict), None, details);
     }
 
     /// A key of the user signed something, or did not.
-    pub(crate) fn signed(&mut self, key: &str, verdict: Outcome) {
-        let denied = verdict == Outcome::Denied;
-        let severity = if denied { Severity::Warning } else { Severity::Info };
-        let decision = Some(if denied { Decision::Deny } else { Decision::Allow });
+    pub(crate) fn signed(&mut self, key: &str, verdict: NetworkOutcome) {
         let details = json!({ "op": "sign", "key": key, "outcome": verdict });
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity,
-            decision,
-            ..Entry::new(Event::ConnectionAttempt, "", details)
-        });
+        self.decided_inside(Event::ConnectionAttempt, came_of(verdict), None, details);
     }
 
     /// Something is weaker than it should be.
@@ -353,17 +317,13 @@ impl<'a> Log<'a> {
         self.add(Entry { actor: Actor::Supervisor, severity, ..Entry::new(Event::FileAccessViolation, "", details) });
     }
 
-    fn violation(&mut self, mut details: Value, origin: Option<&str>) {
-        details["indicator"] = json!(indicator::FILESYSTEM);
-        details["level"] = json!(Level::Low);
-        details["description"] = json!("a path that no rule gives, or that one hides");
-        self.add(Entry {
-            actor: Actor::Workload,
-            severity: Severity::Warning,
-            decision: Some(Decision::Deny),
-            origin,
-            ..Entry::new(Event::FileAccessViolation, "", details)
+    fn violation(&mut self, op: &str, path: &Path, asker: &Asker, origin: Option<&str>) {
+        let mut details = json!({
+            "op": op, "pid": asker.program.pid, "program": asker.program.exe, "indicator": Wall::Filesystem,
+            "level": Level::Low, "description": "a path that no rule gives, or that one hides",
         });
+        put_path(&mut details, "path", path);
+        self.decided_inside(Event::FileAccessViolation, REFUSED, origin, details);
     }
 
     pub(crate) fn file_requested(&mut self, question: &Question) {
@@ -374,9 +334,7 @@ impl<'a> Log<'a> {
     /// An answer was written to a policy.
     pub(crate) fn policy_changed(&mut self, settled: &Settled, told: &str) {
         let mut details = question_details(&settled.question);
-        if let Some(details) = details.as_object_mut() {
-            details.insert("change".to_owned(), json!(told));
-        }
+        details["change"] = json!(told);
         let severity = Severity::Warning;
         self.add(Entry { actor: Actor::Person, severity, ..Entry::new(Event::PolicyChanged, "", details) });
     }
@@ -392,13 +350,11 @@ impl<'a> Log<'a> {
             Verdict::Deny { reach, keep } => (Decision::Deny, Severity::Warning, reach, keep),
         };
         let mut details = question_details(&settled.question);
-        if let Some(details) = details.as_object_mut() {
-            let granted: Vec<_> = settled.granted.iter().map(|path| path.to_string_lossy()).collect();
-            details.insert("cause".to_owned(), json!(settled.cause));
-            details.insert("scope".to_owned(), json!(reach));
-            details.insert("persist".to_owned(), json!(keep));
-            details.insert("granted".to_owned(), json!(granted));
-        }
+        let granted: Vec<_> = settled.granted.iter().map(|path| path.to_string_lossy()).collect();
+        details["cause"] = json!(settled.cause);
+        details["scope"] = json!(reach);
+        details["persist"] = json!(keep);
+        details["granted"] = json!(granted);
         let is_file = settled.question.op.is_about_files();
         let event = if is_file { Event::FileDecided } else { Event::ConnectionAttempt };
         self.add(Entry {
@@ -427,7 +383,7 @@ pub fn launch_refused(state: &Path, refusal: &Refusal<'_>) -> Result<(), Journal
     let mut details = json!({
         "action": "run",
         "tool": argv.first(),
-        "command": { "sha256": command_hash(argv), "text": redact::command(argv) },
+        "command": command(argv),
         "why": refusal.why,
         "exitCode": refusal.exit_code,
         "uid": rustix::process::getuid().as_raw(),
@@ -465,188 +421,20 @@ fn question_details(question: &Question) -> Value {
 
 /// A path as text; where it is none, its bytes in hexadecimal beside it.
 fn put_path(details: &mut Value, name: &str, path: &Path) {
-    let Some(details) = details.as_object_mut() else { return };
-    details.insert(name.to_owned(), json!(path.to_string_lossy()));
+    details[name] = json!(path.to_string_lossy());
     if path.to_str().is_none() {
-        details.insert(format!("{name}Bytes"), json!(to_hex(path.as_os_str().as_bytes())));
+        details[format!("{name}Bytes")] = json!(to_hex(path.as_os_str().as_bytes()));
     }
 }
 
-/// Arguments are told apart: `a b` is another command than `a` with the argument `b`.
-fn command_hash(argv: &[String]) -> String {
+/// Without its secrets, and as a hash. Arguments are told apart: `a b` is another command than `a` with the argument `b`.
+fn command(argv: &[String]) -> Value {
     let mut hash = Sha256::new();
     for argument in argv {
         hash.update(argument);
         hash.update([0]);
     }
-    to_hex(&hash.finalize())
-}
-
-/// Calls of one number, with the arguments of the first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Blocked {
-    pub name: &'static str,
-    pub number: u32,
-    pub arguments: [u64; 6],
-    pub count: u32,
-}
-
-/// Something that was refused or, where it is a program, tried: recorded, and not counted as a violation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Probed {
-    pub name: &'static str,
-    /// The program that was to be started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// The first argument: of `socket` the family.
-    pub argument: u64,
-    /// What it goes against, how grave that is, and in words.
-    pub wall: &'static str,
-    pub level: Level,
-    pub description: &'static str,
-    pub count: u64,
-}
-
-/// Different probes that are told apart; the rest only counts.
-const MOST_PROBES: usize = 64;
-
-/// A path that was unknown, and given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Allowed {
-    pub op: Op,
-    pub path: PathBuf,
-}
-
-/// A host that was to be reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reached {
-    pub host: String,
-    /// 0 for a name that was looked up and not given.
-    pub port: u16,
-    pub verdict: Outcome,
-    /// The rule that decided, or why it failed.
-    pub why: String,
-    pub origin: String,
-    /// The smallest change that would allow what was denied.
-    pub remedy: String,
-    pub connections: u64,
-    pub up: u64,
-    pub down: u64,
-}
-
-/// Hosts that one session's summary tells apart.
-const MOST_HOSTS: usize = 1024;
-
-#[derive(Debug, Default)]
-pub(crate) struct Record {
-    pub(crate) hosts: Vec<Reached>,
-    pub(crate) warnings: Vec<String>,
-    pub(crate) allowed: Vec<Allowed>,
-    pub(crate) denied: Vec<Denied>,
-    pub(crate) answers: Vec<String>,
-    /// Whether one of them was written to the project's policy.
-    pub(crate) wrote_project: bool,
-    pub(crate) blocked: Vec<Blocked>,
-    pub(crate) probed: Vec<Probed>,
-    pub(crate) total: u32,
-}
-
-impl Record {
-    /// A name that policy refuses, so that no process could connect to it.
-    pub(crate) fn refused_name(&mut self, host: String, connections: u64) {
-        let tallied = Tallied {
-            host,
-            port: 0,
-            address: None,
-            verdict: Outcome::Denied,
-            rule: "no rule allows the name".to_owned(),
-            origin: String::new(),
-            remedy: String::new(),
-            connections,
-            up: 0,
-            down: 0,
-        };
-        self.reached(tallied);
-    }
-
-    pub(crate) fn reached(&mut self, tallied: Tallied) {
-        let Tallied { host, port, verdict, rule: why, origin, remedy, connections, up, down, .. } = tallied;
-        let same = |known: &&mut Reached| {
-            known.host == host && known.port == port && known.verdict == verdict && known.why == why
-        };
-        if let Some(known) = self.hosts.iter_mut().find(same) {
-            known.connections += connections;
-            known.up += up;
-            known.down += down;
-        } else if self.hosts.len() < MOST_HOSTS {
-            self.hosts.push(Reached { host, port, verdict, why, origin, remedy, connections, up, down });
-        }
-    }
-
-    pub(crate) fn news(&mut self, news: &News) {
-        let (path, denial) = match news {
-            News::Settled(settled) => {
-                let question = &settled.question;
-                // Hosts are told of by the egress process.
-                let Subject::Path(path) = &question.subject else { return };
-                if settled.verdict.is_allow() {
-                    return self.allowed.push(Allowed { op: question.op, path: path.clone() });
-                }
-                (path, Denial::Unapproved { op: question.op, cause: settled.cause })
-            }
-            News::Refused { what, path, .. } => (path, Denial::CannotBeAsked { call: what }),
-            News::Hidden { path, rule, .. } => (path, Denial::Hidden { origin: rule.origin.to_string() }),
-            News::Asked(_) | News::OverBudget => return,
-        };
-        self.denied.push(Denied { path: path.to_string_lossy().into_owned(), denial });
-    }
-
-    /// A call that harmless programs make as well.
-    pub(crate) fn probed(&mut self, notification: &Notification, log: &mut Log<'_>) {
-        self.probe(notification, None, log);
-    }
-
-    /// A program that no rule lets run was to be started.
-    pub(crate) fn started(&mut self, notification: &Notification, program: &Path, log: &mut Log<'_>) {
-        self.probe(notification, Some(program), log);
-    }
-
-    /// The first of a kind is recorded, the others are counted: a workload may make as many as it likes.
-    fn probe(&mut self, notification: &Notification, program: Option<&Path>, log: &mut Log<'_>) {
-        let name = name_of(notification.number).unwrap_or("unknown");
-        let path = program.map(|program| program.to_string_lossy().into_owned());
-        let argument = if name.starts_with("socket") { notification.arguments[0] } else { 0 };
-        let same = |probed: &&mut Probed| (probed.name, &probed.path, probed.argument) == (name, &path, argument);
-        if let Some(known) = self.probed.iter_mut().find(same) {
-            known.count += 1;
-            return;
-        }
-        if self.probed.len() >= MOST_PROBES {
-            if let Some(rest) = self.probed.last_mut() {
-                rest.count += 1;
-            }
-            return;
-        }
-        let indicator = indicator::of(name, &notification.arguments);
-        let (wall, level, description) = (indicator.wall, indicator.level, indicator.description);
-        self.probed.push(Probed { name, path, argument, wall, level, description, count: 1 });
-        log.blocked(name, notification, program);
-    }
-
-    pub(crate) fn add(&mut self, notification: &Notification, log: &mut Log<'_>) {
-        self.total += 1;
-        let name = name_of(notification.number).unwrap_or("unknown");
-        match self.blocked.iter_mut().find(|b| b.number == notification.number) {
-            Some(blocked) => blocked.count += 1,
-            None => self.blocked.push(Blocked {
-                name,
-                number: notification.number,
-                arguments: notification.arguments,
-                count: 1,
-            }),
-        }
-        log.blocked(name, notification, None);
-    }
+    json!({ "sha256": to_hex(&hash.finalize()), "text": redact::command(argv) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use rustix::io::Errno;
 
+use crate::store::session_dir::SessionDir;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// The session's directory.
@@ -20,18 +22,24 @@ pub(crate) enum Task {
     Started,
 }
 
-/// What is still to be done, in this order.
 #[derive(Debug)]
 pub(crate) struct Startup {
+    /// What is still to be done, in this order.
     pub(crate) tasks: VecDeque<Task>,
+    /// The session's, made where no overlay needed it before the clone.
+    pub(crate) directory: Option<SessionDir>,
+    /// Whether others find this session.
+    pub(crate) is_listed: bool,
     /// There is no operator to ask.
     pub(crate) failed: Option<Errno>,
 }
 
 impl Startup {
-    pub(crate) fn at_start() -> Self {
+    pub(crate) fn at_start(directory: Option<SessionDir>) -> Self {
         Startup {
             tasks: VecDeque::from([Task::Directory, Task::OpenApprovals, Task::List, Task::Created]),
+            directory,
+            is_listed: true,
             failed: None,
         }
     }
@@ -51,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_session_that_is_listed_has_its_socket() {
-        let tasks = Startup::at_start().tasks;
+        let tasks = Startup::at_start(None).tasks;
         let at = |task| tasks.iter().position(|known| *known == task).expect("it is done");
         assert!(at(Task::OpenApprovals) < at(Task::List), "{tasks:?}");
     }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use cofferdam_host::git::links::GitLinks;
 use cofferdam_host::git::root::{self, COMMONDIR, Cleared, GitRoot};
 use cofferdam_host::stand_ins::{
-    self, DIRECTORY_MODE, FILE_MODE, Identity, Own, Record, Registry, SOCKET_MODE, is_empty,
+    self, DIRECTORY_MODE, FILE_MODE, Identity, Look, Own, Record, Registry, SOCKET_MODE, is_empty,
 };
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::mount::open_source;
@@ -30,6 +30,8 @@ struct Held {
     name: OsString,
     kind: HoldKind,
     identity: Identity,
+    /// When it was put there.
+    placed: Look,
     /// While it is open, no other object gets its number.
     _object: OwnedFd,
 }
@@ -165,8 +167,13 @@ fn remove(record: &Record) {
 }
 
 impl Holds {
-    /// Holds one more name; a host program took its stand-in away, or the object that was protected there.
+    /// Holds one more name; a host program took its stand-in away, or the object that was protected there. Each time is one
+    /// more record, so a name that is held already is left alone.
     pub(crate) fn again(&mut self, hold: &Hold) -> Result<(), Errno> {
+        let parent = parent_of(hold, &mut None)?;
+        if self.held.iter().any(|held| held.is_at(&parent, &hold.path)) {
+            return Ok(());
+        }
         let known = self.known.as_ref().ok_or(Errno::NOTSUP)?;
         let registry = Registry::lock(&known.state, &known.session)?;
         self.take_all(std::slice::from_ref(hold), &registry).map_err(|(_, errno)| errno)
@@ -203,8 +210,11 @@ impl Drop for Holds {
         for held in self.held.drain(..) {
             let is_shared = registry.others.iter().any(|other| other.identity == held.identity);
             let is_kept = self.keeps_commondir && held.is_commondir();
-            if !is_shared && !is_kept && is_still_ours(&held) {
-                give_back(&held, may_wait.then(|| self.pools.of(&held.kind)));
+            if !is_shared
+                && !is_kept
+                && let Some(now) = still_ours(&held)
+            {
+                give_back(&held, now, may_wait.then(|| self.pools.of(&held.kind)));
             }
         }
         // What is kept the next session finds as that of a killed one.
@@ -215,7 +225,7 @@ impl Drop for Holds {
     }
 }
 
-fn give_back(held: &Held, mut pool: Option<&mut Pool>) {
+fn give_back(held: &Held, now: Look, mut pool: Option<&mut Pool>) {
     if held.kind != HoldKind::Directory {
         let may_wait = pool.as_deref_mut().filter(|_| held.kind == HoldKind::Socket);
         if may_wait.is_some_and(|pool| pool.keep(held).is_some()) {
@@ -223,6 +233,9 @@ fn give_back(held: &Held, mut pool: Option<&mut Pool>) {
         }
         let removed = rustix::fs::unlinkat(&held.parent, &held.name, AtFlags::empty());
         return best_effort(removed, "a program outside may have removed it");
+    }
+    if now.is_as(held.placed) && pool.as_deref_mut().is_some_and(|pool| pool.put_unused(held)) {
+        return;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::openat(&held.parent, &held.name, flags, Mode::empty()) else { return };
@@ -289,11 +302,14 @@ impl Pool {
     }
 
     /// A waiting directory or socket node, no longer in the list.
-    fn next(&mut self) -> Option<(OsString, Identity)> {
+    fn next(&mut self, kind: &HoldKind) -> Option<(OsString, Identity)> {
         let pool = self.directory.as_ref()?;
-        // Another session may have been faster.
+        // Another session may have been faster. A process that stood in it when it came back here may have filled it: that is none
+        // of the next project's business.
         while let Some(waiting) = self.names.pop() {
-            if let Ok(identity) = Identity::of(pool, &waiting) {
+            if let Ok(identity) = Identity::of(pool, &waiting)
+                && (*kind != HoldKind::Directory || is_empty_at(pool, &waiting))
+            {
                 return Some((waiting, identity));
             }
         }
@@ -320,13 +336,29 @@ impl Pool {
         moved.is_ok().then_some(waiting)
     }
 
+    /// The same for a directory that was empty a moment ago; nothing where it is to be looked at.
+    fn put_unused(&mut self, held: &Held) -> bool {
+        let Some(waiting) = self.keep(held) else { return false };
+        let Some(pool) = &self.directory else { return true };
+        let is_unused = Look::at(pool, OsStr::new(&waiting)).is_ok_and(|now| now.is_moved_only(held.placed));
+        if !is_unused {
+            self.move_back(held, &waiting);
+        }
+        is_unused
+    }
+
+    /// Filled between the look and the move: back to where that was done.
+    fn move_back(&self, held: &Held, waiting: &str) {
+        let Some(pool) = &self.directory else { return };
+        let moved = rustix::fs::renameat_with(pool, waiting, &held.parent, &held.name, RenameFlags::NOREPLACE);
+        best_effort(moved, "the name may be taken again; nothing is lost in the pool");
+    }
+
     /// The same for a directory, which may have been put to use.
     fn put(&mut self, held: &Held, directory: &OwnedFd) -> bool {
         let Some(waiting) = self.keep(held) else { return false };
-        if let Some(pool) = self.directory.as_ref().filter(|_| !is_empty(directory)) {
-            // Filled between the look and the move: back to where that was done.
-            let moved = rustix::fs::renameat_with(pool, &waiting, &held.parent, &held.name, RenameFlags::NOREPLACE);
-            best_effort(moved, "the name may be taken again; nothing is lost in the pool");
+        if !is_empty(directory) {
+            self.move_back(held, &waiting);
         }
         true
     }
@@ -345,7 +377,7 @@ impl Made {
     fn new(kind: &HoldKind, parent: &OwnedFd, pool: &mut Pool) -> Result<Self, Errno> {
         Ok(match kind {
             HoldKind::Directory | HoldKind::Socket => {
-                let waiting = pool.next().or_else(|| pool.fill(kind));
+                let waiting = pool.next(kind).or_else(|| pool.fill(kind));
                 waiting.map_or(Made::Not, |(name, identity)| Made::Waiting(name, identity))
             }
             HoldKind::File(text) => {
@@ -407,8 +439,9 @@ fn place(
         Err(errno) => return Err(errno),
     };
     let object = rustix::fs::openat(&parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let identity = Identity::of(&object, OsStr::new(""))?;
-    let held = Held { parent, name: name.to_owned(), kind: hold.kind.clone(), identity, _object: object };
+    let placed = Look::at(&object, OsStr::new(""))?;
+    let identity = placed.identity;
+    let held = Held { parent, name: name.to_owned(), kind: hold.kind.clone(), identity, placed, _object: object };
     if !is_new
         && registry.find(&hold.path, identity).is_none_or(|known| known.kind != hold.kind || !known.is_untouched())
     {
@@ -419,7 +452,7 @@ fn place(
         && let Err(errno) = own.add(&[record(hold, identity)])
     {
         if is_new {
-            give_back(&held, None);
+            give_back(&held, placed, None);
         }
         return Err(errno);
     }
@@ -437,8 +470,13 @@ impl Held {
     }
 }
 
-fn is_still_ours(held: &Held) -> bool {
-    Identity::of(&held.parent, &held.name) == Ok(held.identity)
+fn is_empty_at(parent: &OwnedFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty()).is_ok_and(is_empty)
+}
+
+fn still_ours(held: &Held) -> Option<Look> {
+    Look::at(&held.parent, &held.name).ok().filter(|now| now.identity == held.identity)
 }
 
 fn make(kind: &HoldKind, parent: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
@@ -460,4 +498,41 @@ fn unnamed_file(parent: &OwnedFd, text: &str) -> Result<OwnedFd, Errno> {
     // Whatever the user's mask is.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(FILE_MODE))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_filled_while_it_waited_is_not_used_again() {
+        let store = crate::scratch().join(format!("cofferdam-pool-{}", std::process::id()));
+        for name in ["filled", "empty"] {
+            std::fs::create_dir_all(store.join(name)).expect("the temporary directory is writable");
+        }
+        std::fs::write(store.join("filled/settings.json"), "another project's").expect("writable");
+        let mut pool = Pool::open(&store);
+        let taken: Vec<OsString> =
+            std::iter::from_fn(|| pool.next(&HoldKind::Directory)).map(|(name, _)| name).collect();
+        assert_eq!(taken, ["empty"]);
+        std::fs::remove_dir_all(store).expect("ours");
+    }
+
+    #[test]
+    fn a_name_is_held_again_only_where_it_is_not_held() {
+        let scene = crate::scratch().join(format!("cofferdam-again-{}", std::process::id()));
+        let (state, project) = (scene.join("state"), scene.join("project"));
+        std::fs::create_dir_all(&project).expect("the temporary directory is writable");
+        let hold = Hold { path: project.join(".vscode"), kind: HoldKind::Directory };
+        let recorded = || std::fs::read(state.join("holds/session")).expect("its record").len();
+        let mut holds = Holds::take(std::slice::from_ref(&hold), &state, "session").expect("it is free");
+        let before = recorded();
+        assert_eq!((holds.again(&hold), recorded()), (Ok(()), before), "nothing took it away");
+        std::fs::remove_dir(&hold.path).expect("it is empty");
+        assert_eq!(holds.again(&hold), Ok(()));
+        assert!(hold.path.is_dir() && recorded() > before);
+        drop(holds);
+        assert!(!hold.path.exists());
+        std::fs::remove_dir_all(scene).expect("ours");
+    }
 }

@@ -6,23 +6,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use cofferdam_wire::Changed;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use serde::Serialize;
 
 /// More names than a person would look at; the command may have made any number.
 const MOST: usize = 1 << 14;
 /// Deeper than any tree that was not made to be deep.
 const DEEPEST: usize = 64;
-
-/// A path outside of the overlay.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Changed {
-    pub path: PathBuf,
-    /// Nothing is there on the host; all below is new too.
-    pub is_new: bool,
-    pub is_dir: bool,
-}
 
 /// What differs from the host's tree, by the upper directory of an overlay on `/`.
 pub(crate) fn below(upper: &Path) -> Vec<Changed> {

@@ -10,62 +10,41 @@ use std::time::{Duration, Instant};
 use cofferdam_host::state::sessions_in;
 use cofferdam_kernel::timing::{seconds_now, time_until};
 use cofferdam_plan::LaunchPlan;
+use cofferdam_wire::session::{SESSION_VERSION, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::options::Options;
+use crate::store::lock::Claim;
 
 pub(crate) const FILE: &str = "session.json";
-
-const VERSION: u32 = 1;
 
 /// Between asking and killing what runs inside, and between that and killing the supervisor.
 const LAST_GRACE: Duration = Duration::from_secs(2);
 
-/// What a session says of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Session {
-    pub version: u32,
-    pub id: String,
-    /// The supervisor's, in the pid namespace of that name.
-    pub pid: i32,
-    pub pid_namespace: String,
-    pub argv: Vec<String>,
-    pub cwd: PathBuf,
-    pub project: Option<PathBuf>,
-    pub mode: String,
-    /// Seconds since 1970.
-    pub started: f64,
-}
-
-impl Session {
-    pub(crate) fn of(plan: &LaunchPlan, options: &Options, id: &str) -> Self {
-        Session {
-            version: VERSION,
-            id: id.to_owned(),
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            pid_namespace: own_pid_namespace(),
-            argv: plan.command.argv.clone(),
-            cwd: plan.command.cwd.clone(),
-            project: options.known.as_deref().and_then(|known| known.facts.project.clone()),
-            mode: if plan.gate.is_some() { "dynamic" } else { "static" }.to_owned(),
-            started: seconds_now(),
-        }
-    }
-
-    /// Into the session's directory, which no other user may enter.
-    pub(crate) fn write(&self, directory: impl std::os::fd::AsFd) -> Result<(), Errno> {
-        // A path that is no text is no reason to be absent from the list, so what cannot be said is left out.
-        let text = serde_json::to_vec(self)
-            .or_else(|_| serde_json::to_vec(&Session { cwd: PathBuf::new(), project: None, ..self.clone() }));
-        let text = text.map_err(|_| Errno::INVAL)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(directory, FILE, flags, Mode::RUSR | Mode::WUSR)?;
-        if rustix::io::write(&file, &text)? == text.len() { Ok(()) } else { Err(Errno::NOSPC) }
-    }
+/// Says of a session what it is, in its directory, which no other user may enter.
+pub(crate) fn list(plan: &LaunchPlan, options: &Options, id: &str, directory: &Claim) -> Result<(), Errno> {
+    let said = Session {
+        version: SESSION_VERSION,
+        id: id.to_owned(),
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        pid_namespace: own_pid_namespace(),
+        argv: plan.command.argv.clone(),
+        cwd: plan.command.cwd.clone(),
+        project: options.known.as_deref().and_then(|known| known.facts.project.clone()),
+        mode: if plan.gate.is_some() { "dynamic" } else { "static" }.to_owned(),
+        started: seconds_now(),
+    };
+    // A path that is no text is no reason to be absent from the list, so what cannot be said is left out.
+    let text = serde_json::to_vec(&said)
+        .or_else(|_| serde_json::to_vec(&Session { cwd: PathBuf::new(), project: None, ..said }));
+    let text = text.map_err(|_| Errno::INVAL)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, FILE, flags, Mode::RUSR | Mode::WUSR)?;
+    if rustix::io::write(&file, &text)? == text.len() { Ok(()) } else { Err(Errno::NOSPC) }
 }
 
 fn own_pid_namespace() -> String {
@@ -105,7 +84,7 @@ fn read(session: &OwnedFd) -> Option<Session> {
     let file = rustix::fs::openat(session, FILE, flags, Mode::empty()).ok()?;
     let mut text = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::from(file), 4 << 20), &mut text).ok()?;
-    serde_json::from_slice(&text).ok().filter(|session: &Session| session.version == VERSION)
+    serde_json::from_slice(&text).ok().filter(|session: &Session| session.version == SESSION_VERSION)
 }
 
 /// How a session that was told to end did so.

@@ -5,7 +5,8 @@
 //! ```text
 //!   sessions/ID          locked while the session lives (see `lock`)
 //!   sessions/ID/session.json  what it says of itself (see `registry`)
-//!   sessions/ID/socket        where it is asked and told things
+//!   sessions/ID/socket        where it is asked and told things; a link to the next, where that name is too long for a socket
+//!   sockets/SHORT        the socket then
 //!   sessions/ID/0/upper  what was written to the overlay in slot 0
 //!   sessions/ID/0/work   overlayfs's own
 //!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use cofferdam_host::stand_ins::is_empty;
 use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::best_effort;
-use cofferdam_wire::session_id::LOCAL_CELL;
+use cofferdam_wire::session::{self, LOCAL_CELL};
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
@@ -46,6 +47,11 @@ const KEEP: &str = "keep-";
 /// A name that no other session has, sortable by start.
 pub(crate) fn new_id() -> String {
     format!("{LOCAL_CELL}-{}", Uuid::now_v7())
+}
+
+/// Where a session's socket lies whose own place has too long a name.
+pub(crate) fn short_socket(state: &Path, id: &str) -> PathBuf {
+    state.join("sockets").join(session::short(id))
 }
 
 /// A slot whose changes the user asked to keep, and what the overlay lies over.
@@ -202,6 +208,8 @@ impl Ending {
         if progress != Progress::Done {
             return Ok(progress);
         }
+        let socket = self.id.to_str().map(|id| short_socket(&self.state, id));
+        best_effort(socket.map_or(Ok(()), rustix::fs::unlink), "most sessions have none there");
         if self.slots.is_empty() {
             rustix::fs::unlinkat(&self.sessions, &self.id, AtFlags::REMOVEDIR)?;
             return Ok(Progress::Done);

@@ -117,7 +117,10 @@ fn set_user_id_copy(trial: &Trial) -> Finding {
     let mode = if trial.walls == Walls::Standing { 0o4755 } else { 0o755 };
     let made = fs::create_dir(&directory)
         .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)))
-        .and_then(|()| fs::copy(command, &copy))
+        .and_then(|()| {
+            program("sandbox-egress").map_or(Ok(0), |egress| fs::copy(egress, directory.join("sandbox-egress")))
+        })
+        .and_then(|_| fs::copy(command, &copy))
         .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(mode)))
         .and_then(|()| fs::create_dir(&home))
         .and_then(|()| std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::protocol::{Decision, FsRequest};
-use cofferdam_wire::session_id::short;
+use cofferdam_wire::session::short;
 use cofferdam_wire::{Keep, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

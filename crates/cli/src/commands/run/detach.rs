@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::args::run::RunArgs;
-use crate::preparation::typed;
+use crate::environment::typed;
 use crate::render::exit::OUR_FAILURE;
 use crate::render::output::{escaped, print, print_json, say};
 use crate::render::report::say_json;
@@ -42,7 +42,7 @@ pub(crate) fn detach(args: &RunArgs) -> Result<ExitCode, DetachError> {
         // There is no terminal to ask at; `--on-unknown ask` leaves questions to `sandbox inbox`.
         can_ask: false,
         kept_bytes: KEPT_BYTES,
-        ..typed(&args.policy, &args.argv)
+        ..typed(&args.policy.0, &args.argv)
     };
     let document = order.document().map_err(|why| DetachError::NoText { why })?;
     let (ours, theirs) = UnixStream::pair().map_err(DetachError::Start)?;

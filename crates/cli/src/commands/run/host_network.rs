@@ -2,12 +2,14 @@
 //! word, or one answer at the terminal before anything starts. Owns that question; what was answered goes into the
 //! session's first record. Called by `run` and `learn`.
 
+use cofferdam_host::preparation::Prepared;
 use cofferdam_policy::{Isolation, OnUnknown, Origin};
+use cofferdam_supervisor::NetworkApproval;
 use rustix::stdio::stdin;
 use rustix::termios::{QueueSelector, tcflush};
 use thiserror::Error;
 
-use crate::preparation::{Prepared, has_terminal};
+use crate::environment::has_terminal;
 use crate::render::output::say;
 
 /// The host's network was not approved.
@@ -37,13 +39,13 @@ impl NotApproved {
 }
 
 /// By whom it was approved; nothing where the session has a network of its own.
-pub(crate) fn approve(prepared: &Prepared) -> Result<Option<String>, HostNetworkError> {
+pub(crate) fn approve(prepared: &Prepared) -> Result<Option<NetworkApproval>, HostNetworkError> {
     let policy = &prepared.known.policy;
     if prepared.plan.isolation != Isolation::Full || prepared.plan.namespaces.net {
         return Ok(None);
     }
     if let Some(origin) = &policy.host_network_approved {
-        return Ok(Some(format!("the organisation ({origin})")));
+        return Ok(Some(NetworkApproval::Organisation(origin.clone())));
     }
     let refused = |cause| HostNetworkError { cause, origin: Box::new(policy.network.mode.origin.clone()) };
     if !has_terminal() {
@@ -55,7 +57,7 @@ pub(crate) fn approve(prepared: &Prepared) -> Result<Option<String>, HostNetwork
     say!("sandbox: this session would have the host's own network, unfiltered: services on localhost, the local");
     say!("sandbox: network and the internet, with nothing recorded. Type `yes` to allow it for this session:");
     if answer().as_deref() == Some("yes") {
-        return Ok(Some("the person at the terminal".to_owned()));
+        return Ok(Some(NetworkApproval::Operator));
     }
     Err(refused(NotApproved::Answered))
 }

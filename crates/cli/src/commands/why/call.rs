@@ -1,10 +1,10 @@
 //! What `sandbox why` says about a system call. Owns the wording; the verdict is `plan`'s.
 
-use cofferdam_plan::PlanError;
+use cofferdam_host::preparation::PrepareError;
 use cofferdam_plan::seccomp::{Verdict, verdict_of};
 use cofferdam_policy::{Isolation, Policy, is_always_denied};
 
-pub(super) fn about(name: &str, policy: &Policy) -> Result<Vec<String>, PlanError> {
+pub(super) fn about(name: &str, policy: &Policy) -> Result<Vec<String>, PrepareError> {
     let internet = policy.isolation.value == Isolation::Full;
     let verdict = verdict_of(policy, internet, name)?;
     let denied = policy.syscalls.deny.iter().find(|rule| rule.value == name);

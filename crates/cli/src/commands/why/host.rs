@@ -1,28 +1,30 @@
 //! What `sandbox why` says about a host: whether a session could reach it now, by which rule, and what would change that;
-//! and what a past session did about it. Owns the wording; the verdict is `egress`'s.
+//! and what a past session did about it. Owns the wording; the verdict is `reach`'s.
 
 use std::path::Path;
 
-use cofferdam_egress::{Denial, Rules, Verdict, own_addresses};
+use cofferdam_host::flags::FlagError;
+use cofferdam_host::preparation::PrepareError;
+use cofferdam_kernel::own_addresses::own_addresses;
 use cofferdam_policy::{
     Endpoint, Host, Isolation, Layer, Mode, NetworkMode, OnUnknown, Policy, parse_authority, with_port,
 };
+use cofferdam_reach::{Denial, Rules, Verdict};
 
 use super::path::would_be_asked;
-use crate::args::flag::FlagError;
 use crate::log::{self, LogError};
 
 /// A name without a port is looked at as a browser would.
 const USUAL_PORT: u16 = 443;
 
 /// As it was typed: `HOST`, `HOST:PORT`, or an address.
-pub(super) fn place(target: &str) -> Result<(Host, u16), FlagError> {
+pub(super) fn place(target: &str) -> Result<(Host, u16), PrepareError> {
     let bare = target.parse().ok().map(|address: std::net::IpAddr| (Host::Address(address.to_canonical()), USUAL_PORT));
     bare.map_or_else(|| parse_authority(target, Some(USUAL_PORT)), Ok)
-        .map_err(|error| FlagError::new("HOST", target, error.to_string()))
+        .map_err(|error| FlagError::new("HOST", target, error.to_string()).into())
 }
 
-pub(super) fn about(target: &str, policy: &Policy) -> Result<Vec<String>, FlagError> {
+pub(super) fn about(target: &str, policy: &Policy) -> Result<Vec<String>, PrepareError> {
     let (host, port) = place(target)?;
     let shown = with_port(&host, port);
     let network = &policy.network;

@@ -1,6 +1,7 @@
 //! What `sandbox why` says about a path: which rule decides, what that means, and the smallest change that would turn it around.
 //! Owns the wording; the rules are those of `plan` and `policy`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use cofferdam_host::policy_files::real_rules;
@@ -25,7 +26,7 @@ pub(super) fn would_be_asked(unknown: &Ruled<OnUnknown>) -> &'static str {
 struct Decided {
     access: Access,
     origin: Origin,
-    reason: String,
+    reason: Cow<'static, str>,
     /// The path that the rule is about.
     at: PathBuf,
     is_socket: bool,
@@ -73,15 +74,14 @@ fn decided(plan: Option<&LaunchPlan>, policy: &Policy, facts: &HostFacts, path: 
         let rules = real_rules(policy, &facts.places());
         let ExpandedRule { path, rule } = rules.deciding(path)?.clone();
         let at = written(path, rule.path.tail());
-        let reason = rule.reason.into_owned();
-        Some(Decided { access: rule.access, origin: rule.origin, reason, at, is_socket: false })
+        Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason, at, is_socket: false })
     };
     let gated = |plan: &LaunchPlan| {
         let rules = all_gate_rules(policy, facts, &plan.decisions);
         let is_socket = decide(&plan.decisions, path).is_some_and(Decision::is_about_socket);
         let GateRule { path, access, origin, reason, tail, .. } = rules.deciding(path)?.clone();
         let at = written(path, tail);
-        Some(Decided { access, origin, reason: reason.into_owned(), at, is_socket })
+        Some(Decided { access, origin, reason, at, is_socket })
     };
     let is_missing = path.symlink_metadata().is_err();
     match plan {

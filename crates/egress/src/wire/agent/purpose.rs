@@ -6,7 +6,7 @@ use super::{Reader, printable};
 
 /// What is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose<'a> {
+pub(crate) enum Purpose<'a> {
     /// A file or a commit, as `ssh-keygen -Y sign` does: good within the namespace only (`git`, `file`).
     Signature { namespace: &'a str },
     /// A login with this very key. `session_id` is what a `SessionBind` named before, if the client is not lying.

@@ -16,7 +16,7 @@ const BITS_MAX: f64 = 380.0;
 ///
 /// It does when it is far longer or deeper than names of hosts are, or when its long labels together look random and
 /// hold more than content ids do. What sends little per name is not caught here, but by limits on how many names.
-pub fn looks_tunnelled(name: &str) -> bool {
+pub(crate) fn looks_tunnelled(name: &str) -> bool {
     if name.ends_with(".ip6.arpa") || name.ends_with(".in-addr.arpa") {
         return name.len() > NAME_MAX;
     }

@@ -1,7 +1,11 @@
 use proptest::prelude::*;
+use rustls::server::Acceptor;
 
 use super::super::mutate::{agree, mutations};
 use super::*;
+
+const ALPN: u16 = 16;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 fn sized(length: usize, bytes: &[u8]) -> Vec<u8> {
     let size = bytes.len().to_be_bytes();
@@ -55,8 +59,7 @@ fn refused(buf: &[u8]) -> &'static str {
 #[test]
 fn the_name_is_found_however_the_hello_is_cut_into_records() {
     let message = handshake(&typical());
-    let expected =
-        Hello { sni: Some("www.example.com".into()), alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()], has_ech: true };
+    let expected = Some("www.example.com".to_owned());
     for size in [1, 2, 3, 4, 5, 100, 517, 16 * 1024] {
         let mut buf = records(&message, size);
         let length = buf.len();
@@ -69,13 +72,13 @@ fn the_name_is_found_however_the_hello_is_cut_into_records() {
 #[test]
 fn a_hello_without_a_name_says_so() {
     let buf = records(&handshake(&[]), 9000);
-    assert_eq!(server_name(&buf), Progress::Done(Hello::default(), buf.len()));
+    assert_eq!(server_name(&buf), Progress::Done(None, buf.len()));
     // Without any extensions at all, as before TLS 1.3.
     let mut message = handshake(&[]);
     message.truncate(message.len() - 2);
     message[3] -= 2;
     let buf = records(&message, 9000);
-    assert_eq!(server_name(&buf), Progress::Done(Hello::default(), buf.len()));
+    assert_eq!(server_name(&buf), Progress::Done(None, buf.len()));
 }
 
 #[test]
@@ -105,7 +108,8 @@ fn a_hello_that_two_readers_could_read_differently_is_refused() {
     assert_eq!(reason(&[extension(SERVER_NAME, &sized(2, &two))]), MALFORMED);
     assert_eq!(reason(&[extension(SERVER_NAME, &sized(2, &[&[1][..], &sized(2, b"a")].concat()))]), MALFORMED);
     assert_eq!(reason(&[extension(SERVER_NAME, &[])]), MALFORMED);
-    assert_eq!(reason(&[extension(ALPN, &sized(2, &[0]))]), MALFORMED);
+    let unknown = extension(0xffff, &[]);
+    assert_eq!(reason(&[unknown.clone(), sni(b"a"), unknown]), "an extension is repeated in the ClientHello");
     assert_eq!(reason(&[vec![0, 0, 0]]), MALFORMED);
     for name in [&b""[..], b"a\0b", b"a b", b"a..b", b"\xc3\xa9", b"[::1]", b"a:443"] {
         assert_eq!(reason(&[sni(name)]), "malformed server name in the ClientHello", "{name:?}");
@@ -124,12 +128,69 @@ fn a_hello_is_bounded() {
     assert!(server_name(&records(&fits, 16_384)[..16_000]) == Progress::Partial);
 }
 
+#[test]
+fn what_is_not_read_is_for_the_server_to_judge() {
+    for value in [&[][..], &[0], &sized(2, &[0])] {
+        let buf = records(&handshake(&[extension(ALPN, value), sni(b"a")]), 9000);
+        assert_eq!(server_name(&buf), Progress::Done(Some("a".to_owned()), buf.len()));
+    }
+}
+
+/// What rustls would have read.
+fn by_rustls(mut bytes: &[u8]) -> Progress<Option<String>> {
+    let mut acceptor = Acceptor::default();
+    let length = bytes.len();
+    while !bytes.is_empty() {
+        acceptor.read_tls(&mut bytes).expect("room for the bytes");
+        match acceptor.accept() {
+            Ok(Some(accepted)) => {
+                return Progress::Done(accepted.client_hello().server_name().map(str::to_owned), length);
+            }
+            Ok(None) => {}
+            Err(_) => return Progress::Bad("rustls", 400),
+        }
+    }
+    Progress::Partial
+}
+
+/// Where a row fails, decision 0046 is to be looked at again.
+#[test]
+fn rustls_reads_a_hello_for_another_purpose() {
+    let signatures = extension(13, &sized(2, &[4, 3, 8, 4]));
+    let named = |name: &[u8]| vec![sni(name), signatures.clone()];
+    let in_record = |extensions: &[Vec<u8>]| records(&handshake(extensions), 9000);
+    let name = Some("a.test".to_owned());
+    let read = |buf: &[u8]| Progress::Done(name.clone(), buf.len());
+    let no = Progress::Bad("rustls", 400);
+    let plain = in_record(&named(b"a.test"));
+    assert_eq!((server_name(&plain), by_rustls(&plain)), (read(&plain), read(&plain)));
+
+    // It refuses what servers take: no signature algorithms, another message behind, a name that only DNS has.
+    let old = in_record(&[sni(b"a.test")]);
+    assert_eq!((server_name(&old), by_rustls(&old)), (read(&old), no.clone()));
+    let more = records(&[handshake(&named(b"a.test")), vec![20, 0, 0, 1, 1]].concat(), 9000);
+    assert_eq!((server_name(&more), by_rustls(&more)), (Progress::Done(name.clone(), more.len() - 5), no.clone()));
+    assert_eq!(by_rustls(&in_record(&named(b"a-.test"))), no);
+
+    // It takes what two servers could read differently.
+    let list = [&[0][..], &sized(2, b"a.test"), &[1], &sized(2, b"x"), &[0], &sized(2, b"b.test")].concat();
+    let two = in_record(&[extension(SERVER_NAME, &sized(2, &list)), signatures.clone()]);
+    assert_eq!((refused(&two), by_rustls(&two)), (MALFORMED, read(&two)));
+
+    // It waits for the rest of what cannot become a hello any more.
+    for hopeless in [&b"\x16\x03\x01\x00\x10\x02"[..], b"\x16\x03\x01\x00\x10\x01\x00\x40\x01"] {
+        refused(hopeless);
+        assert_eq!(by_rustls(hopeless), Progress::Partial);
+    }
+}
+
 /// Says whether the input is a hello.
 fn check_any(input: &[u8], cut: usize) -> bool {
     let whole = server_name(input);
     agree(&server_name(&input[..cut]), &whole, cut);
-    let Progress::Done(hello, used) = whole else { return false };
-    assert!(used <= input.len() && hello.alpn.len() <= PROTOCOLS_MAX);
+    assert!(whole != Progress::Partial || input.len() < HELLO_MAX, "more is never asked for than may be read");
+    let Progress::Done(_, used) = whole else { return false };
+    assert!(used <= input.len());
     true
 }
 

@@ -13,7 +13,7 @@ const DIGITS_MAX: u8 = 15;
 
 /// What `Chunked::scan` found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scan {
+pub(crate) struct Scan {
     /// Bytes from the front of the buffer that belong to the body, framing included. All of them unless it ended.
     pub used: usize,
     /// The body ended with the last of them.
@@ -22,7 +22,7 @@ pub struct Scan {
 
 /// A chunked body on its way through.
 #[derive(Debug, Clone)]
-pub struct Chunked {
+pub(crate) struct Chunked {
     at: At,
     extension: usize,
     trailers: usize,
@@ -54,7 +54,7 @@ impl Default for Chunked {
 
 impl Chunked {
     /// Follows the body through the next bytes. After an error or the end the value is of no further use.
-    pub fn scan(&mut self, buf: &[u8]) -> Result<Scan, &'static str> {
+    pub(crate) fn scan(&mut self, buf: &[u8]) -> Result<Scan, &'static str> {
         let mut used = 0;
         while used < buf.len() {
             if let At::Data { left } = self.at {

@@ -11,7 +11,7 @@ const TEXT_MAX: usize = 600;
 /// would allow the request. Each becomes one line without control characters, whatever the request had put into it.
 ///
 /// A client that sent HEAD expects no body: give it `close`, so that the body is not taken for the next response.
-pub fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> Vec<u8> {
+pub(crate) fn denial(status: u16, rule: &str, why: &str, remedy: &str, close: bool) -> Vec<u8> {
     let mut body = format!("sandbox: denied by {}\n", shown(rule));
     for (label, text) in [("why", why), ("to allow", remedy)] {
         if !text.is_empty() {

@@ -7,13 +7,13 @@ use super::HEADERS_MAX;
 
 /// One header line. The name is a token; the value is without the blanks around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header<'a> {
+pub(crate) struct Header<'a> {
     pub name: &'a str,
     pub value: &'a [u8],
 }
 
 impl Header<'_> {
-    pub fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 }

@@ -11,7 +11,7 @@ const METHOD_MAX: usize = 32;
 
 /// A request head that has one meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestHead<'a> {
+pub(crate) struct RequestHead<'a> {
     pub method: &'a str,
     pub target: RequestTarget<'a>,
     /// 0 or 1.
@@ -21,15 +21,11 @@ pub struct RequestHead<'a> {
     pub host: Option<&'a str>,
     pub body: BodyKind,
     pub keep_alive: bool,
-    pub expect_continue: bool,
-    /// The client offers to go on in h2c. The offer is not sent on, which tells both sides that it was not taken;
-    /// every other `Upgrade` is refused with 405.
-    pub upgrade: bool,
 }
 
 /// Where a request wants to go. Texts are as written: no decoding, no change of case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestTarget<'a> {
+pub(crate) enum RequestTarget<'a> {
     /// CONNECT. The host of an IPv6 address keeps its brackets.
     Authority { host: &'a str, port: &'a str },
     /// `http://authority/path`; the path is empty when the URI ends after the authority.
@@ -40,7 +36,7 @@ pub enum RequestTarget<'a> {
 
 /// How long the body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyKind {
+pub(crate) enum BodyKind {
     None,
     Length(u64),
     Chunked,
@@ -48,7 +44,7 @@ pub enum BodyKind {
 
 impl<'a> RequestHead<'a> {
     /// `host` or `host:port` that the request is for, other than CONNECT: the URI's, else the `Host` header's.
-    pub fn authority(&self) -> Option<&'a str> {
+    pub(crate) fn authority(&self) -> Option<&'a str> {
         match self.target {
             RequestTarget::Absolute { authority, .. } => Some(authority),
             RequestTarget::Origin { .. } => self.host,
@@ -60,7 +56,7 @@ impl<'a> RequestHead<'a> {
 /// Reads a request head from the front of `buf`, which holds everything read since the last request.
 ///
 /// A `Bad` request ends the connection: what follows it cannot be framed.
-pub fn parse_request(buf: &[u8]) -> Progress<RequestHead<'_>> {
+pub(crate) fn parse_request(buf: &[u8]) -> Progress<RequestHead<'_>> {
     match head::read(buf, &LIMITS, request_line) {
         Err(stop) => stop.progress(),
         Ok(head) => match whole(&head.start, head.headers) {
@@ -181,18 +177,17 @@ fn whole<'a>(line: &RequestLine<'a>, headers: Vec<Header<'a>>) -> Result<Request
     if method == "CONNECT" && !matches!(body, BodyKind::None | BodyKind::Length(0)) {
         return Err(("CONNECT with a body", 405));
     }
-    let upgrade = match only(&headers, "upgrade") {
-        Ok(None) => false,
-        Ok(Some(b"h2c")) => true,
-        _ => return Err(("Upgrade is not carried", 405)),
-    };
-    let expect_continue = match only(&headers, "expect") {
-        Ok(None) => false,
-        Ok(Some(value)) if value.eq_ignore_ascii_case(b"100-continue") => minor == 1,
-        _ => return Err(("unknown expectation", 417)),
-    };
+    // An offer to go on in h2c is not sent on, which tells both sides that it was not taken.
+    if !matches!(only(&headers, "upgrade"), Ok(None | Some(b"h2c"))) {
+        return Err(("Upgrade is not carried", 405));
+    }
+    if !only(&headers, "expect")
+        .is_ok_and(|value| value.is_none_or(|value| value.eq_ignore_ascii_case(b"100-continue")))
+    {
+        return Err(("unknown expectation", 417));
+    }
     let keep_alive = head::keep_alive(&headers, minor);
-    Ok(RequestHead { method, target, minor, headers, host, body, keep_alive, expect_continue, upgrade })
+    Ok(RequestHead { method, target, minor, headers, host, body, keep_alive })
 }
 
 fn host_header<'a>(headers: &[Header<'a>], minor: u8) -> Result<Option<&'a str>, Refusal> {

@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits { head_max: RESPONSE_HEAD_MAX, too_large: 502, mal
 
 /// A response head whose end of body is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResponseHead<'a> {
+pub(crate) struct ResponseHead<'a> {
     pub status: u16,
     pub reason: &'a [u8],
     /// 0 or 1.
@@ -23,14 +23,14 @@ pub struct ResponseHead<'a> {
 
 impl ResponseHead<'_> {
     /// A 1xx response: another head for the same request follows.
-    pub fn is_interim(&self) -> bool {
+    pub(crate) fn is_interim(&self) -> bool {
         self.status < 200
     }
 }
 
 /// Where a response's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResponseBody {
+pub(crate) enum ResponseBody {
     None,
     Length(u64),
     Chunked,
@@ -38,7 +38,7 @@ pub enum ResponseBody {
 }
 
 /// Reads the head of the response to a request with `method`.
-pub fn parse_response<'a>(buf: &'a [u8], method: &str) -> Progress<ResponseHead<'a>> {
+pub(crate) fn parse_response<'a>(buf: &'a [u8], method: &str) -> Progress<ResponseHead<'a>> {
     match head::read(buf, &LIMITS, status_line) {
         Err(stop) => stop.progress(),
         Ok(head) => match whole(&head.start, head.headers, method) {

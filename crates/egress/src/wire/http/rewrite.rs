@@ -8,7 +8,7 @@ use super::response::{ResponseBody, ResponseHead};
 /// A replacement for a header's value holds bytes that would end the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the replacement for the header `{header}` holds control bytes")]
-pub struct UnsafeValue {
+pub(crate) struct UnsafeValue {
     pub header: String,
 }
 
@@ -16,7 +16,7 @@ pub struct UnsafeValue {
 ///
 /// `replace` sees each header that travels, and may give another value for it. Host, framing and `Connection` are
 /// written from what was parsed, so neither the client nor `replace` can change them. A CONNECT is never sent on.
-pub fn rewrite(
+pub(crate) fn rewrite(
     head: &RequestHead<'_>,
     out: &mut Vec<u8>,
     mut replace: impl FnMut(&str, &[u8]) -> Option<Vec<u8>>,
@@ -53,7 +53,7 @@ pub fn rewrite(
 
 /// Writes the response head for the client. `keep_alive` says whether the client's connection stays open; `replace` sees each
 /// value that travels, and may give another one of plain bytes.
-pub fn rewrite_response(
+pub(crate) fn rewrite_response(
     head: &ResponseHead<'_>,
     keep_alive: bool,
     out: &mut Vec<u8>,

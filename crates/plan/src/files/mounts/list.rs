@@ -65,7 +65,7 @@ impl FileMounts {
 }
 
 pub(super) fn why(decision: &Decision) -> String {
-    match decision.reason.as_str() {
+    match &*decision.reason {
         "" => decision.origin.to_string(),
         reason => format!("{} ({reason})", decision.origin),
     }

@@ -379,3 +379,23 @@ fn a_hook_ends_with_its_question() {
     room.turn_while_hooked();
     assert!(started.elapsed() < Duration::from_secs(5));
 }
+
+#[test]
+fn a_session_whose_path_is_too_long_has_its_socket_at_a_whole_name_all_the_same() {
+    let id = "local-019a8f3c-2d10-7c3e-8a51-6b1f0e92d7c4";
+    let state = crate::scratch().join("a-home-with-a-name-that-is-a-little-longer");
+    let session = state.join("sessions").join(id);
+    std::fs::create_dir_all(&session).expect("writable");
+    assert!(session.join(SOCKET).as_os_str().len() > 107);
+    let control = ControlSocket::open(&session, id, None).expect("it is opened");
+    let short = short_socket(&state, id);
+    let listed = std::fs::read_to_string("/proc/net/unix").expect("procfs is there");
+    assert!(listed.contains(short.to_str().expect("plain")), "a start has to look for it nowhere else");
+    let opened = std::fs::File::open(&session).expect("it is there");
+    UnixStream::connect(format!("/proc/self/fd/{}/socket", opened.as_raw_fd())).expect("clients find it as any other");
+    let mode = std::fs::metadata(&short).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(control);
+    assert!(!short.exists() && session.join(SOCKET).symlink_metadata().is_err());
+    std::fs::remove_dir_all(state).expect("ours");
+}

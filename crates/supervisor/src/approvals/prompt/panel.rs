@@ -2,7 +2,7 @@
 //! where it is drawn is `prompt`'s business. Everything that comes from a program is escaped (attack corpus F2-F4).
 
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
-use cofferdam_wire::session_id::short;
+use cofferdam_wire::session::short;
 use cofferdam_wire::{Keep, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
 
 /// Where the second column begins.

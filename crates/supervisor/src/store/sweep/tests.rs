@@ -1,7 +1,7 @@
 //! Leftovers of killed sessions, beside those that live.
 
 use super::*;
-use crate::store::session_dir::{Kept, SessionDir};
+use crate::store::session_dir::{Kept, SessionDir, short_socket};
 
 fn state(name: &str) -> PathBuf {
     let path = crate::scratch().join(format!("cofferdam-sweep-{name}-{}", std::process::id()));
@@ -37,6 +37,10 @@ fn leftovers_go_and_what_lives_or_was_asked_for_stays() {
     };
     // Dropped without an end, as if the supervisor had been killed.
     drop(make("killed", &[]));
+    for id in ["killed", "alive"] {
+        std::fs::create_dir_all(state.join("sockets")).expect("writable");
+        std::fs::write(short_socket(&state, id), "").expect("writable");
+    }
     drop(make("asked", &keep));
     let untouched = make("untouched", &keep);
     std::fs::remove_file(untouched.path.join("0/upper/file")).expect("it was made");
@@ -46,6 +50,7 @@ fn leftovers_go_and_what_lives_or_was_asked_for_stays() {
     sweep(&state, "own");
     assert_eq!(names(&state.join("sessions")), ["alive", "own"]);
     assert_eq!(names(&state.join("kept")), ["asked"]);
+    assert_eq!(names(&state.join("sockets")), ["alive"]);
     assert_eq!(names(&state.join("kept/asked/0/upper")), ["file"]);
     drop((alive, own));
     sweep(&state, "next");

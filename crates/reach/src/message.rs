@@ -1,8 +1,9 @@
 //! What the egress process and its supervisor say to each other, one JSON object per message on a socket pair.
-//! Owns the words; `supervisor_link` carries them here, the supervisor's side is `supervisor`'s.
+//! Owns the words; `egress::session::supervisor_link` and `supervisor::network::egress_process` carry them.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
+use cofferdam_wire::{NetworkOutcome, Reached};
 use serde::{Deserialize, Serialize};
 
 /// From the egress process.
@@ -25,55 +26,38 @@ pub enum Said {
     /// What became of it.
     Signed {
         subject: String,
-        verdict: Outcome,
+        verdict: NetworkOutcome,
     },
     /// The connection that asked is gone.
     Withdraw {
         id: u64,
     },
-    /// First of all, where requests are read in TLS: the certificate of the session's authority, in DER.
-    Authority {
-        certificate: Vec<u8>,
+    /// Instead of all others, by the process that was to become it: the program could not be executed.
+    NotExecuted {
+        errno: i32,
     },
-    Connections(Tallied),
+    /// Before anything else: the program runs, cannot be traced, and waits for its start.
+    Ready {
+        version: String,
+    },
+    /// Where requests are read in TLS, before any other word but that: the certificates that programs inside are to trust, the session's own
+    /// authority included. Comes with two files, for programs that read PEM and for Java.
+    Authority,
+    /// To one place, and treated alike.
+    Connections {
+        address: Option<IpAddr>,
+        reached: Reached,
+    },
     Queries {
         name: String,
         kind: String,
-        verdict: Outcome,
+        verdict: NetworkOutcome,
         count: u64,
     },
     /// Something is weaker than it should be, in words for a person.
     Warn {
         text: String,
     },
-}
-
-/// Connections to one place that were treated alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tallied {
-    pub host: String,
-    pub port: u16,
-    pub address: Option<IpAddr>,
-    pub verdict: Outcome,
-    /// The rule that decided and where it stands, or why it failed.
-    pub rule: String,
-    pub origin: String,
-    /// The smallest change that would allow what was denied.
-    pub remedy: String,
-    pub connections: u64,
-    pub up: u64,
-    pub down: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    Allowed,
-    Denied,
-    /// Allowed, and not reached.
-    Failed,
-    /// Nothing left for it: the operator is asked once it is connected to.
-    Held,
 }
 
 /// To the egress process.

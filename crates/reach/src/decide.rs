@@ -1,5 +1,5 @@
 //! May this host be reached? Owns the verdict about names, addresses, ports and requests, with the rule that gave it and
-//! the smallest change; resolves nothing, opens nothing and asks no question. Called by every protocol of this crate, by
+//! the smallest change; resolves nothing, opens nothing and asks no question. Called by every protocol of `egress`, by
 //! `sandbox why` and by the dry run.
 //!
 //! Deny wins over allow, whatever the layers. What no rule is about is [`Verdict::Unknown`]: the caller asks or refuses
@@ -320,7 +320,7 @@ fn denied_by(rule: &NetworkRule, what: &str) -> Denial {
 }
 
 /// Where an answer at run time comes from: it counts like a flag, of which it does not have the name.
-pub(crate) fn answered(source: String) -> Origin {
+pub fn answered(source: String) -> Origin {
     Origin { layer: Layer::Flag, source: source.into(), line: None }
 }
 
@@ -328,7 +328,7 @@ fn is_answer(origin: &Origin) -> bool {
     origin.layer == Layer::Flag && !origin.source.starts_with("--")
 }
 
-pub(crate) fn not_approved(what: &str, why: &str) -> String {
+pub fn not_approved(what: &str, why: &str) -> String {
     format!("{what} was not approved: {why}")
 }
 
@@ -337,7 +337,7 @@ fn written(list: &str, rule: &NetworkRule) -> String {
 }
 
 /// What lets a place be reached, as a flag and as a file has it.
-pub(crate) fn allow_it(host: &Host, port: u16) -> String {
+pub fn allow_it(host: &Host, port: u16) -> String {
     let endpoint = Endpoint::of(host, port);
     format!("`--allow-host {endpoint}`, or network.allow = [\"{endpoint}\"]")
 }

@@ -1,14 +1,13 @@
-//! The host's own addresses, which a session reaches only where policy lists them. Owns reading them from the kernel's
-//! tables, again and again: a laptop changes networks. Asked by `service`, and by
-//! `sandbox why`.
+//! The addresses that this host has, which a session reaches only where policy lists them. Owns reading them from the kernel's
+//! tables, again and again: a laptop changes networks. Judges none. Asked by the egress process, and by `sandbox why`.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::FileExt;
 
-/// Both tables stay open: this process gives up the file system.
+/// Both tables stay open: the egress process gives up the file system.
 #[derive(Debug)]
-pub(crate) struct OwnAddresses {
+pub struct OwnAddresses {
     v4: Option<File>,
     v6: Option<File>,
 }
@@ -19,12 +18,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
 }
 
 impl OwnAddresses {
-    pub(crate) fn open() -> OwnAddresses {
+    pub fn open() -> OwnAddresses {
         // A kernel without a family has no table for it.
         OwnAddresses { v4: File::open("/proc/net/fib_trie").ok(), v6: File::open("/proc/net/if_inet6").ok() }
     }
 
-    pub(crate) fn now(&self) -> Vec<IpAddr> {
+    pub fn now(&self) -> Vec<IpAddr> {
         let mut own = v4_of(&self.v4.as_ref().map(read).unwrap_or_default());
         own.extend(v6_of(&self.v6.as_ref().map(read).unwrap_or_default()));
         own.sort_unstable();

@@ -1,0 +1,80 @@
+//! What comes before a launch: policy, survey and plan of one order. Owns their sequence and what each of them took; starts
+//! nothing. Called by `cli` for every command that needs a plan or the policy in force.
+
+use std::rc::Rc;
+
+use cofferdam_kernel::timing::now;
+use cofferdam_plan::{HostFacts, LaunchPlan, PlanError, Request, plan};
+use cofferdam_policy::layers::Inputs;
+use cofferdam_policy::{Circumstances, Policy};
+use cofferdam_wire::TimingLine;
+use cofferdam_wire::order::{Given, Order};
+use thiserror::Error;
+
+use crate::flags::{FlagError, settings};
+use crate::policy_files::{PolicyFilesError, Sources};
+use crate::survey::{Surroundings, SurveyError, survey};
+
+/// Why there is no plan, or no policy to make it of.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error(transparent)]
+    Files(#[from] PolicyFilesError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// Policy, surroundings and plan of one order.
+#[derive(Debug)]
+pub struct Prepared {
+    pub around: Surroundings,
+    pub known: Rc<Known>,
+    pub plan: LaunchPlan,
+    /// What came before the launch, for `--timing`.
+    pub timing: Vec<TimingLine>,
+}
+
+/// Policy and facts, by which the gate knows paths without asking.
+#[derive(Debug)]
+pub struct Known {
+    pub policy: Policy,
+    pub facts: HostFacts,
+}
+
+pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
+    let Order { environment, flags, exec, can_ask, .. } = order;
+    let mut timing = Vec::new();
+    let mut before = now();
+    let mut done = |step: &str| {
+        let after = now();
+        timing.push(TimingLine { step: step.to_owned(), nanoseconds: after - before });
+        before = after;
+    };
+    let around = Surroundings::look(&environment)?;
+    let policy = policy_in_force(&flags, &around, &environment, Some(Circumstances { can_ask }))?;
+    done("policy");
+    let argv = exec.map(|exec| exec.argv).unwrap_or_default();
+    let request = Request { argv, environment, learns };
+    let facts = survey(&policy, &around, &request);
+    done("survey");
+    let plan = plan(&policy, &facts, &request)?;
+    done("plan");
+    Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, timing })
+}
+
+/// The policy for these flags in these surroundings; without circumstances, what is written.
+pub fn policy_in_force(
+    flags: &[Given],
+    around: &Surroundings,
+    environment: &[(String, String)],
+    circumstances: Option<Circumstances>,
+) -> Result<Policy, PrepareError> {
+    let flags = settings(flags, &around.cwd)?;
+    let places = around.places();
+    let given = Inputs { environment, flags: &flags, places: Some(&places), circumstances, ..Inputs::default() };
+    Ok(Sources::read(around, environment)?.resolve_with(given)?)
+}

@@ -1,0 +1,95 @@
+//! The session's directories for what is written to overlays: made before the clone, looked at and given up at the end. Owns which
+//! of them are kept; the directory itself is `store`'s. Called by `launch`.
+
+use std::path::PathBuf;
+
+use cofferdam_host::state::{make_all, sessions_in};
+use cofferdam_plan::{LaunchPlan, MountKind, Step, decide};
+use cofferdam_policy::Layer;
+use cofferdam_wire::Changed;
+use rustix::io::Errno;
+
+use crate::error::LaunchError;
+use crate::options::Options;
+use crate::store::overlay_changes;
+use crate::store::session_dir::{Kept, SessionDir};
+
+/// Overlay steps, by slot: the host path and whether a flag or a file of the user asked for it (then its changes are kept).
+fn overlay_slots(plan: &LaunchPlan) -> Vec<(usize, PathBuf, bool)> {
+    let mounts = plan.steps.iter().filter_map(|step| match step {
+        Step::Mount(mount) => Some(mount),
+        _ => None,
+    });
+    mounts
+        .filter_map(|mount| match &mount.kind {
+            MountKind::Overlay { lower, slot, .. } => {
+                let asked = decide(&plan.decisions, lower).is_some_and(|d| d.origin.layer != Layer::BuiltIn);
+                Some((*slot, lower.clone(), asked))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+pub(super) fn make_overlays(
+    plan: &LaunchPlan,
+    options: &Options,
+    session: &str,
+) -> Result<Option<SessionDir>, LaunchError> {
+    if plan.overlays == 0 {
+        return Ok(None);
+    }
+    // Without a place of its own nothing is made: a relative path would land in the project.
+    let Some(state) = &options.state else {
+        return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
+    };
+    let slots = overlay_slots(plan);
+    let learns = plan.gate.as_ref().is_some_and(|gate| gate.learns);
+    let asked = slots.iter().filter(|(_, _, asked)| *asked && !learns);
+    let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
+    let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
+        lead_home(plan, &directory)?;
+        Ok(directory)
+    });
+    match made {
+        Ok(dirs) => Ok(Some(dirs)),
+        Err(errno) => Err(LaunchError::SessionDirectory { path: sessions_in(state), errno }),
+    }
+}
+
+/// Where what is written on the root that asks goes, in a session that learns.
+fn upper_of_root(plan: &LaunchPlan, directory: &SessionDir) -> Option<PathBuf> {
+    let slot = plan.steps.iter().find_map(|step| match step {
+        Step::GateRoot { overlay, .. } => *overlay,
+        _ => None,
+    });
+    slot.map(|slot| directory.path.join(slot.to_string()).join("upper"))
+}
+
+/// The directories above the home belong to a user who has no number inside, so the overlay could not copy them when
+/// something is written below; they are there from the start.
+fn lead_home(plan: &LaunchPlan, directory: &SessionDir) -> Result<(), Errno> {
+    let (Some(upper), Some(gate)) = (upper_of_root(plan, directory), &plan.gate) else { return Ok(()) };
+    let home = gate.home.strip_prefix("/").unwrap_or(&gate.home);
+    make_all(&upper.join(home))
+}
+
+/// What was written on the root that asks, where the session learns.
+pub(super) fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
+    let upper = directory.and_then(|directory| upper_of_root(plan, directory));
+    upper.map(|upper| overlay_changes::below(&upper)).unwrap_or_default()
+}
+
+/// The overlays that are kept, and the directory that could not be removed.
+pub(super) fn finish_directory(
+    plan: &LaunchPlan,
+    directory: Option<SessionDir>,
+    options: &Options,
+) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
+    let (Some(directory), Some(state)) = (directory, &options.state) else { return (Vec::new(), None) };
+    let finished = directory.finish(state);
+    let slots = overlay_slots(plan);
+    let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
+    let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
+    (kept.collect(), finished.left_behind)
+}
