@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cofferdam_kernel::file;
 use cofferdam_kernel::mount::open_source;
 use cofferdam_plan::{Decision, HostFacts};
 use cofferdam_policy::decide::index::is_filled_by_tools;
@@ -115,7 +116,7 @@ pub struct Start {
 impl Start {
     pub fn now(project: Option<&Path>) -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Start { coarse: (now.tv_sec, now.tv_nsec), stamped: project.and_then(|project| stamp(project).ok()) }
+        Start { coarse: (now.tv_sec, now.tv_nsec), stamped: project.and_then(|project| file::stamp(project).ok()) }
     }
 
     /// Whether a file was made, written, renamed or linked since. A file system that keeps whole seconds cannot tell more.
@@ -130,17 +131,6 @@ impl Start {
 
 fn changed(stat: &Stat) -> Time {
     (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX))
-}
-
-/// Changes a file that has no name, after a look at it: everything that was changed before has an earlier time, and nothing
-/// that is changed later has one.
-fn stamp(directory: &Path) -> Result<(u64, Time), Errno> {
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?;
-    rustix::fs::fstat(&file)?;
-    rustix::fs::fchmod(&file, Mode::RUSR)?;
-    let stat = rustix::fs::fstat(&file)?;
-    Ok((stat.st_dev, changed(&stat)))
 }
 
 /// Looks through a project after a session.

@@ -1,5 +1,5 @@
 //! Reading a file that another process may have put there: it never waits, never takes more than it was asked for, and
-//! reads nothing but regular files. Owns that one way of reading; what a file means is the caller's. Called by `host` and
+//! reads nothing but regular files. Owns that one way of reading, and how times of files are compared; what a file means is the caller's. Called by `host` and
 //! `cli` for everything that lies where a sandbox could write.
 
 use std::io::{Error, ErrorKind, Read as _};
@@ -40,6 +40,18 @@ fn check(stat: &rustix::fs::Stat, most: u64) -> Result<(), Error> {
 
 fn too_large(most: u64) -> Error {
     Error::new(ErrorKind::FileTooLarge, format!("it is larger than {most} bytes"))
+}
+
+/// The device of a directory and a time, in seconds and nanoseconds, by the clock that stamps its files: a file that has no name
+/// is changed, after a look at it. Everything that was changed before has an earlier time, and nothing that is changed
+/// later has one.
+pub fn stamp(directory: &Path) -> Result<(u64, (i64, i64)), rustix::io::Errno> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::fstat(&file)?;
+    rustix::fs::fchmod(&file, Mode::RUSR)?;
+    let stat = rustix::fs::fstat(&file)?;
+    Ok((stat.st_dev, (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX))))
 }
 
 #[cfg(test)]

@@ -5,6 +5,5 @@ pub(crate) mod held_names;
 pub(crate) mod lock;
 pub(crate) mod overlay_changes;
 pub(crate) mod registry;
-pub(crate) mod remove_tree;
 pub(crate) mod session_dir;
 pub(crate) mod sweep;

@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use crate::store::lock::Claim;
 use crate::store::registry;
-use crate::store::remove_tree::{Progress, Removal};
+use cofferdam_workspace::remove_tree::{Progress, Removal};
 
 /// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
 /// removed while later sessions run.

@@ -13,8 +13,8 @@ use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::store::lock::Claim;
-use crate::store::remove_tree::Progress;
 use crate::store::session_dir::Ending;
+use cofferdam_workspace::remove_tree::Progress;
 
 /// The longest that whatever the loop waits for has to wait.
 const SLICE: Duration = Duration::from_micros(500);

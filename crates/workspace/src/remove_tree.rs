@@ -14,7 +14,7 @@ const DEEPEST: usize = 16;
 
 /// How far a removal got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// Nothing is left but what was spared.
     Done,
     /// The time was up; there is more to do.
@@ -25,7 +25,7 @@ pub(crate) enum Progress {
 
 /// A directory that is being emptied.
 #[derive(Debug)]
-pub(crate) struct Removal {
+pub struct Removal {
     /// The way from the top to where the walk is; the first is the top itself.
     open: Vec<Level>,
     device: u64,
@@ -47,14 +47,14 @@ struct Level {
 
 impl Removal {
     /// `top` is emptied but for the names in `spared`; it stays itself.
-    pub(crate) fn new(top: OwnedFd, spared: Vec<CString>) -> Result<Self, Errno> {
+    pub fn new(top: OwnedFd, spared: Vec<CString>) -> Result<Self, Errno> {
         let device = rustix::fs::fstat(&top)?.st_dev;
         let top = Level { directory: Dir::new(top)?, name: CString::default() };
         Ok(Removal { open: vec![top], device, spared, moved: 0, moved_before: 0, stuck: false })
     }
 
     /// Goes on until everything is gone or it is `until`.
-    pub(crate) fn turn(&mut self, until: Instant) -> Progress {
+    pub fn turn(&mut self, until: Instant) -> Progress {
         while let Some(level) = self.open.last_mut() {
             match level.directory.read() {
                 Some(Ok(entry)) => self.remove(entry.file_name(), entry.file_type()),

@@ -1,0 +1,447 @@
+//! What differs between an overlay's upper layer and the tree below it. Owns the walk, its bounds, what counts as a change and
+//! what as a conflict; changes nothing. Called by `transaction`.
+//!
+//! Copy-up is silent and says nothing of where a file came from. So whether the host has changed a path meanwhile is told by the time
+//! of its last change, which no program can set: later than the mount is a conflict, unless the content is what the
+//! session made as well.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use serde::Serialize;
+
+use crate::attributes::attributes;
+use crate::beneath;
+use crate::entry::{Entry, Kind, Time};
+use crate::journal::Earlier;
+
+/// More names than this are not listed: a workload may make any number.
+const MOST_ENTRIES: usize = 1 << 20;
+/// Two directories are open for each.
+const DEEPEST: usize = 200;
+/// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
+const LARGEST: u64 = 64 << 30;
+
+/// What overlayfs says of its own layers in a user namespace.
+const OPAQUE: &str = "user.overlay.opaque";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    Added,
+    Modified,
+    Deleted,
+    /// Something of another kind has the name.
+    Replaced,
+}
+
+/// Why a change cannot be taken over as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conflict {
+    /// The host changed it after the session began.
+    Changed,
+    /// A part of the same unit is in conflict: a database and its log, a repository.
+    Unit,
+    /// A link that leads out of the tree would take the place of something.
+    LeavesTree,
+}
+
+/// One name that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Relative to the tree.
+    pub path: PathBuf,
+    pub what: What,
+    #[serde(skip)]
+    pub before: Option<Entry>,
+    #[serde(skip)]
+    pub after: Option<Entry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Conflict>,
+}
+
+impl Change {
+    /// What it is now, or was.
+    pub fn kind(&self) -> Kind {
+        self.after.as_ref().or(self.before.as_ref()).map_or(Kind::File, |entry| entry.kind)
+    }
+
+    /// Whether a link of the session leads out of the tree.
+    pub fn leaves_tree(&self) -> bool {
+        self.after.as_ref().and_then(|entry| entry.target.as_deref()).is_some_and(|target| leaves(&self.path, target))
+    }
+}
+
+/// Something in the upper layer that is never taken over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    pub path: PathBuf,
+    pub why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    Device,
+    Fifo,
+    Socket,
+    /// The policy hides the name from the session.
+    Hidden,
+    TooDeep,
+    TooLarge,
+    /// It cannot be read from outside.
+    Unreadable,
+    /// Another file system is mounted there.
+    OtherMount,
+    /// Its directory on the host is none any more.
+    NoDirectory,
+}
+
+/// Everything that differs in one tree, parents before what lies in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    pub changes: Vec<Change>,
+    pub skipped: Vec<Skipped>,
+    /// There are more names than are listed: nothing of this can be committed as a whole.
+    pub is_cut: bool,
+}
+
+/// What a walk has to know besides the two trees.
+pub(crate) struct Walk<'a> {
+    pub(crate) mounted: Time,
+    /// Paths that the policy hides.
+    pub(crate) hidden: &'a dyn Fn(&Path) -> bool,
+    pub(crate) earlier: &'a Earlier,
+    found: Changes,
+    seen: usize,
+    /// Files of the upper layer with several names that are as below: they count where another of their names does.
+    unchanged: Vec<(u64, Change)>,
+}
+
+/// A directory of both layers.
+struct Pair<'a> {
+    upper: BorrowedFd<'a>,
+    lower: Option<BorrowedFd<'a>>,
+    /// What the lower layer has here cannot be seen through.
+    is_opaque: bool,
+    depth: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(mounted: Time, hidden: &'a dyn Fn(&Path) -> bool, earlier: &'a Earlier) -> Self {
+        Walk { mounted, hidden, earlier, found: Changes::default(), seen: 0, unchanged: Vec::new() }
+    }
+
+    pub(crate) fn all(mut self, upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> Result<Changes, Errno> {
+        let is_opaque = is_opaque(upper);
+        self.directory(Path::new(""), &Pair { upper, lower: Some(lower), is_opaque, depth: 0 })?;
+        let linked: HashSet<u64> =
+            self.found.changes.iter().filter_map(|change| Some(change.after.as_ref()?.inode)).collect();
+        let unchanged = std::mem::take(&mut self.unchanged).into_iter();
+        self.found.changes.extend(unchanged.filter(|(inode, _)| linked.contains(inode)).map(|(_, change)| change));
+        // By their parts: each is followed by what lies below it.
+        self.found.changes.sort_by(|one, other| one.path.cmp(&other.path));
+        self.carry_down();
+        Ok(self.found)
+    }
+
+    /// Where nothing takes the place of a directory, what is in it does not go; where no directory does, nothing comes into it.
+    fn carry_down(&mut self) {
+        let mut above: Option<PathBuf> = None;
+        for change in &mut self.found.changes {
+            if above.as_ref().is_some_and(|above| change.path.starts_with(above)) {
+                change.conflict = change.conflict.or(Some(Conflict::Unit));
+            } else if change.what == What::Replaced && change.conflict.is_some() {
+                above = Some(change.path.clone());
+            }
+        }
+    }
+
+    fn skip(&mut self, path: PathBuf, why: Why) {
+        self.found.skipped.push(Skipped { path, why });
+    }
+
+    fn add(
+        &mut self,
+        path: PathBuf,
+        what: What,
+        before: Option<Entry>,
+        after: Option<Entry>,
+        conflict: Option<Conflict>,
+    ) {
+        if !self.earlier.taken.contains(&path) {
+            self.found.changes.push(Change { path, what, before, after, conflict });
+        }
+    }
+
+    /// Whether the host touched this after the mount.
+    fn is_touched(&self, path: &Path, entry: &Entry) -> bool {
+        let is_by_us = self.earlier.directories.get(path) == Some(&entry.changed);
+        self.mounted.is_before(entry.changed) && !is_by_us
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.seen += 1;
+        self.found.is_cut |= self.seen > MOST_ENTRIES;
+        self.found.is_cut
+    }
+
+    fn directory(&mut self, at: &Path, pair: &Pair<'_>) -> Result<(), Errno> {
+        if pair.depth > DEEPEST {
+            self.skip(at.to_path_buf(), Why::TooDeep);
+            return Ok(());
+        }
+        let mut names = beneath::names(pair.upper, MOST_ENTRIES)?;
+        if let (true, Some(lower)) = (pair.is_opaque, pair.lower) {
+            // What the kernel no longer shows of the lower layer was removed.
+            names.extend(beneath::names(lower, MOST_ENTRIES)?);
+            names.sort();
+            names.dedup();
+        }
+        for name in names {
+            if self.is_full() {
+                return Ok(());
+            }
+            let path = at.join(&name);
+            if (self.hidden)(&path) {
+                if Entry::at(pair.upper, &name)?.is_some() {
+                    self.skip(path, Why::Hidden);
+                }
+                continue;
+            }
+            let upper = Entry::at(pair.upper, &name)?;
+            let lower = pair.lower.map(|lower| Entry::at(lower, &name)).transpose()?.flatten();
+            match upper.filter(|upper| !upper.is_whiteout) {
+                None => self.removed(&path, &name, pair, lower)?,
+                Some(upper) => self.present(path, &name, pair, upper, lower)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A name that the lower layer may have and the upper one hides.
+    fn removed(&mut self, path: &Path, name: &OsStr, pair: &Pair<'_>, lower: Option<Entry>) -> Result<(), Errno> {
+        let (Some(lower), Some(directory)) = (lower, pair.lower) else { return Ok(()) };
+        let kind = lower.kind;
+        let is_touched = self.is_touched(path, &lower);
+        let begin = self.found.changes.len();
+        self.add(path.to_path_buf(), What::Deleted, Some(lower), None, is_touched.then_some(Conflict::Changed));
+        if kind == Kind::Directory {
+            self.all_removed(path, directory, name, pair.depth + 1)?;
+            self.carry_up(begin);
+        }
+        Ok(())
+    }
+
+    /// A directory cannot go while something in it stays: it shares the conflicts of what lies in it.
+    fn carry_up(&mut self, begin: usize) {
+        let Some((first, below)) = self.found.changes.get_mut(begin..).and_then(<[Change]>::split_first_mut) else {
+            return;
+        };
+        if first.conflict.is_none()
+            && below.iter().any(|change| change.what == What::Deleted && change.conflict.is_some())
+        {
+            first.conflict = Some(Conflict::Changed);
+        }
+    }
+
+    /// Everything in a directory of the lower layer is gone.
+    fn all_removed(&mut self, at: &Path, parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result<(), Errno> {
+        let opened = match beneath::directory(parent, Path::new(name)) {
+            Ok(opened) if depth <= DEEPEST => opened,
+            refused => {
+                let why = match refused {
+                    Ok(_) => Why::TooDeep,
+                    Err(Errno::XDEV) => Why::OtherMount,
+                    Err(_) => Why::Unreadable,
+                };
+                self.stays(at, why);
+                return Ok(());
+            }
+        };
+        for name in beneath::names(opened.as_fd(), MOST_ENTRIES)? {
+            if self.is_full() {
+                return Ok(());
+            }
+            let path = at.join(&name);
+            if (self.hidden)(&path) {
+                self.stays(at, Why::Hidden);
+                continue;
+            }
+            let Some(entry) = Entry::at(opened.as_fd(), &name)? else { continue };
+            let kind = entry.kind;
+            let is_touched = self.is_touched(&path, &entry);
+            let begin = self.found.changes.len();
+            self.add(path.clone(), What::Deleted, Some(entry), None, is_touched.then_some(Conflict::Changed));
+            if kind == Kind::Directory {
+                self.all_removed(&path, opened.as_fd(), &name, depth + 1)?;
+                self.carry_up(begin);
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that the session removed and that cannot go: its entry, which came before, is a conflict.
+    fn stays(&mut self, at: &Path, why: Why) {
+        if let Some(change) = self.found.changes.iter_mut().rev().find(|change| change.path == at) {
+            change.conflict = Some(Conflict::Changed);
+        }
+        self.skip(at.to_path_buf(), why);
+    }
+
+    fn present(
+        &mut self,
+        path: PathBuf,
+        name: &OsStr,
+        pair: &Pair<'_>,
+        upper: Entry,
+        lower: Option<Entry>,
+    ) -> Result<(), Errno> {
+        match upper.kind {
+            Kind::Device => self.skip(path, Why::Device),
+            Kind::Fifo => self.skip(path, Why::Fifo),
+            Kind::Socket => self.skip(path, Why::Socket),
+            Kind::File if upper.size > LARGEST => self.skip(path, Why::TooLarge),
+            Kind::Directory => return self.directories(path, name, pair, upper, lower),
+            Kind::File | Kind::Link => return self.leaf(path, name, pair, upper, lower),
+        }
+        Ok(())
+    }
+
+    /// A file or a link of the session.
+    fn leaf(
+        &mut self,
+        path: PathBuf,
+        name: &OsStr,
+        pair: &Pair<'_>,
+        upper: Entry,
+        lower: Option<Entry>,
+    ) -> Result<(), Errno> {
+        let Some((lower, directory)) = lower.zip(pair.lower) else {
+            self.add(path, What::Added, None, Some(upper), None);
+            return Ok(());
+        };
+        if lower.kind == upper.kind && is_same(pair.upper, directory, name, &upper, &lower) {
+            if upper.links > 1 && !self.earlier.taken.contains(&path) {
+                let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
+                let (inode, what, before, after) = (upper.inode, What::Modified, Some(lower), Some(upper));
+                self.unchanged.push((inode, Change { path, what, before, after, conflict }));
+            }
+            return Ok(());
+        }
+        let what = if lower.kind == upper.kind { What::Modified } else { What::Replaced };
+        let is_directory = lower.kind == Kind::Directory;
+        let is_out = upper.target.as_deref().is_some_and(|target| leaves(&path, target));
+        let touched = self.is_touched(&path, &lower).then_some(Conflict::Changed);
+        let conflict = touched.or((is_out && what == What::Replaced).then_some(Conflict::LeavesTree));
+        let begin = self.found.changes.len();
+        self.add(path.clone(), what, Some(lower), Some(upper), conflict);
+        if is_directory {
+            self.all_removed(&path, directory, name, pair.depth + 1)?;
+            self.carry_up(begin);
+        }
+        Ok(())
+    }
+
+    fn directories(
+        &mut self,
+        path: PathBuf,
+        name: &OsStr,
+        pair: &Pair<'_>,
+        upper: Entry,
+        lower: Option<Entry>,
+    ) -> Result<(), Errno> {
+        let Ok(opened) = beneath::closed_directory(pair.upper, name) else {
+            self.skip(path, Why::Unreadable);
+            return Ok(());
+        };
+        let is_opaque = pair.is_opaque || is_opaque(opened.as_fd());
+        let below: Option<OwnedFd> = match (&lower, pair.lower) {
+            (Some(entry), Some(directory)) if entry.kind == Kind::Directory => {
+                match beneath::directory(directory, Path::new(name)) {
+                    Ok(below) => Some(below),
+                    Err(errno) => {
+                        self.skip(path, if errno == Errno::XDEV { Why::OtherMount } else { Why::Unreadable });
+                        return Ok(());
+                    }
+                }
+            }
+            _ => None,
+        };
+        match lower {
+            None => self.add(path.clone(), What::Added, None, Some(upper), None),
+            Some(lower) if lower.kind != Kind::Directory => {
+                let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
+                self.add(path.clone(), What::Replaced, Some(lower), Some(upper), conflict);
+            }
+            Some(lower) if lower.mode != upper.mode => {
+                // The layer has the mode of the time when something was first written below; the host may have changed it since.
+                let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
+                self.add(path.clone(), What::Modified, Some(lower), Some(upper), conflict);
+            }
+            Some(_) => {}
+        }
+        let lower = below.as_ref().map(|below| below.as_fd());
+        self.directory(&path, &Pair { upper: opened.as_fd(), lower, is_opaque, depth: pair.depth + 1 })
+    }
+}
+
+fn is_opaque(directory: BorrowedFd<'_>) -> bool {
+    let mut value = [0u8; 2];
+    matches!(rustix::fs::fgetxattr(directory, OPAQUE, &mut value), Ok(length) if value[..length] == *b"y")
+}
+
+/// Whether a link at `path` leads out of the tree, by its text.
+pub(crate) fn leaves(path: &Path, target: &Path) -> bool {
+    use std::path::Component;
+    let mut depth = path.components().count().saturating_sub(1);
+    for component in target.components() {
+        match component {
+            Component::RootDir | Component::Prefix(_) => return true,
+            Component::ParentDir if depth == 0 => return true,
+            Component::ParentDir => depth -= 1,
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+        }
+    }
+    false
+}
+
+/// Whether two entries of the same kind say the same. What cannot be read is taken to differ.
+fn is_same(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>, name: &OsStr, ours: &Entry, theirs: &Entry) -> bool {
+    match ours.kind {
+        Kind::Link => ours.target == theirs.target,
+        Kind::File if (ours.size, ours.mode) != (theirs.size, theirs.mode) => false,
+        Kind::File => is_same_content(upper, lower, name).unwrap_or(false),
+        _ => false,
+    }
+}
+
+fn is_same_content(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>, name: &OsStr) -> Result<bool, std::io::Error> {
+    let (mut ours, mut theirs) = (beneath::file(upper, name)?, beneath::file(lower, name)?);
+    if attributes(&ours)? != attributes(&theirs)? {
+        return Ok(false);
+    }
+    // A copy that was only looked at has the blocks of the original on some file systems; then there is nothing to read.
+    let (one, other) = (ours.metadata()?, theirs.metadata()?);
+    if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+        return Ok(true);
+    }
+    let (mut a, mut b) = (vec![0u8; 1 << 16], vec![0u8; 1 << 16]);
+    loop {
+        let length = ours.read(&mut a)?;
+        if length == 0 {
+            return Ok(theirs.read(&mut b[..1])? == 0);
+        }
+        theirs.read_exact(&mut b[..length])?;
+        if a[..length] != b[..length] {
+            return Ok(false);
+        }
+    }
+}

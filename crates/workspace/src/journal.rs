@@ -1,0 +1,194 @@
+//! What a commit is about to do, written down before it does anything, and what it has done. Owns the two records and how paths
+//! are spelled in them; `commit` writes and obeys them.
+//!
+//! ```text
+//!   journal.json            the intent: from here on the commit is carried through, whoever goes on with it
+//!   commit-N/K              what operation K puts in place, and then what it replaced
+//!   commit-N/done.json      which operations were carried out; the journal is removed after it
+//!   staging.json            where else something was staged, before there is a journal
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Time};
+use crate::state::{read_file, write_durably};
+
+pub(crate) const JOURNAL: &str = "journal.json";
+pub(crate) const STAGING: &str = "staging.json";
+pub(crate) const DONE: &str = "done.json";
+
+/// A journal of 2^20 names of moderate length.
+const MOST_BYTES: u64 = 1 << 30;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Action {
+    /// The name does not exist.
+    Create,
+    /// Something has the name, and is kept beside the journal.
+    Exchange,
+    Remove,
+    /// Of a directory; everything else is exchanged.
+    SetMode {
+        to: u32,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Operation {
+    pub(crate) tree: usize,
+    #[serde(with = "path_text")]
+    pub(crate) path: PathBuf,
+    pub(crate) action: Action,
+    /// What had the name when the operation was staged.
+    pub(crate) base: Option<Entry>,
+    /// What was staged for it.
+    pub(crate) staged: Option<Entry>,
+    /// Every name that is taken over or removed with it.
+    #[serde(with = "path_texts")]
+    pub(crate) takes: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) version: u32,
+    /// Number of the commit in its transaction.
+    pub(crate) number: usize,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) staging: Staging,
+}
+
+/// Directories beside what is committed, one for each tree that lies on another file system than the transaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Staging {
+    pub(crate) beside: Vec<(usize, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) operations: Vec<Operation>,
+    /// For each of them whether it was carried out.
+    pub(crate) applied: Vec<bool>,
+    /// The directories in which something was put in place.
+    pub(crate) directories: Vec<Settled>,
+}
+
+/// A directory of the host and when this commit, and no other program, has changed it last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settled {
+    pub(crate) tree: usize,
+    #[serde(with = "path_text")]
+    pub(crate) path: PathBuf,
+    pub(crate) changed: Time,
+}
+
+/// What earlier commits of a transaction have done to a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    /// Names that were taken.
+    pub(crate) taken: HashSet<PathBuf>,
+    /// When a commit has changed a directory last.
+    pub(crate) directories: HashMap<PathBuf, Time>,
+}
+
+pub(crate) fn read<T: serde::de::DeserializeOwned>(directory: BorrowedFd<'_>, name: &str) -> Result<Option<T>, Errno> {
+    match read_file(directory, name, MOST_BYTES) {
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|_| Errno::INVAL),
+    }
+}
+
+pub(crate) fn write(directory: BorrowedFd<'_>, name: &str, record: &impl Serialize) -> Result<(), Errno> {
+    let text = serde_json::to_vec(record).map_err(|_| Errno::INVAL)?;
+    write_durably(directory, &format!("{name}.next"), name, &text)
+}
+
+/// Names of files need not be UTF-8: other bytes, and the sign itself, are written as `%` and two digits.
+pub(crate) mod path_text {
+    use std::ffi::OsString;
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn text(path: &Path) -> String {
+        let mut text = String::new();
+        for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+            text.push_str(&chunk.valid().replace('%', "%25"));
+            for byte in chunk.invalid() {
+                // Writing to a string does not fail.
+                write!(text, "%{byte:02x}").unwrap_or_default();
+            }
+        }
+        text
+    }
+
+    pub(crate) fn path(text: &str) -> Option<PathBuf> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let Some((first, after)) = rest.split_first() {
+            if *first == b'%' {
+                let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = &after[2..];
+            } else {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+        Some(PathBuf::from(OsString::from_vec(bytes)))
+    }
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(path))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        path(&text).ok_or_else(|| D::Error::custom("not a path"))
+    }
+}
+
+mod path_texts {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    use super::path_text;
+
+    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| path_text::text(path)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        texts.iter().map(|text| path_text::path(text).ok_or_else(|| D::Error::custom("not a path"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
+
+    use super::path_text;
+
+    #[test]
+    fn every_name_is_read_as_it_was_written() {
+        let names: [&[u8]; 6] = [b"a", b"100%", b"%41", b"\xff\xfe", b"a/\xe2\x82/b", "\u{20ac}".as_bytes()];
+        for name in names {
+            let path = Path::new(OsStr::from_bytes(name));
+            assert_eq!(path_text::path(&path_text::text(path)).as_deref(), Some(path));
+        }
+        assert_eq!(path_text::path("%4"), None);
+        assert_eq!(path_text::path("%zz"), None);
+    }
+}

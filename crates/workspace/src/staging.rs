@@ -1,0 +1,184 @@
+//! Puts together what a commit will move into place: links to files of the upper layer where they lie on one mount with the
+//! target, else copies. Owns what is taken off on the way (set-user-ID bits, attributes of overlayfs, capabilities). Called by
+//! `commit`, before there is a journal.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cofferdam_kernel::best_effort;
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::attributes::{OVERLAY, attribute_names, attributes};
+use crate::beneath;
+use crate::entry::{Entry, Kind, PERMISSIONS};
+
+/// Where what is staged comes from.
+pub(crate) struct Source<'a> {
+    pub(crate) upper: BorrowedFd<'a>,
+    /// Whether links are possible and harmless: one mount, and no process of the session left.
+    pub(crate) may_link: bool,
+    /// How many names of each file are taken, where it has more than one.
+    pub(crate) taken: HashMap<u64, u64>,
+    /// Copies of files with more than one name.
+    pub(crate) copied: HashMap<u64, PathBuf>,
+    /// Files of which one name was staged as a link, which is one name more.
+    pub(crate) linked: HashSet<u64>,
+}
+
+impl Source<'_> {
+    /// Makes `name` in `stage` out of `path` of the upper layer and of what is taken below it.
+    pub(crate) fn stage(
+        &mut self,
+        path: &Path,
+        takes: &[PathBuf],
+        stage: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<Entry, Errno> {
+        let mut modes: Vec<(PathBuf, u32)> = Vec::new();
+        for taken in takes {
+            let relative = taken.strip_prefix(path).map_err(|_| Errno::INVAL)?;
+            let to = if relative.as_os_str().is_empty() { PathBuf::from(name) } else { Path::new(name).join(relative) };
+            // A name that goes with the directory in whose place something else comes.
+            let (from, last) = match beneath::parent(self.upper, taken) {
+                Err(Errno::NOTDIR | Errno::NOENT) => continue,
+                other => other?,
+            };
+            let Some(entry) = Entry::at(from.as_fd(), last)?.filter(|entry| !entry.is_whiteout) else { continue };
+            let (into, new) = beneath::parent(stage, &to)?;
+            match (entry.kind, entry.target.as_deref()) {
+                (Kind::Directory, _) => {
+                    rustix::fs::mkdirat(&into, new, Mode::RWXU)?;
+                    modes.push((to, entry.mode));
+                }
+                (Kind::Link, Some(target)) => rustix::fs::symlinkat(target, &into, new)?,
+                (Kind::File, _) => self.file(from.as_fd(), last, &entry, stage, &to)?,
+                _ => return Err(Errno::INVAL),
+            }
+        }
+        for (directory, mode) in modes.into_iter().rev() {
+            let opened = beneath::directory(stage, &directory)?;
+            rustix::fs::fchmod(&opened, Mode::from_raw_mode(mode))?;
+        }
+        Entry::at(stage, OsStr::new(name))?.ok_or(Errno::NOENT)
+    }
+
+    fn file(
+        &mut self,
+        from: BorrowedFd<'_>,
+        name: &OsStr,
+        entry: &Entry,
+        stage: BorrowedFd<'_>,
+        to: &Path,
+    ) -> Result<(), Errno> {
+        let (into, new) = beneath::parent(stage, to)?;
+        // No name that stays in the layer may be a name of the host's file.
+        let is_whole = || entry.links == 1 || self.taken.get(&entry.inode) == Some(&entry.links);
+        if self.may_link && (self.linked.contains(&entry.inode) || is_whole() && clean(from, name)?) {
+            self.linked.insert(entry.inode);
+            return rustix::fs::linkat(from, name, &into, new, AtFlags::empty());
+        }
+        if let Some(copy) = self.copied.get(&entry.inode) {
+            let (directory, last) = beneath::parent(stage, copy)?;
+            return rustix::fs::linkat(&directory, last, &into, new, AtFlags::empty());
+        }
+        copy_file(from, name, into.as_fd(), new)?;
+        if entry.links > 1 {
+            self.copied.insert(entry.inode, to.to_path_buf());
+        }
+        Ok(())
+    }
+}
+
+/// Takes off what is not for the host. `false` where something cannot be taken off, and a copy has to do.
+fn clean(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mode = rustix::fs::fstat(&file)?.st_mode & 0o7777;
+    if mode & !PERMISSIONS != 0 {
+        rustix::fs::chmod(&itself, Mode::from_raw_mode(mode & PERMISSIONS))?;
+    }
+    for attribute in attribute_names(|buffer| rustix::fs::listxattr(&itself, buffer))? {
+        let is_ours = attribute.starts_with(b"user.") && !attribute.starts_with(OVERLAY.as_bytes());
+        let is_of_host = attribute.starts_with(b"system.posix_acl") || attribute == *b"security.selinux";
+        if !is_ours && !is_of_host && rustix::fs::removexattr(&itself, attribute.as_slice()).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Content, permissions, time of the last write and the attributes that programs set.
+pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>, new: &OsStr) -> Result<(), Errno> {
+    let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let mut source = beneath::file(from, name)?;
+    let stat = rustix::fs::fstat(&source)?;
+    let entry = Entry::of(&stat);
+    if entry.kind != Kind::File {
+        return Err(Errno::INVAL);
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
+    std::io::copy(&mut source, &mut copy).map_err(io)?;
+    for (attribute, value) in attributes(&source)? {
+        let set = rustix::fs::fsetxattr(&copy, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
+        best_effort(set, "a file system without attributes keeps the content");
+    }
+    let time = Timespec { tv_sec: entry.modified.0, tv_nsec: entry.modified.1 };
+    rustix::fs::futimens(&copy, &Timestamps { last_access: time, last_modification: time })?;
+    rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
+}
+
+/// The same for whatever has the name, with all that lies below it.
+pub(crate) fn copy_tree(
+    from: BorrowedFd<'_>,
+    name: &OsStr,
+    into: BorrowedFd<'_>,
+    new: &OsStr,
+    depth: usize,
+) -> Result<(), Errno> {
+    let Some(entry) = Entry::at(from, name)? else { return Ok(()) };
+    match (entry.kind, entry.target.as_deref()) {
+        (Kind::File, _) => copy_file(from, name, into, new),
+        (Kind::Link, Some(target)) => rustix::fs::symlinkat(target, into, new),
+        (Kind::Directory, _) if depth > 0 => {
+            rustix::fs::mkdirat(into, new, Mode::RWXU)?;
+            let (source, copy) =
+                (beneath::directory(from, Path::new(name))?, beneath::directory(into, Path::new(new))?);
+            for name in beneath::names(source.as_fd(), 1 << 20)? {
+                copy_tree(source.as_fd(), &name, copy.as_fd(), &name, depth - 1)?;
+            }
+            rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A directory that did not exist before, for its owner alone.
+pub(crate) fn make(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+    beneath::directory(parent, Path::new(name))
+}
+
+/// A name that no other process can know before it exists.
+pub(crate) fn unknown_name() -> Result<String, Errno> {
+    use std::fmt::Write as _;
+    let mut bytes = [0u8; 16];
+    let length = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if length != bytes.len() {
+        return Err(Errno::IO);
+    }
+    let mut name = String::from(".cofferdam-commit-");
+    for byte in bytes {
+        write!(name, "{byte:02x}").map_err(|_| Errno::IO)?;
+    }
+    Ok(name)
+}
+
+/// Everything below a path of the file system that it lies on is on the disk afterwards.
+pub(crate) fn sync_file_system(directory: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::syncfs(directory)
+}

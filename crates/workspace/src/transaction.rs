@@ -1,0 +1,363 @@
+//! One transaction: the directory that holds what a session wrote, what it says of itself, and what can be done with it. Owns the
+//! lock, the manifest and the order of state changes; called by `supervisor` at the beginning and the end of a session and by
+//! `cli` for everything a person does.
+//!
+//! ```text
+//!   transaction.json     the manifest, written before the session begins
+//!   state                see `state`
+//!   SLOT/upper           what was written to the tree in that slot
+//!   journal.json, ...    see `journal`
+//! ```
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use cofferdam_kernel::best_effort;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath;
+use crate::changes::{Changes, Walk, What};
+use crate::commit::{self, CommitError, Committed, Place, Tree};
+use crate::entry::{Entry, Time};
+use crate::hidden::{Hidden, HiddenRule};
+use crate::journal::{self, JOURNAL, path_text};
+use crate::operations;
+use crate::state::{Event, State};
+use crate::units;
+
+const MANIFEST: &str = "transaction.json";
+const VERSION: u32 = 1;
+/// An index of git of half a million files.
+const LARGEST_INDEX: u64 = 64 << 20;
+/// Told apart from a boot before by this file.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A directory of the host under an overlay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeRecord {
+    pub slot: usize,
+    #[serde(with = "path_text")]
+    pub lower: PathBuf,
+    pub device: u64,
+    pub inode: u64,
+    /// Before the overlay was mounted, by the clock that stamps files of this tree.
+    pub mounted: Time,
+}
+
+/// What a transaction says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub version: u32,
+    pub session: String,
+    /// Which run of the machine it was begun in.
+    pub boot: String,
+    /// Seconds since 1970.
+    pub began: u64,
+    pub command: Vec<String>,
+    /// Applied at the end without a question, but for what needs one.
+    pub is_auto: bool,
+    pub trees: Vec<TreeRecord>,
+    pub hidden: Vec<HiddenRule>,
+}
+
+impl Manifest {
+    pub fn new(session: &str, began: u64, command: &[String], is_auto: bool) -> Result<Self, Errno> {
+        let (session, command) = (session.to_owned(), command.to_vec());
+        let (trees, hidden) = (Vec::new(), Vec::new());
+        Ok(Manifest { version: VERSION, session, boot: boot()?, began, command, is_auto, trees, hidden })
+    }
+
+    /// Before anything is mounted. What is lost with the machine is lost with it.
+    pub fn write(&self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+        let text = serde_json::to_vec(self).map_err(|_| Errno::INVAL)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(directory, MANIFEST, flags, Mode::RUSR | Mode::WUSR)?;
+        std::io::Write::write_all(&mut std::fs::File::from(file), &text)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    fn read(directory: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
+        let manifest: Option<Manifest> = journal::read(directory, MANIFEST)?;
+        match manifest {
+            Some(manifest) if manifest.version != VERSION => Err(Errno::PROTONOSUPPORT),
+            other => Ok(other),
+        }
+    }
+}
+
+fn boot() -> Result<String, Errno> {
+    let mut text = String::new();
+    std::fs::File::open(BOOT_ID)
+        .and_then(|file| file.take(64).read_to_string(&mut text))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Says that a session has ended and what it wrote is on the disk, or that it is lost. `None` where there is no transaction.
+pub fn seal(directory: BorrowedFd<'_>) -> Result<Option<State>, Errno> {
+    let Some(manifest) = Manifest::read(directory)? else { return Ok(None) };
+    let state = State::read(directory)?;
+    if state != State::Open {
+        return Ok(Some(state));
+    }
+    let event = if manifest.boot == boot()? { Event::Seal } else { Event::Lose };
+    let next = state.after(event).ok_or(Errno::INVAL)?;
+    if event == Event::Seal {
+        crate::staging::sync_file_system(directory)?;
+    }
+    next.write(directory)?;
+    Ok(Some(next))
+}
+
+/// Why a transaction cannot be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no such transaction")]
+    Missing,
+    #[error("another process works on it")]
+    Locked,
+    #[error("{} is not the directory that the session began with", path.display())]
+    OtherDirectory { path: PathBuf },
+    #[error("{} cannot be opened", path.display())]
+    Directory {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
+    #[error("its records cannot be read")]
+    Records(#[source] Errno),
+    #[error("it is {}", state.name())]
+    State { state: State },
+    #[error("a commit that was interrupted cannot be finished")]
+    Recover(#[source] CommitError),
+}
+
+/// A transaction of which this process has the lock, until it is dropped.
+#[derive(Debug)]
+pub struct Transaction {
+    path: PathBuf,
+    directory: OwnedFd,
+    pub manifest: Manifest,
+    state: State,
+    trees: Vec<Tree>,
+    hidden: Hidden,
+}
+
+impl Transaction {
+    /// Finishes a commit that was interrupted, first of all.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
+            other => other.map_err(OpenError::Records)?,
+        }
+        let transaction = Transaction::read(path, directory)?;
+        transaction.recovered()
+    }
+
+    /// To look at only, also while its session runs: nothing is locked and nothing is finished.
+    pub fn look(path: &Path) -> Result<Self, OpenError> {
+        let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+        Transaction::read(path, directory)
+    }
+
+    fn read(path: &Path, directory: OwnedFd) -> Result<Self, OpenError> {
+        let manifest = Manifest::read(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
+        let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
+        let trees =
+            manifest.trees.iter().map(|record| open_tree(directory.as_fd(), record)).collect::<Result<_, _>>()?;
+        let hidden = Hidden::new(&manifest.hidden);
+        Ok(Transaction { path: path.to_path_buf(), directory, manifest, state, trees, hidden })
+    }
+
+    fn recovered(mut self) -> Result<Self, OpenError> {
+        if self.state == State::Committing || has_journal(self.directory.as_fd()) {
+            let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
+            place.recover(&mut || Ok(())).map_err(OpenError::Recover)?;
+            self.settle().map_err(OpenError::Records)?;
+        }
+        Ok(self)
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    pub fn id(&self) -> &str {
+        &self.manifest.session
+    }
+
+    /// Where its directory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What differs in each tree.
+    pub fn changes(&self) -> Result<Vec<Changes>, Errno> {
+        let earlier = commit::earlier(self.directory.as_fd(), self.trees.len())?;
+        let mut all = Vec::new();
+        for ((tree, record), earlier) in self.trees.iter().zip(&self.manifest.trees).zip(&earlier) {
+            let hidden = |path: &Path| self.hidden.is_hidden(&record.lower.join(path));
+            let mut found = Walk::new(record.mounted, &hidden, earlier).all(tree.upper.as_fd(), tree.lower.as_fd())?;
+            found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
+            units::carry_conflicts(&mut found.changes, is_repository(tree));
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    /// The content of a changed file, before and after.
+    pub fn contents(&self, tree: usize, path: &Path, most: u64) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        let Some(tree) = self.trees.get(tree) else { return (None, None) };
+        (read(tree.lower.as_fd(), path, most), read(tree.upper.as_fd(), path, most))
+    }
+
+    /// Takes over what was chosen of each tree.
+    pub fn commit(&mut self, chosen: Vec<HashSet<PathBuf>>) -> Result<Committed, CommitError> {
+        let committed = self.commit_with(chosen, &mut || Ok(()));
+        if committed.is_err() && !has_journal(self.directory.as_fd()) {
+            // Nothing was done: what was staged goes, and everything is as before.
+            let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
+            best_effort(
+                place.recover(&mut || Ok(())).map_err(|_| Errno::IO),
+                "the next process that opens it does it too",
+            );
+        }
+        if !has_journal(self.directory.as_fd()) {
+            self.settle().map_err(CommitError::Journal)?;
+        }
+        committed
+    }
+
+    fn commit_with(
+        &mut self,
+        chosen: Vec<HashSet<PathBuf>>,
+        between: commit::Between<'_>,
+    ) -> Result<Committed, CommitError> {
+        let changes = self.changes().map_err(CommitError::Journal)?;
+        if let Some(cut) = changes.iter().position(|changes| changes.is_cut) {
+            return Err(CommitError::TooMany { path: self.manifest.trees[cut].lower.clone() });
+        }
+        let mut all = Vec::new();
+        for (tree, (found, mut chosen)) in changes.iter().zip(chosen).enumerate() {
+            let is_repository = is_repository(&self.trees[tree]);
+            operations::complete(&found.changes, &mut chosen, is_repository);
+            all.extend(operations::operations(tree, &found.changes, &chosen, is_repository));
+        }
+        if all.is_empty() {
+            return Ok(Committed::default());
+        }
+        self.go(Event::Review).and_then(|()| self.go(Event::Commit)).map_err(CommitError::Journal)?;
+        let numbers = commit::numbers(self.directory.as_fd()).map_err(CommitError::Journal)?;
+        let number = numbers.last().map_or(0, |last| last + 1);
+        let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
+        place.commit(number, all, between)
+    }
+
+    /// After a commit: something is left, or nothing.
+    fn settle(&mut self) -> Result<(), Errno> {
+        if self.state != State::Committing {
+            return Ok(());
+        }
+        let is_empty = self.changes()?.iter().all(|found| found.changes.is_empty() && !found.is_cut);
+        self.go(if is_empty { Event::Complete } else { Event::Leave })
+    }
+
+    /// Gives everything up that was not committed. The host's trees stay as they are.
+    pub fn roll_back(mut self) -> Result<(), OpenError> {
+        self.state.after(Event::Drop).ok_or(OpenError::State { state: self.state })?;
+        self.go(Event::Drop).map_err(OpenError::Records)?;
+        let has_commits = commit::numbers(self.directory.as_fd()).is_ok_and(|numbers| !numbers.is_empty());
+        if has_commits {
+            // What a commit replaced is kept; only the layers go.
+            for record in &self.manifest.trees {
+                let gone = commit::remove(self.directory.as_fd(), &record.slot.to_string());
+                best_effort(gone, "the state says that it is rolled back");
+            }
+            return Ok(());
+        }
+        let name = self.path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
+        let parent = self.path.parent().ok_or(OpenError::Missing)?;
+        let parent = beneath::root(parent).map_err(OpenError::Records)?;
+        commit::remove(parent.as_fd(), name).map_err(OpenError::Records)
+    }
+
+    fn go(&mut self, event: Event) -> Result<(), Errno> {
+        let next = self.state.after(event).ok_or(Errno::INVAL)?;
+        next.write(self.directory.as_fd())?;
+        self.state = next;
+        Ok(())
+    }
+}
+
+/// Transactions in a directory, oldest first, with their names: those that have no manifest are none.
+pub fn list(directory: &Path) -> Vec<(String, Manifest, State)> {
+    let Ok(opened) = beneath::root(directory) else { return Vec::new() };
+    let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
+    let one = |name: &std::ffi::OsString| {
+        let directory = beneath::directory(opened.as_fd(), Path::new(name)).ok()?;
+        let manifest = Manifest::read(directory.as_fd()).ok()??;
+        Some((name.to_str()?.to_owned(), manifest, State::read(directory.as_fd()).ok()?))
+    };
+    names.iter().filter_map(one).collect()
+}
+
+/// The transactions in a directory whose commit was interrupted.
+pub fn interrupted(directory: &Path) -> Vec<PathBuf> {
+    let Ok(opened) = beneath::root(directory) else { return Vec::new() };
+    let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
+    let is_one = |name: &&std::ffi::OsString| {
+        rustix::fs::statat(&opened, Path::new(name).join(JOURNAL), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    };
+    names.iter().filter(is_one).map(|name| directory.join(name)).collect()
+}
+
+fn has_journal(directory: BorrowedFd<'_>) -> bool {
+    rustix::fs::statat(directory, JOURNAL, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord) -> Result<Tree, OpenError> {
+    let path = || record.lower.clone();
+    let lower = beneath::root(&record.lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
+    let stat = rustix::fs::fstat(&lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
+    if (stat.st_dev, stat.st_ino) != (record.device, record.inode) {
+        return Err(OpenError::OtherDirectory { path: path() });
+    }
+    let upper = PathBuf::from(record.slot.to_string()).join("upper");
+    let upper = beneath::directory(directory, &upper).map_err(OpenError::Records)?;
+    Ok(Tree { lower, upper })
+}
+
+/// Whether a tree is a repository itself: that of a linked worktree.
+fn is_repository(tree: &Tree) -> bool {
+    let has = |name: &str| matches!(Entry::at(tree.lower.as_fd(), name.as_ref()), Ok(Some(_)));
+    has("HEAD") && has("objects") && has("refs")
+}
+
+/// An index of git that was only read again by a command like `git status`.
+fn is_refreshed(tree: &Tree, path: &Path) -> bool {
+    if path.file_name().is_none_or(|name| name != "index") {
+        return false;
+    }
+    let one = read(tree.lower.as_fd(), path, LARGEST_INDEX);
+    let other = read(tree.upper.as_fd(), path, LARGEST_INDEX);
+    one.zip(other).is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
+}
+
+fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {
+    let (parent, name) = beneath::parent(root, path).ok()?;
+    let file = beneath::file(parent.as_fd(), name).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= most).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Changes that only make sense together: a repository of git, a database and its log. Owns which those are and in which order
+//! the files of a repository are put in place; called by `transaction` after the walk and by `operations`.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::changes::{Change, Conflict};
+
+/// What SQLite keeps beside a database; the database without them, or they without it, is another database.
+const OF_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Stat data of an entry of git's index before and after its mode, and the id that ends each.
+const STAT: usize = 40;
+const MODE: std::ops::Range<usize> = 24..28;
+const SHA1: usize = 20;
+
+/// The database that a file belongs to.
+fn database(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let stem = OF_DATABASE.iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    Some(path.with_file_name(stem))
+}
+
+/// The directory of a repository that a path lies in, where it is not only one of its objects: those are named by what they hold
+/// and are never in the way.
+pub(crate) fn repository(path: &Path, is_repository: bool) -> Option<PathBuf> {
+    let components: Vec<&OsStr> = path.iter().collect();
+    let at = if is_repository { 0 } else { components.iter().position(|name| *name == ".git")? + 1 };
+    let inside = components.get(at..)?;
+    match inside.first()?.to_str() {
+        Some("HEAD" | "index" | "refs" | "packed-refs" | "logs" | "ORIG_HEAD" | "MERGE_HEAD") => {
+            Some(components[..at].iter().collect())
+        }
+        _ => None,
+    }
+}
+
+/// What a change belongs to: changes with the same unit are committed together or not at all.
+pub(crate) fn unit(change: &Change, paths: &HashSet<&Path>, is_repository: bool) -> Option<PathBuf> {
+    if let Some(repository) = repository(&change.path, is_repository) {
+        return Some(repository.join("HEAD"));
+    }
+    let database = database(&change.path);
+    match database {
+        Some(database) if paths.contains(database.as_path()) => Some(database),
+        Some(_) => None,
+        None => {
+            let beside = |suffix: &str| {
+                let mut name = change.path.file_name().unwrap_or_default().to_owned();
+                name.push(suffix);
+                paths.contains(change.path.with_file_name(name).as_path())
+            };
+            OF_DATABASE.iter().any(|suffix| beside(suffix)).then(|| change.path.clone())
+        }
+    }
+}
+
+/// A unit with one conflict is in conflict as a whole.
+pub(crate) fn carry_conflicts(changes: &mut [Change], is_repository: bool) {
+    let paths: HashSet<PathBuf> = changes.iter().map(|change| change.path.clone()).collect();
+    let paths: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let units: Vec<Option<PathBuf>> = changes.iter().map(|change| unit(change, &paths, is_repository)).collect();
+    let in_conflict: HashSet<PathBuf> = changes
+        .iter()
+        .zip(&units)
+        .filter(|(change, _)| change.conflict.is_some())
+        .filter_map(|(_, unit)| unit.clone())
+        .collect();
+    for (change, unit) in changes.iter_mut().zip(&units) {
+        if change.conflict.is_none() && unit.as_ref().is_some_and(|unit| in_conflict.contains(unit)) {
+            change.conflict = Some(Conflict::Unit);
+        }
+    }
+}
+
+/// Objects before what names them, and last what a reader begins with.
+pub(crate) fn rank(path: &Path, is_repository: bool) -> u8 {
+    match repository(path, is_repository) {
+        None => 0,
+        Some(repository) => {
+            let inside = path.strip_prefix(repository).unwrap_or(path);
+            if inside == Path::new("HEAD") || inside == Path::new("index") { 2 } else { 1 }
+        }
+    }
+}
+
+/// Whether two indexes of git differ in nothing but what they know of the files' times: `git status` writes such a one.
+pub(crate) fn is_only_refreshed(one: &[u8], other: &[u8]) -> bool {
+    match (entries(one), entries(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Everything of an index but times, numbers and sizes of files, and the sum at its end. Version 2 and 3, with SHA-1.
+fn entries(index: &[u8]) -> Option<Vec<u8>> {
+    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
+    if index.get(..4)? != b"DIRC" || !(2..=3).contains(&number(4)?) {
+        return None;
+    }
+    let mut kept = index.get(..12)?.to_vec();
+    let mut at = 12;
+    for _ in 0..number(8)? {
+        let fixed = index.get(at..at + STAT + SHA1 + 2)?;
+        let flags = u16::from_be_bytes(fixed[STAT + SHA1..].try_into().ok()?);
+        let extended = if flags & 0x4000 == 0 { 0 } else { 2 };
+        let begin = at + fixed.len() + extended;
+        let name = index.get(begin..)?.split(|byte| *byte == 0).next()?;
+        kept.extend_from_slice(&fixed[MODE]);
+        kept.extend_from_slice(index.get(at + STAT..begin)?);
+        kept.extend_from_slice(name);
+        kept.push(0);
+        // Entries begin at multiples of eight bytes, and a name is followed by one zero at least.
+        at += (begin - at + name.len() + 8) & !7;
+    }
+    kept.extend_from_slice(index.get(at..index.len().checked_sub(SHA1)?)?);
+    Some(kept)
+}
