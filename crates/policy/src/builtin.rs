@@ -10,7 +10,9 @@ use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
-use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::policy::{
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+};
 use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 

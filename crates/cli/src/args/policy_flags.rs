@@ -26,7 +26,7 @@ impl FromArgMatches for PolicyArgs {
         let mut given = Vec::new();
         for by_hand in BY_HAND {
             let with = |value| Given { flag: by_hand.flag.to_owned(), value };
-            match by_hand.switch {
+            match by_hand.switch.filter(|_| by_hand.value.is_empty()) {
                 Some(value) if matches.get_flag(by_hand.flag) => given.push(with(value.into())),
                 Some(_) => {}
                 None => {
@@ -50,9 +50,12 @@ fn arg(by_hand: &'static ByHand) -> Arg {
         Some(heading) => arg.help_heading(heading),
         None => arg,
     };
-    if by_hand.switch.is_some() {
-        return arg.action(ArgAction::SetTrue);
-    }
+    let arg = match by_hand.switch {
+        Some(_) if by_hand.value.is_empty() => return arg.action(ArgAction::SetTrue),
+        // The next word is the command's, so a value stands behind `=`.
+        Some(alone) => arg.num_args(0..=1).require_equals(true).default_missing_value(alone),
+        None => arg,
+    };
     let action = if by_hand.is_list { ArgAction::Append } else { ArgAction::Set };
     let arg = arg.value_name(by_hand.value).action(action);
     if by_hand.is_path() { arg.value_parser(value_parser!(PathBuf)) } else { arg }

@@ -166,6 +166,7 @@ fn help_names_every_flag_and_version_is_printed() {
         "--rw",
         "--ro",
         "--overlay",
+        "--transaction",
         "--blacklist",
         "--timeout",
         "--memory",

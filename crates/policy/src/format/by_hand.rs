@@ -15,7 +15,7 @@ use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode, Publish, SocketGrant};
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Origin, Ruled};
-use crate::types::policy::{Isolation, Mode, OnUnknown};
+use crate::types::policy::{Isolation, Mode, OnUnknown, Transaction};
 use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 
@@ -61,6 +61,19 @@ pub const BY_HAND: &[ByHand] = &[
         file(Access::Overlay, path)
     })
     .variable("COFFERDAM_OVERLAY"),
+    text(
+        "--transaction",
+        "WHEN",
+        "Keep what is written in the project apart: review (until you looked at it; so without a value), auto (until the \
+         end), off",
+        |text| match text {
+            "1" | "true" => Ok(Scalar::Transaction(Transaction::of_switch(true)).into()),
+            "0" | "false" => Ok(Scalar::Transaction(Transaction::of_switch(false)).into()),
+            word => named(Transaction::from_name(word), Transaction::NAMES, Scalar::Transaction),
+        },
+    )
+    .switch("review")
+    .variable("COFFERDAM_TRANSACTION"),
     path("--blacklist", "Hide a path", |path| file(Access::Deny, path)).variable("COFFERDAM_BLACKLIST"),
     text("--env", "NAME[=VALUE]", "Let a variable through, or set one", |text| {
         Ok(match text.split_once('=') {
@@ -160,7 +173,7 @@ pub struct ByHand {
     pub heading: Option<&'static str>,
     /// Whether it can be given more than once.
     pub is_list: bool,
-    /// The value that the flag alone stands for.
+    /// The value that the flag alone stands for; it can be another one where help writes one for it.
     pub switch: Option<&'static str>,
     variable: Option<&'static str>,
     takes: Takes,

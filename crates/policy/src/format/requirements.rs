@@ -16,7 +16,7 @@ use crate::types::error::PolicyError;
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
-use crate::types::policy::{Isolation, Mode, OnUnknown, SyscallMode};
+use crate::types::policy::{Isolation, Mode, OnUnknown, SyscallMode, Transaction};
 use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 use crate::types::validate::check;
@@ -31,6 +31,7 @@ struct RequirementsFile {
     network: Option<At<NetworkMode>>,
     network_hosts: HostsTable,
     debug: Option<At<bool>>,
+    transaction: Option<At<Transaction>>,
     presets: Option<At<Vec<String>>>,
     files: FilesTable,
     process: MostProcessTable,
@@ -94,6 +95,7 @@ impl Ceilings {
             file.isolation.map(|at| at.map(Scalar::Isolation)),
             file.network.map(|at| at.map(Scalar::Network)),
             file.debug.map(|at| at.map(Scalar::Debug)),
+            file.transaction.map(|at| at.map(Scalar::Transaction)),
             file.syscalls.mode.map(|at| at.map(Scalar::SyscallMode)),
             file.mode.map(|at| at.map(Scalar::Mode)),
             file.unknown.map(|at| at.map(Scalar::UnknownVerdict)),

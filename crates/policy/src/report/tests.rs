@@ -14,7 +14,9 @@ use crate::resolve::layers::{Inputs, LayerInput, resolve};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::Layer;
-use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::policy::{
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+};
 use crate::types::setting::Setting;
 use crate::types::table::settings;
 
@@ -74,7 +76,19 @@ macro_rules! words {
     };
 }
 
-words!(Access, AgentUse, EnvMode, Isolation, KeeperMode, Metadata, Mode, NetworkMode, OnUnknown, SyscallMode);
+words!(
+    Access,
+    AgentUse,
+    EnvMode,
+    Isolation,
+    KeeperMode,
+    Metadata,
+    Mode,
+    NetworkMode,
+    OnUnknown,
+    SyscallMode,
+    Transaction
+);
 
 macro_rules! rows {
     ($($(#[$about:meta])* $struct:ident $table:literal $prefix:literal {

@@ -173,6 +173,7 @@ fn follows(most: &Scalar) -> bool {
 fn ceiling_text(most: &Scalar) -> String {
     match most {
         Scalar::Isolation(level) => format!("at least `{level}`"),
+        Scalar::Transaction(least) => format!("at least `{least}`"),
         Scalar::Network(mode) => format!("at most `{mode}`"),
         Scalar::Debug(_) => "no debugging".to_owned(),
         Scalar::SyscallMode(mode) => format!("`{mode}` only"),

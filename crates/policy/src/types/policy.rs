@@ -3,9 +3,11 @@
 //! Read by `plan` and rendered by `cli`.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::language::path::PathExpr;
 use crate::types::files::{Access, FileRule, Hold, Stand};
@@ -79,11 +81,74 @@ pub enum KeeperMode {
     Report,
 }
 
+/// What becomes of what a session writes in the project. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transaction {
+    /// It is kept apart until the operator has looked at it.
+    #[default]
+    Review,
+    /// It is kept apart while the session runs, and applied at its end.
+    Auto,
+    /// It is written directly.
+    Off,
+}
+
+impl Transaction {
+    /// A switch is the short form: on means that the operator looks.
+    pub(crate) const fn of_switch(is_on: bool) -> Self {
+        if is_on { Transaction::Review } else { Transaction::Off }
+    }
+
+    pub fn is_on(self) -> bool {
+        self != Transaction::Off
+    }
+}
+
+struct TransactionNotation;
+
+impl Visitor<'_> for TransactionNotation {
+    type Value = Transaction;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`true`, `false`, \"review\", \"auto\" or \"off\"")
+    }
+
+    fn visit_bool<E: Error>(self, is_on: bool) -> Result<Transaction, E> {
+        Ok(Transaction::of_switch(is_on))
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Transaction, E> {
+        Transaction::from_name(word).ok_or_else(|| E::invalid_value(Unexpected::Str(word), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Transaction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TransactionNotation)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Transaction {
+    fn schema_name() -> Cow<'static, str> {
+        "Transaction".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "What becomes of what a session writes in the project; `true` is `review`, `false` is `off`.",
+            "enum": [true, false, "review", "auto", "off"],
+        })
+    }
+}
+
 display_as!(Isolation { None => "none", Process => "process", Full => "full" });
 display_as!(Mode { Static => "static", Dynamic => "dynamic" });
 display_as!(OnUnknown { Deny => "deny", Ask => "ask", AllowAndLog => "allow-and-log" });
 display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(KeeperMode { Strict => "strict", Report => "report" });
+display_as!(Transaction { Review => "review", Auto => "auto", Off => "off" });
 display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
 display_as!(EnvMode { Explicit => "explicit", Clean => "clean", Inherit => "inherit" });
 
@@ -177,6 +242,8 @@ pub struct Policy {
     pub mode: Ruled<Mode>,
     /// How the project directory itself is given.
     pub project: Ruled<Access>,
+    /// What becomes of what is written there.
+    pub transaction: Ruled<Transaction>,
     pub files: Vec<FileRule>,
     pub unknown: Unknown,
     pub process: Process,
@@ -206,6 +273,7 @@ impl Default for Policy {
             isolation: Ruled::default_of(Isolation::Full),
             mode: Ruled::default_of(Mode::Static),
             project: Ruled::default_of(Access::Read),
+            transaction: Ruled::default_of(Transaction::Review),
             files: Vec::new(),
             unknown: Unknown {
                 verdict: Ruled::default_of(OnUnknown::Deny),
@@ -247,6 +315,19 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// How the project directory is given once the transaction counts: what would be written directly is kept apart.
+    pub fn project_access(&self) -> Access {
+        match self.project.value {
+            Access::Write if self.transaction.value.is_on() => Access::Overlay,
+            access => access,
+        }
+    }
+
+    /// Whether shipped protections are lifted in the transaction. Not by a project's file: it would open what it cannot open otherwise.
+    pub fn transaction_lifts(&self) -> bool {
+        self.transaction.value.is_on() && !self.transaction.origin.layer.is_untrusted()
+    }
+
     /// Hides the files that secrets are read from, whatever other rules say about them. Not a rule of any layer.
     pub fn hide_secret_files(&mut self) {
         let rules = self.network.credentials.iter().filter_map(|credential| {

@@ -11,7 +11,9 @@ use crate::language::quantity::{Cpus, Notation, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
-use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode};
+use crate::types::policy::{
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+};
 use crate::types::table::settings;
 
 /// Less than this is a forgotten unit: no program starts in it.
@@ -47,7 +49,7 @@ macro_rules! stricter_first {
 }
 
 stricter_first!(u32, u64, Duration, bool);
-stricter_first!(Access, AgentUse, EnvMode, KeeperMode, Metadata, NetworkMode, OnUnknown, SyscallMode);
+stricter_first!(Access, AgentUse, EnvMode, KeeperMode, Metadata, NetworkMode, OnUnknown, SyscallMode, Transaction);
 
 impl Strictness for Isolation {
     fn against(&self, other: &Self) -> Option<Ordering> {

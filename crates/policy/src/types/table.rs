@@ -29,6 +29,9 @@ macro_rules! settings {
                 keeper: KeeperMode => Keeper(KeeperMode) in keeper;
                 /// How the project directory is given: `read`, `overlay` or `write`.
                 project: Access => Project(Access) in project, least Access::Read => "`read`, `overlay` or `write`";
+                /// What becomes of what is written in the project: `false` (written directly), `true` (kept for review) or `"auto"`
+                /// (kept apart, and applied at the end).
+                transaction: Transaction => Transaction(Transaction) in transaction;
                 /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.
                 allow_isolation_none: bool => AllowIsolationNone(bool) in none_approved, only Org;
                 /// Whether sessions get the host's own network without an approval; counts in the org's policy only.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Ceilings, Inputs, Layer, Mode, OnUnknown, Origin, PathExpr, Policy, PolicyError, Ruled, Setting, resolve,
+    Access, Ceilings, Inputs, Layer, Mode, OnUnknown, Origin, PathExpr, Policy, PolicyError, Ruled, Setting,
+    Transaction, resolve,
 };
 
 use crate::{layer, places};
@@ -20,6 +21,8 @@ fn a_request_beyond_a_ceiling_is_refused_with_both_origins() {
     for (requirements, user) in [
         ("isolation = \"full\"", "isolation = \"process\""),
         ("debug = false", "debug = true"),
+        ("transaction = true", "transaction = \"auto\""),
+        ("transaction = \"auto\"", "transaction = false"),
         ("mode = \"dynamic\"", "mode = \"static\""),
         ("unknown = \"ask\"", "unknown.verdict = \"allow-and-log\""),
         ("unknown = \"deny\"", "unknown.verdict = \"ask\""),
@@ -59,10 +62,10 @@ fn a_request_within_the_ceilings_stays_as_it_is() {
 
 #[test]
 fn what_nobody_asked_for_follows_the_ceiling() {
-    let requirements =
-        "debug = false\n[files]\nwrite_within = [\"/srv\"]\n[limits]\ntimeout = \"10m\"\n[process]\nmax = 50";
+    let requirements = "debug = false\ntransaction = true\n[files]\nwrite_within = [\"/srv\"]\n[limits]\ntimeout = \"10m\"\n[process]\nmax = 50";
     let policy = under(requirements, "").unwrap();
     assert!(!policy.debug.value);
+    assert_eq!((policy.transaction.value, policy.transaction.origin.layer), (Transaction::Review, Layer::Requirements));
     assert_eq!(policy.project.value, Access::Read);
     assert_eq!(policy.limits.timeout.as_ref().map(|time| time.value), Some(Duration::from_mins(10)));
     assert_eq!(policy.process.max.as_ref().map(|max| max.value), Some(50));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cofferdam_policy::{
-    Access, Circumstances, Inputs, Isolation, Layer, LayerInput, NetworkMode, OnUnknown, Policy, PolicyError, explain,
-    index_of, resolve, rules_in_force,
+    Access, Circumstances, Inputs, Isolation, Layer, LayerInput, NetworkMode, OnUnknown, Policy, PolicyError,
+    Transaction, explain, index_of, resolve, rules_in_force,
 };
 
 use crate::{approved, layer, places, resolved};
@@ -159,6 +159,45 @@ fn no_isolation_needs_the_orgs_approval() {
 }
 
 #[test]
+fn a_transaction_is_written_as_a_switch_or_a_word() {
+    use Transaction::{Auto, Off, Review};
+    for (written, meant) in
+        [("true", Review), ("false", Off), ("\"review\"", Review), ("\"auto\"", Auto), ("\"off\"", Off)]
+    {
+        let policy = resolved(&[layer(Layer::User, &format!("transaction = {written}"))]).unwrap();
+        assert_eq!(policy.transaction.value, meant, "{written}");
+        assert_eq!(policy.transaction.origin.to_string(), "user: user.toml:1");
+    }
+    for wrong in ["1", "\"yes\"", "[]"] {
+        let error = resolved(&[layer(Layer::User, &format!("transaction = {wrong}"))]).expect_err(wrong);
+        assert!(error.to_string().contains("\"review\", \"auto\" or \"off\""), "{error}");
+    }
+    for (word, meant) in [("review", Review), ("auto", Auto), ("off", Off), ("1", Review), ("false", Off)] {
+        let flags = crate::flags(&[("--transaction", word)]);
+        let policy = resolve(&Inputs { flags: &flags, ..Inputs::default() }).unwrap();
+        assert_eq!(policy.transaction.value, meant, "--transaction={word}");
+        let policy = with_environment(&[("COFFERDAM_TRANSACTION", word)]).unwrap();
+        assert_eq!(policy.transaction.value, meant, "COFFERDAM_TRANSACTION={word}");
+    }
+    assert_eq!(resolved(&[]).unwrap().transaction.value, Off);
+}
+
+#[test]
+fn an_unapproved_file_asks_for_a_transaction_and_never_ends_one() {
+    let words = ["\"off\"", "\"auto\"", "\"review\""];
+    for (rank, user) in words.iter().enumerate() {
+        for (other, project) in words.iter().enumerate() {
+            let (user, project) = (format!("transaction = {user}"), format!("transaction = {project}"));
+            let policy = resolved(&[layer(Layer::User, &user), layer(Layer::Project, &project)]).unwrap();
+            let setting = format!("transaction = \"{}\"", policy.transaction.value);
+            assert_eq!(setting, if other > rank { project.clone() } else { user.clone() });
+            let held: &[String] = if other < rank { &[project] } else { &[] };
+            assert_eq!(held_back(&policy), held);
+        }
+    }
+}
+
+#[test]
 fn flags_win_over_every_file() {
     let flags = crate::flags(&[
         ("--no-debug", "true"),
@@ -212,6 +251,7 @@ fn variables_are_a_layer_and_unknown_ones_are_errors() {
         ("COFFERDAM_ISOLATION", "FULL"),
         ("COFFERDAM_TIMEOUT", "never"),
         ("COFFERDAM_DEBUG", "maybe"),
+        ("COFFERDAM_TRANSACTION", "maybe"),
         ("COFFERDAM_RW", "/a/*"),
         ("COFFERDAM_RO", "/a/../b"),
         ("COFFERDAM_PRESET", "nope"),

@@ -47,6 +47,9 @@ const TOP: &[&str] = &[
     "debug = false",
     "keeper = \"strict\"",
     "keeper = \"report\"",
+    "transaction = true",
+    "transaction = \"auto\"",
+    "transaction = false",
     "project = \"read\"",
     "project = \"overlay\"",
     "project = \"write\"",
@@ -161,6 +164,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert_network_no_wider(&with.network, &without.network);
     assert!(with.debug.value <= without.debug.value);
     assert!(with.keeper.value <= without.keeper.value);
+    assert!(with.transaction.value <= without.transaction.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);
     assert!(with.env.mode.value <= without.env.mode.value);
