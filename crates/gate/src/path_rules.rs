@@ -179,7 +179,18 @@ mod tests {
         let origin = Origin { layer, source: "test".into(), line: None };
         let is_glob = path.contains('*');
         let (except, reason) = ("".into(), "".into());
-        GateRule { path: path.into(), is_glob, tail: 0, except, access, is_final, origin, reason }
+        GateRule {
+            path: path.into(),
+            is_glob,
+            tail: 0,
+            except,
+            access,
+            is_final,
+            lifts: false,
+            is_of_others: false,
+            origin,
+            reason,
+        }
     }
 
     fn nothing_at(home: &str) -> RulesInHome {

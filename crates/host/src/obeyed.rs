@@ -96,7 +96,7 @@ impl Obeyed {
 
 /// The project, where a session writes to it without an overlay or a review.
 pub fn direct_project<'a>(policy: &Policy, facts: &'a HostFacts) -> Option<&'a Path> {
-    let is_direct = policy.project.value == Access::Write && policy.isolation.value != Isolation::None;
+    let is_direct = policy.project_access() == Access::Write && policy.isolation.value != Isolation::None;
     facts.project.as_deref().filter(|_| is_direct)
 }
 

@@ -100,11 +100,12 @@ fn at_real_paths(rule: &ExpandedRule) -> Vec<ExpandedRule> {
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
         named = links.filter(|entry| meant.means(entry.file_name().as_bytes())).map(|entry| entry.path()).collect();
     }
+    let lifts = rule.lifts;
     let at = |path: PathBuf| {
         let mut rule = rule.rule.clone();
         // A pattern stands for one path now.
         rule.path = if rule.path.is_one_path() { rule.path } else { PathExpr::literal(&path).ok()? };
-        Some(ExpandedRule { path, rule })
+        Some(ExpandedRule { path, rule, lifts })
     };
     let real = named.iter().filter_map(|path| path.canonicalize().ok().filter(|real| real != path));
     real.filter_map(at).collect()

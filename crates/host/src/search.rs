@@ -55,7 +55,8 @@ pub(crate) struct Sought {
 impl Sought {
     pub(crate) fn all(policy: &Policy, project: &Path) -> Vec<Sought> {
         let deep = policy.files.iter().enumerate().filter(|(_, rule)| rule.path.is_deep());
-        let at = |rule: &FileRule| ExpandedRule { path: project.join(&rule.path.rest), rule: rule.clone() };
+        let at =
+            |rule: &FileRule| ExpandedRule { path: project.join(&rule.path.rest), rule: rule.clone(), lifts: false };
         deep.map(|(index, rule)| Sought { index, at: at(rule) }).collect()
     }
 }
@@ -63,7 +64,7 @@ impl Sought {
 /// What a memory of a search is about.
 impl Hash for Sought {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let ExpandedRule { path, rule } = &self.at;
+        let ExpandedRule { path, rule, .. } = &self.at;
         (path, rule.path.as_str(), rule.path.except(), rule.access).hash(state);
     }
 }

@@ -82,6 +82,9 @@ pub struct GateRule {
     pub except: Cow<'static, str>,
     pub access: Access,
     pub is_final: bool,
+    /// Whether it lifts others, and whether it is never lifted: see [`PlacedRule::lifts`] and [`Decision`].
+    pub lifts: bool,
+    pub is_of_others: bool,
     pub origin: Origin,
     pub reason: Cow<'static, str>,
 }
@@ -96,6 +99,8 @@ impl GateRule {
             except: Cow::Borrowed(""),
             access: decided.access,
             is_final,
+            lifts: decided.lifts,
+            is_of_others: decided.is_of_others,
             origin: decided.origin.clone(),
             reason: decided.reason.clone(),
         }
@@ -133,6 +138,14 @@ impl PlacedRule for GateRule {
 
     fn layer(&self) -> Layer {
         self.origin.layer
+    }
+
+    fn lifts(&self) -> bool {
+        self.lifts
+    }
+
+    fn is_liftable(&self) -> bool {
+        self.access == Access::Protect && self.origin.layer == Layer::BuiltIn && !self.is_of_others
     }
 }
 
@@ -197,6 +210,8 @@ fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home
                 except: rule.path.except().clone(),
                 access: rule.access,
                 is_final: rule.is_final,
+                lifts: false,
+                is_of_others: false,
                 origin: rule.origin.clone(),
                 reason: rule.reason.clone(),
             });

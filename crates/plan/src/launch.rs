@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Isolation, KeeperMode, Layer, NetworkMode, OnUnknown, Origin, Policy};
+use cofferdam_policy::{Access, Isolation, KeeperMode, Layer, NetworkMode, OnUnknown, Origin, Policy, Transaction};
 use serde::Serialize;
 
 use crate::facts::host::{HostFacts, Terminal};
 use crate::facts::path::PathFact;
 use crate::files::absent::absent;
 use crate::files::cover::{self, Cover, Covered};
-use crate::files::decision::Decision;
+use crate::files::decision::{Decision, decide};
 use crate::files::mounts::list::FileMounts;
 use crate::files::rules::decisions;
 use crate::files::{mounts, rules, system};
@@ -72,6 +72,8 @@ pub struct LaunchPlan {
     /// Number of overlay slots that need an upper directory.
     pub overlays: usize,
     pub decisions: Vec<Decision>,
+    /// What becomes of what is written in the project; `off` also where a transaction was asked for and nothing is written there directly.
+    pub transaction: Transaction,
     /// Where unknown paths ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GatePlan>,
@@ -87,6 +89,12 @@ impl LaunchPlan {
         self.gate.is_some() || self.covers.iter().any(Cover::is_watched)
     }
 
+    /// What becomes of what is written at a path.
+    pub fn transaction_at(&self, path: &Path) -> Transaction {
+        let is_in_it = decide(&self.decisions, path).is_some_and(|decision| decision.in_transaction);
+        if is_in_it { self.transaction } else { Transaction::Off }
+    }
+
     /// The trees with watched covers, in the order in which the set-up child sends their descriptors.
     pub fn watched_trees(&self) -> Vec<&Path> {
         let watched = self.covers.iter().filter(|cover| cover.is_watched());
@@ -95,12 +103,18 @@ impl LaunchPlan {
     }
 }
 
-/// A wall that was asked for by hand, for this run: no silence may mean that there is none.
+/// A wall that was asked for by hand, for this run, or a transaction: no silence may mean that there is none.
 fn asked_for(policy: &Policy) -> Option<&Origin> {
     let network = &policy.network;
     let hosts = network.allow.iter().chain(&network.deny).map(|rule| &rule.origin);
     let mode = Some(&network.mode.origin).filter(|_| network.mode.value != NetworkMode::Host);
     let debug = Some(&policy.debug.origin).filter(|_| !policy.debug.value);
+    // Where there is none, changes that were to wait for a look would be made at once: in that, any layer's word counts.
+    let transaction = &policy.transaction;
+    let is_asked = transaction.value.is_on() && transaction.origin.layer != Layer::BuiltIn;
+    if is_asked {
+        return Some(&transaction.origin);
+    }
     let unknown = &policy.unknown.verdict;
     let unknown = Some(&unknown.origin).filter(|_| unknown.value != OnUnknown::AllowAndLog);
     let presets = policy.presets.iter().map(|preset| &preset.origin);
@@ -127,6 +141,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let Decided { full, own_network, egress, gate, decisions, files, limits, filter, landlock, .. } = decided;
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
     tell_of_covers(isolation, &files.covers, &decisions, &mut posture);
+    let transaction = in_force(policy.transaction.value, &decisions);
+    tell_of_transaction(transaction, &mut posture);
     tell_of_search(facts, &mut posture);
     tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
@@ -153,9 +169,23 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         terminal: facts.terminal,
         overlays: files.overlays,
         decisions,
+        transaction,
         gate,
         egress,
     })
+}
+
+fn in_force(asked: Transaction, decisions: &[Decision]) -> Transaction {
+    if decisions.iter().any(|decision| decision.in_transaction) { asked } else { Transaction::Off }
+}
+
+fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {
+    let end = match transaction {
+        Transaction::Off => return,
+        Transaction::Review => "what was written waits for review",
+        Transaction::Auto => "what was written is applied at the end",
+    };
+    posture.enforced("transaction", format!("the project is written to an overlay; {end}"));
 }
 
 /// What was decided, before it becomes steps: the same could be written as another runtime's configuration.

@@ -8,9 +8,10 @@ mod properties;
 mod sockets;
 mod terminates;
 mod tracked;
+mod transaction;
 mod unapproved;
 
-use cofferdam_policy::{Access, FileRule, Isolation, Layer, OnUnknown, Origin, Policy, Ruled};
+use cofferdam_policy::{Access, FileRule, Isolation, Layer, OnUnknown, Origin, Policy, Ruled, Transaction};
 use fixtures::{Laptop, decided_at_start, rule};
 
 use crate::facts::git::GitRole;
@@ -305,7 +306,13 @@ fn a_wall_that_is_asked_for_by_hand_is_refused_where_there_are_none() {
     let traces_not = |policy: &mut Policy| policy.debug = Ruled::new(false, Origin::flag("--no-debug"));
     let denies =
         |policy: &mut Policy| policy.unknown.verdict = Ruled::new(OnUnknown::Deny, Origin::flag("--on-unknown"));
-    let asked: [&dyn Fn(&mut Policy); 5] = [&hides, &cuts_off, &limits, &traces_not, &denies];
+    let keeps_apart =
+        |policy: &mut Policy| policy.transaction = Ruled::new(Transaction::Auto, Origin::flag("--transaction"));
+    let waits = |policy: &mut Policy| {
+        let origin = Origin { layer: Layer::User, source: "config.toml".into(), line: Some(1) };
+        policy.transaction = Ruled::new(Transaction::Review, origin);
+    };
+    let asked: [&dyn Fn(&mut Policy); 7] = [&hides, &cuts_off, &limits, &traces_not, &denies, &keeps_apart, &waits];
     for ask in asked {
         let mut policy = decided_at_start();
         policy.isolation = Ruled::default_of(Isolation::None);

@@ -5,4 +5,4 @@ mod environment;
 pub(crate) mod files;
 pub mod index;
 
-pub use files::{closes_project, gives_the_home};
+pub use files::{asked_for_by, closes_project, gives_the_home};

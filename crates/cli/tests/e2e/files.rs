@@ -127,6 +127,50 @@ fn an_overlay_of_the_project_lets_a_command_play_without_consequence() {
 }
 
 #[test]
+fn a_transaction_takes_what_is_written_and_the_host_keeps_what_it_has() {
+    let listing = "find . -path ./.git/index -prune -o -printf '%p %y %m %s %T@\\n' | sort; cat .env first";
+    for mode in ["static", "dynamic"] {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env", "TOKEN=hunter2\n");
+        let before = place.host(listing).ok();
+        let script = "set -e; echo x > a; git init -q sub; echo h > .git/hooks/pre-commit; mkdir -p .vscode; \
+                      echo {} > .vscode/tasks.json; git add a; git commit -qm second; \
+                      cat a .git/hooks/pre-commit .vscode/tasks.json sub/.git/HEAD | wc -l; ! grep hunter2 .env 2>/dev/null; \
+                      ! { echo x > .env; } 2>/dev/null; echo; read line || true";
+        let running = place.start(&["--mode", mode, "--transaction"], script);
+        assert_eq!(running.first_line, "4", "{mode}");
+        assert_eq!(place.host(listing).ok(), before, "{mode}: no stand-ins while it runs");
+        assert_eq!(running.end(), (0, "\n".to_owned()), "{mode}");
+        assert_eq!(place.host(listing).ok(), before, "{mode}");
+        let control = place.run(&["--mode", mode], &["sh", "-c", "echo h > .git/hooks/pre-commit"]);
+        assert_ne!(control.code, 0, "{mode}: the control: without a transaction it is protected");
+    }
+}
+
+#[test]
+fn why_says_that_what_is_written_is_kept_for_review() {
+    let Some(place) = Place::with_repository() else { return };
+    for mode in ["static", "dynamic"] {
+        for path in ["first", "missing", ".git/hooks", ".vscode/tasks.json"] {
+            let why = |flag: &str| place.sandbox(&["why", "--mode", mode, flag, "--write", path]).ok();
+            let said = why("--transaction");
+            assert!(said.contains("what is written is kept for review"), "{mode} {path}: {said}");
+            assert!(said.contains("[flag: --transaction"), "{mode} {path}: {said}");
+            let said = why("--transaction=auto");
+            assert!(said.contains("what is written is applied when the session ends"), "{mode} {path}: {said}");
+            assert!(!why("--transaction=off").contains("what is written"), "{mode} {path}");
+        }
+    }
+    place
+        .sandbox(&["explain", "--transaction"])
+        .ok()
+        .lines()
+        .find(|line| line.contains("waits for review"))
+        .expect("told");
+    place.run(&["--transaction=maybe"], &["true"]).code(125).says(&["--transaction", "review, auto, off"]);
+}
+
+#[test]
 fn secrets_of_the_home_and_the_project_are_absent() {
     let place = Place::new();
     let secrets = [

@@ -33,6 +33,15 @@ pub struct Decision {
     /// No rule names this path: it is another name of one, or a mount that may show one.
     #[serde(skip)]
     pub(crate) is_other_name: bool,
+    /// What is written there is part of the session's transaction.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_transaction: bool,
+    /// Shipped protections in it are lifted, see [`PlacedRule::lifts`].
+    #[serde(skip)]
+    pub(crate) lifts: bool,
+    /// It is about what does not belong to the project: a transaction does not lift it.
+    #[serde(skip)]
+    pub(crate) is_of_others: bool,
     #[serde(skip)]
     pub(crate) fact: PathFact,
 }
@@ -50,6 +59,9 @@ impl Decision {
             is_given: false,
             masked: None,
             is_other_name: false,
+            in_transaction: false,
+            lifts: false,
+            is_of_others: false,
             fact: fact.clone(),
         }
     }
@@ -107,6 +119,14 @@ impl PlacedRule for &Decision {
     fn layer(&self) -> Layer {
         self.origin.layer
     }
+
+    fn lifts(&self) -> bool {
+        self.lifts
+    }
+
+    fn is_liftable(&self) -> bool {
+        self.access == Access::Protect && self.origin.layer == Layer::BuiltIn && !self.is_of_others
+    }
 }
 
 /// The decision about `path`, by the policy's precedence.
@@ -127,6 +147,9 @@ pub(crate) fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Or
         is_given: false,
         masked: None,
         is_other_name: false,
+        in_transaction: false,
+        lifts: false,
+        is_of_others: false,
         fact,
     }
 }

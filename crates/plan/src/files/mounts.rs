@@ -102,6 +102,11 @@ impl FileMounts {
         if decision.access <= Access::Mask && around == Around::ReadOnly {
             return self.hide_decided(decision, following, enclosing);
         }
+        // The entry of a worktree in its repository: one overlay takes what is written to both.
+        let is_in_it = around == Around::Overlaid && enclosing.last().is_some_and(|outer| outer.in_transaction);
+        if decision.in_transaction && is_in_it {
+            return;
+        }
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };
         let is_socket_cover = decision.access == Access::Deny && decision.is_about_socket();
         // Under another name of its directory the next session would find what is hidden from this one, and the host obey a copy

@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::decide::index::{Contest, refuses};
-use cofferdam_policy::decide::{closes_project, gives_the_home};
+use cofferdam_policy::decide::{asked_for_by, closes_project, gives_the_home};
 use cofferdam_policy::path::{Base, is_at_or_below, tree_order};
 use cofferdam_policy::{
-    Access, FileRule, Hold, Layer, Mode, Origin, Places, Policy, RuleIndex, folds_alike, folds_at_or_below,
+    Access, FileRule, Hold, Layer, Mode, Origin, PlacedRule, Places, Policy, RuleIndex, folds_alike, folds_at_or_below,
 };
 
 use crate::PlanError;
-use crate::facts::git::{GitRole, TrackedFile};
+use crate::facts::git::{GitDir, GitRole, TrackedFile};
 use crate::facts::host::HostFacts;
 use crate::facts::path::{Kind, PathFact};
 use crate::files::alias;
@@ -56,6 +56,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     add_git(facts, &mut found);
     add_sockets(policy, facts, &mut found)?;
     let mut kept = decided_with_git(facts, found);
+    keep_apart(policy, facts, &mut kept);
     fill_masks(policy, facts, &mut kept);
     if let Some(why) = &facts.paths_unknown {
         return Err(PlanError::PathsUnknown { why: why.clone() });
@@ -69,6 +70,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
         kept = one_for_each_path(kept);
     }
     drop_below_finals(&mut kept);
+    drop_lifted(&mut kept);
     refuse_too_wide(&kept, &facts.places())?;
     refuse_outside(policy, facts, &kept)?;
     Ok(kept)
@@ -161,6 +163,37 @@ fn drop_below_finals(decisions: &mut Vec<Decision>) {
         };
         !finals.iter().any(ends)
     });
+}
+
+/// In a transaction the project, and the repository of a linked worktree, which is given as the project is, are written to
+/// overlays. What gives them was decided before: a transaction asked for by a later layer opens nothing.
+fn keep_apart(policy: &Policy, facts: &HostFacts, kept: &mut [Decision]) {
+    if !policy.transaction.value.is_on() {
+        return;
+    }
+    let is_own = |git: &&GitDir| matches!(git.role, GitRole::Common | GitRole::ThisWorktree);
+    let git = facts.git.iter().filter(is_own).map(|git| &git.path);
+    let trees: Vec<&PathBuf> = facts.project.iter().chain(git).collect();
+    let is_written = |decision: &&mut Decision| decision.access == Access::Write && trees.contains(&&decision.path);
+    for decision in kept.iter_mut().filter(is_written) {
+        decision.access = Access::Overlay;
+        decision.origin = asked_for_by(&decision.origin, &policy.transaction.origin).clone();
+        decision.in_transaction = true;
+        decision.lifts = policy.transaction_lifts();
+    }
+}
+
+/// What a transaction lifts, by the policy's precedence, is neither mounted nor held.
+fn drop_lifted(kept: &mut Vec<Decision>) {
+    if !kept.iter().any(|decision| decision.lifts) {
+        return;
+    }
+    let all = kept.clone();
+    let index = RuleIndex::new(all.iter().collect());
+    let is_lifted = |decision: &Decision| {
+        (&decision).is_liftable() && index.deciding(&decision.path).is_some_and(|deciding| deciding.lifts)
+    };
+    kept.retain(|decision| !is_lifted(decision));
 }
 
 /// The same with nothing that reaches the host: an overlay where something would be written, and a file as it is.
@@ -275,6 +308,11 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
             }
             GitRole::Main | GitRole::Submodule => {}
         }
+    }
+    let is_of_others = |git: &&GitDir| matches!(git.role, GitRole::OtherWorktree | GitRole::Whole);
+    let of_others: Vec<&PathBuf> = facts.git.iter().filter(is_of_others).map(|git| &git.path).collect();
+    for decision in found.iter_mut().filter(|decision| decision.origin == built_in) {
+        decision.is_of_others = of_others.contains(&&decision.path);
     }
 }
 

@@ -112,7 +112,7 @@ impl Laptop {
         all.dedup();
         for (index, rule) in policy.files.iter().enumerate() {
             for place in rule.path.expand(&facts.places()) {
-                let rule = ExpandedRule { path: place.clone(), rule: rule.clone() };
+                let rule = ExpandedRule { path: place.clone(), rule: rule.clone(), lifts: false };
                 let is_meant = |path: &&&Path| **path != place && stands_at(&rule, path);
                 facts.answers.extend(all.iter().filter(is_meant).map(|path| (index, self.look(path))));
             }

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{
-    Access, Accessed, ExpandedRule, Layer, Mode, Origin, Policy, RuleIndex, Touch, index_of, learn, rules_in_force,
+    Access, Accessed, ExpandedRule, Layer, Mode, Origin, Policy, RuleIndex, Ruled, Touch, Transaction, index_of, learn,
+    rules_in_force,
 };
 use proptest::prelude::*;
 
@@ -57,9 +58,12 @@ fn some_deep_rule() -> impl Strategy<Value = Written> {
     )
 }
 
-fn policy_of(rules: &[Written], mode: Mode) -> Policy {
+fn policy_of(rules: &[Written], mode: Mode, transaction: Option<Layer>) -> Policy {
     let mut policy = decided_at_start();
     policy.mode.value = mode;
+    if let Some(layer) = transaction {
+        policy.transaction = Ruled::new(Transaction::Review, Origin { layer, source: "test".into(), line: None });
+    }
     policy.files.clear();
     for written in rules {
         let mut rule = rule(&written.path, written.access);
@@ -89,10 +93,16 @@ fn agree(enforced: Verdict, said: Verdict) -> bool {
     }
 }
 
-fn check(rules: &[Written], existing: &[String], probes: &[String]) -> Result<(), TestCaseError> {
+fn check(
+    rules: &[Written],
+    transaction: Option<Layer>,
+    existing: &[String],
+    probes: &[String],
+) -> Result<(), TestCaseError> {
     // What is there are files, but for those that others lie in.
     let laptop = Laptop::with(&existing.iter().map(String::as_str).collect::<Vec<_>>());
-    let (at_start, asking) = (policy_of(rules, Mode::Static), policy_of(rules, Mode::Dynamic));
+    let (at_start, asking) =
+        (policy_of(rules, Mode::Static, transaction), policy_of(rules, Mode::Dynamic, transaction));
     let facts = laptop.surveyed(&at_start);
     let index = index_of(rules_in_force(&at_start, &facts.places()));
     let gated = planned(&asking, &facts).map(|plan| all_gate_rules(&asking, &facts, &plan.decisions));
@@ -156,9 +166,10 @@ proptest! {
     #[test]
     fn one_verdict_everywhere(
         rules in prop::collection::vec(prop_oneof![4 => some_rule(), 1 => some_deep_rule()], 0..10),
+        transaction in prop::option::of(prop::sample::select(vec![Layer::Org, Layer::Project, Layer::Flag])),
         existing in prop::collection::vec(some_path(4), 0..10),
         probes in prop::collection::vec(some_path(4), 1..10),
     ) {
-        check(&rules, &existing, &probes)?;
+        check(&rules, transaction, &existing, &probes)?;
     }
 }

@@ -84,7 +84,7 @@ proptest! {
         let expanded: Vec<ExpandedRule> = policy
             .files
             .iter()
-            .flat_map(|rule| rule.path.expand(&places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }))
+            .flat_map(|rule| rule.path.expand(&places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone(), lifts: false }))
             .filter(|rule| facts.answers.iter().any(|(_, fact)| matches!(fact, crate::PathFact::Present { canonical, .. } if *canonical == rule.path)))
             .collect();
         let expanded = index_of(expanded);

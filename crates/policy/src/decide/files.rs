@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::decide::index;
-use crate::decide::index::{PlacedRule, RuleIndex, Written};
+use crate::decide::index::{Contest, PlacedRule, RuleIndex, Written};
 use crate::language::case_fold::folds_at_or_below;
 use crate::language::path::{PathExpr, Places, is_at_or_below};
 use crate::types::files::{Access, FileRule, Hold, Stand};
-use crate::types::origin::Layer;
+use crate::types::origin::{Layer, Origin};
 use crate::types::policy::Policy;
 
 /// A rule and one of the absolute paths it stands for on this host. The last name is a pattern where the rule's
@@ -18,6 +18,8 @@ use crate::types::policy::Policy;
 pub struct ExpandedRule {
     pub path: PathBuf,
     pub rule: FileRule,
+    /// See [`PlacedRule::lifts`].
+    pub lifts: bool,
 }
 
 impl PlacedRule for ExpandedRule {
@@ -52,12 +54,16 @@ impl PlacedRule for ExpandedRule {
     fn layer(&self) -> Layer {
         self.rule.origin.layer
     }
+
+    fn lifts(&self) -> bool {
+        self.lifts
+    }
 }
 
 /// Every rule of a policy at the places it stands for on this host, the project's own access as one of them.
 pub fn rules_in_force(policy: &Policy, places: &Places) -> Vec<ExpandedRule> {
     let at_its_places = |rule: &FileRule| -> Vec<ExpandedRule> {
-        rule.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }).collect()
+        rule.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone(), lifts: false }).collect()
     };
     let mut rules: Vec<ExpandedRule> = policy.files.iter().flat_map(at_its_places).collect();
     rules.retain(|rule| !gives_the_home(&rule.rule, &rule.path, places));
@@ -66,7 +72,32 @@ pub fn rules_in_force(policy: &Policy, places: &Places) -> Vec<ExpandedRule> {
     let opens = |project: &ExpandedRule| !rules.iter().any(|rule| closes(rule, &project.path));
     let project: Vec<ExpandedRule> = project.into_iter().filter(opens).collect();
     rules.extend(project);
+    if let Some(project) = places.project.as_deref().filter(|_| policy.transaction.value.is_on()) {
+        keep_apart(&mut rules, project, policy);
+    }
     rules
+}
+
+/// In a transaction what would be written directly in the project goes to an overlay, whichever rule gives it.
+fn keep_apart(rules: &mut [ExpandedRule], project: &Path, policy: &Policy) {
+    let mut contest = Contest::default();
+    for (number, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.rule.only_missing) {
+        if index::stands_at(rule, project) {
+            contest.enter(number, rule);
+        }
+    }
+    let Some(rule) = contest.won_over(None).and_then(|winner| rules.get_mut(winner)) else { return };
+    if rule.rule.access == Access::Write {
+        rule.rule.access = Access::Overlay;
+        rule.rule.origin = asked_for_by(&rule.rule.origin, &policy.transaction.origin).clone();
+        rule.lifts = policy.transaction_lifts();
+    }
+}
+
+/// Of the rule that gives the project and of the transaction, the one of the later layer: the rule has won over all others at its path and
+/// must not lose there for being kept apart.
+pub fn asked_for_by<'a>(given: &'a Origin, transaction: &'a Origin) -> &'a Origin {
+    if transaction.layer >= given.layer { transaction } else { given }
 }
 
 /// A shipped list knows places of software; a variable that leads one of them to the home, or above it, opens nothing.
@@ -79,7 +110,7 @@ pub fn closes_project(rule: &impl PlacedRule, project: &Path) -> bool {
     rule.layer() == Layer::BuiltIn && index::refuses(rule.access()) && rule.place() != project && covers(rule, project)
 }
 
-/// How the project directory is given, as a rule about it.
+/// How the project directory is given, as a rule about it; what a transaction makes of that is not in it.
 pub(crate) fn project_rule(policy: &Policy) -> FileRule {
     FileRule {
         path: PathExpr::project(),

@@ -27,6 +27,16 @@ pub trait PlacedRule {
     /// No later layer overrides it; where it is a deny, no longer path either.
     fn is_final(&self) -> bool;
     fn layer(&self) -> Layer;
+
+    /// Whether it is the overlay of a transaction that lifts shipped protections in it: what is written there is looked at before it
+    /// reaches the host.
+    fn lifts(&self) -> bool;
+
+    /// Whether it is a protection that such an overlay lifts: a shipped one, which is about what the host obeys. What a layer
+    /// protects is its own word.
+    fn is_liftable(&self) -> bool {
+        self.access() == Access::Protect && self.layer() == Layer::BuiltIn
+    }
 }
 
 /// The number of the rule in force at a path, where there is one.
@@ -301,7 +311,8 @@ impl<'a> Written<'a> {
 
 /// Rules about one and the same path. The strongest of them wins: of the later layer, then the stricter. A protect rule
 /// uncovers neither what a deny rule hides nor what a mask rule masks, and a mask rule uncovers nothing that is hidden: each
-/// wins only where the strongest of the others, or without any what stands above, says no such thing.
+/// wins only where the strongest of the others, or without any what stands above, says no such thing. A shipped protect rule
+/// yields to the overlay of a transaction above it: nothing that is written there reaches the host by itself.
 #[derive(Debug)]
 pub struct Contest<'a, R> {
     strongest: Option<(usize, &'a R)>,
@@ -335,6 +346,11 @@ impl<'a, R: PlacedRule> Contest<'a, R> {
         let mut winner = self.strongest.or(above)?;
         if winner.1.access() == Access::Protect
             && let Some(other) = self.without_protect.or(above).filter(|(_, other)| other.access() < Access::Protect)
+        {
+            winner = other;
+        }
+        if winner.1.is_liftable()
+            && let Some(other) = above.filter(|(_, above)| self.without_protect.is_none() && above.lifts())
         {
             winner = other;
         }

@@ -93,6 +93,12 @@ fn remarks(policy: &Policy, draft: &mut Draft) {
     if let Some(origin) = &policy.host_network_approved {
         draft.remarks.push(format!("the host's network is approved by the organisation ({origin}), not by this file"));
     }
+    if policy.transaction.value.is_on() && !policy.transaction_lifts() {
+        let origin = &policy.transaction.origin;
+        draft.remarks.push(format!(
+            "a project's file asks for the transaction ({origin}), so it lifts no protection; here it does"
+        ));
+    }
     for root in &policy.write_within {
         draft.remarks.push(format!("a ceiling lets grants to write lie within `{}` ({})", root.value, root.origin));
     }
@@ -192,7 +198,9 @@ fn below_final_denies(policy: &Policy, places: &Places, draft: &mut Draft) {
         .files
         .iter()
         .filter(|rule| rule.is_final && rule.access == Access::Deny)
-        .flat_map(|rule| rule.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }))
+        .flat_map(|rule| {
+            rule.expand(places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone(), lifts: false })
+        })
         .collect();
     let hidden = |path: &PathBuf| finals.iter().any(|rule| covers(rule, path));
     for rule in policy.files.iter().filter(|rule| !rule.is_final && rule.access > Access::Protect) {

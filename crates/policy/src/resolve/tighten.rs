@@ -85,9 +85,7 @@ fn stays_inside(path: &PathExpr) -> bool {
 /// Protect means readable. `decide` keeps it from uncovering a denied path; not counting it is the second lock.
 fn is_denied(path: &PathExpr, policy: &Policy) -> bool {
     let denies = |rule: &&FileRule| rule.access == Access::Deny && rule.path.base == path.base;
-    policy
-        .files
-        .iter()
-        .filter(denies)
-        .any(|rule| covers(&ExpandedRule { path: rule.path.rest.to_path_buf(), rule: rule.clone() }, &path.rest))
+    policy.files.iter().filter(denies).any(|rule| {
+        covers(&ExpandedRule { path: rule.path.rest.to_path_buf(), rule: rule.clone(), lifts: false }, &path.rest)
+    })
 }

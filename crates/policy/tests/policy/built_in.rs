@@ -13,7 +13,11 @@ use crate::{layer, places, resolved};
 fn expanded(policy: &Policy) -> Vec<ExpandedRule> {
     let places = places();
     let each = |rule: &cofferdam_policy::FileRule| {
-        rule.path.expand(&places).into_iter().map(|path| ExpandedRule { path, rule: rule.clone() }).collect::<Vec<_>>()
+        rule.path
+            .expand(&places)
+            .into_iter()
+            .map(|path| ExpandedRule { path, rule: rule.clone(), lifts: false })
+            .collect::<Vec<_>>()
     };
     policy.files.iter().flat_map(each).collect()
 }

@@ -22,6 +22,7 @@ fn rule(path: &str, access: Access, layer: Layer) -> ExpandedRule {
             reason: Cow::Borrowed(""),
             origin: Origin { layer, source: Cow::Borrowed("test"), line: None },
         },
+        lifts: false,
     }
 }
 
@@ -166,6 +167,32 @@ fn names_that_a_glob_leaves_out_are_not_its_own() {
     }
     assert!(PathExpr::parse("./.env").unwrap().leaving_out(&except).is_none(), "no glob");
     assert!(PathExpr::parse("./.env*").unwrap().leaving_out(&["a b".to_owned()]).is_none(), "no name");
+}
+
+#[test]
+fn a_transaction_lifts_what_is_shipped_and_no_word_of_a_layer() {
+    let rules = [
+        ExpandedRule { lifts: true, ..rule("/p", Access::Overlay, Layer::User) },
+        rule("/p/.vscode", Access::Protect, Layer::BuiltIn),
+        rule("/p/.idea", Access::Protect, Layer::User),
+        rule("/p/.env", Access::Deny, Layer::BuiltIn),
+        rule("/p/.env/x", Access::Protect, Layer::BuiltIn),
+        rule("/p/out", Access::Write, Layer::User),
+        rule("/p/out/.vscode", Access::Protect, Layer::BuiltIn),
+    ];
+    let expected = [
+        ("/p/.vscode/tasks.json", Access::Overlay),
+        ("/p/.VSCODE", Access::Overlay),
+        ("/p/.idea", Access::Protect),
+        ("/p/.env/x", Access::Deny),
+        ("/p/out/.vscode", Access::Protect),
+    ];
+    for (path, expected) in expected {
+        assert_eq!(access(&rules, path), Some(expected), "{path}");
+    }
+    let mut plain = rules.to_vec();
+    plain[0].lifts = false;
+    assert_eq!(access(&plain, "/p/.vscode/tasks.json"), Some(Access::Protect), "an overlay that is no transaction");
 }
 
 fn deep(text: &str, layer: Layer) -> ExpandedRule {

@@ -10,7 +10,7 @@ use cofferdam_plan::{
     Decision, GateRule, HostFacts, LaunchPlan, Request, all_gate_rules, decide, is_in_own_area, plan,
 };
 use cofferdam_policy::{
-    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled,
+    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, Transaction,
 };
 
 /// Where no layer chose to ask, questions are asked at a terminal alone.
@@ -55,7 +55,8 @@ pub(super) fn about(
     if is_in_own_area(path) && decided.as_ref().is_none_or(|decided| decided.at == Path::new("/")) {
         return vec![format!("{shown}: the sandbox has its own there; the host's cannot be seen")];
     }
-    let mut lines = vec![verdict(policy, path, decided.as_ref(), write)];
+    let transaction = plan.as_ref().map_or(Transaction::Off, |plan| plan.transaction_at(path));
+    let mut lines = vec![verdict(policy, path, decided.as_ref(), transaction, write)];
     lines.extend(unseen(policy, &facts, path));
     lines.extend(smallest_change(policy, path, decided.as_ref(), write, &places));
     lines.extend(plan.err().map(|error| format!("as things are, a run would be refused: {error}")));
@@ -72,7 +73,7 @@ fn decided(plan: Option<&LaunchPlan>, policy: &Policy, facts: &HostFacts, path: 
     };
     let named = || {
         let rules = real_rules(policy, &facts.places());
-        let ExpandedRule { path, rule } = rules.deciding(path)?.clone();
+        let ExpandedRule { path, rule, .. } = rules.deciding(path)?.clone();
         let at = written(path, rule.path.tail());
         Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason, at, is_socket: false })
     };
@@ -129,7 +130,7 @@ fn held(policy: &Policy, places: &Places, path: &Path) -> Vec<String> {
     ]
 }
 
-fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool) -> String {
+fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, transaction: Transaction, write: bool) -> String {
     let shown = path.display();
     let Some(Decided { access, origin, reason, at, is_socket }) = decided else {
         return no_rule(policy, path, write);
@@ -141,6 +142,12 @@ fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, write: bool)
         Access::Mask => "is masked: it can be read, without the values of secret names, and not be written",
         Access::Protect => "can be read; it is protected from writes, and cannot be made where it is missing",
         Access::Read => "can be read, not written",
+        Access::Overlay if transaction == Transaction::Review => {
+            "can be read and written; what is written is kept for review"
+        }
+        Access::Overlay if transaction == Transaction::Auto => {
+            "can be read and written; what is written is applied when the session ends"
+        }
         Access::Overlay => "can be read and looks writable; what is written stays in the session",
         Access::Write => "can be read and written",
     };
