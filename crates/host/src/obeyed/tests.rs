@@ -1,4 +1,4 @@
-use cofferdam_policy::obeyed_names;
+use cofferdam_policy::{Transaction, obeyed_names};
 
 use super::*;
 use crate::memory::tests::{scene, settle};
@@ -20,6 +20,17 @@ fn every_name_of_the_list_is_met_where_it_lies() {
     }
     assert!(names.go_on(&[], false, OsStr::new(".VSCode")).0.is_some(), "some file systems fold case");
     assert!(names.go_on(&[], true, OsStr::new(".vscode")).0.is_none(), "not in what is passed by");
+}
+
+#[test]
+fn in_a_transaction_the_project_is_not_written_directly() {
+    let facts = HostFacts { project: Some("/p".into()), ..HostFacts::default() };
+    let mut policy = Policy::built_in();
+    assert_eq!(direct_project(&policy, &facts), Some(Path::new("/p")));
+    for transaction in [Transaction::Auto, Transaction::Review] {
+        policy.transaction.value = transaction;
+        assert_eq!(direct_project(&policy, &facts), None, "{transaction}");
+    }
 }
 
 #[test]
