@@ -2,6 +2,7 @@
 //! decides nothing with it. Called by `main`; each command reads the flags of its own.
 
 pub(crate) mod audit;
+pub(crate) mod changes;
 pub(crate) mod policy;
 pub(crate) mod policy_flags;
 pub(crate) mod run;
@@ -12,6 +13,7 @@ use std::ffi::OsString;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::audit::{AuditArgs, LogsArgs};
+use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
 use crate::args::sessions::{AnswerArgs, AttachArgs, KillArgs, OutputArgs, PsArgs, QuestionsArgs};
@@ -78,6 +80,16 @@ pub(crate) enum Command {
     Policy(PolicyCommand),
     /// Say which rule of which layer decides about a path, a host or a system call, and the smallest change
     Why(Box<WhyArgs>),
+    /// List what sessions wrote in a transaction and what waits to be committed or dropped
+    Changes(ChangesArgs),
+    /// Show what a session changed in its transaction
+    Diff(DiffArgs),
+    /// Take over what a session changed in its transaction, all of it or these paths
+    ///
+    /// What the host changed meanwhile stays as it is and waits, and so does what host programs obey without being asked.
+    Commit(CommitArgs),
+    /// Drop what a session changed in its transaction
+    Rollback(RollbackArgs),
     /// List the open questions of all running sessions
     Questions(QuestionsArgs),
     /// Allow what a question asks for

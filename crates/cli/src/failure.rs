@@ -17,10 +17,12 @@ use cofferdam_host::{HomeError, SurveyError};
 use cofferdam_plan::PlanError;
 use cofferdam_policy::{Origin, PolicyError};
 use cofferdam_supervisor::LaunchError;
+use cofferdam_workspace::OpenError;
 use thiserror::Error;
 
 use crate::commands::attach::AttachError;
 use crate::commands::audit::AuditError;
+use crate::commands::changes::ChangesError;
 use crate::commands::inbox::InboxError;
 use crate::commands::learn::LearnError;
 use crate::commands::output::OutputError;
@@ -69,6 +71,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Session(SessionError),
     #[error(transparent)]
+    Changes(ChangesError),
+    #[error(transparent)]
     Attach(AttachError),
     #[error(transparent)]
     Detach(#[from] DetachError),
@@ -114,6 +118,7 @@ gathered! {
     RunError { Prepare, HostNetwork, Launch };
     LearnError { Prepare, HostNetwork, Launch, Persist } else Learn;
     SessionError { Home, Flag, Read, Name } else Session;
+    ChangesError { Home, Name } else Changes;
     AttachError { Session } else Attach;
     OutputError { Session } else Output;
     LogError { Read, Name } else Log;
@@ -169,6 +174,10 @@ impl Failure {
                 | PlanError::SyscallAlwaysDenied { .. },
             ) => REFUSED,
             Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
+            Failure::Changes(
+                ChangesError::Nothing { .. } | ChangesError::Several { .. } | ChangesError::Outside { .. },
+            ) => NOT_SO,
+            Failure::Changes(ChangesError::LeavesTree { .. }) => REFUSED,
             Failure::HostNetwork(_) => REFUSED,
             Failure::Launch(error) => error.exit_code(),
             Failure::Answer(_) => NOTHING,
@@ -212,6 +221,21 @@ impl Failure {
             Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Recorded, .. }) => {
                 "`sandbox audit --event SANDBOX_CREATED` lists those that ever were"
             }
+            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Waiting, .. }) => {
+                "`sandbox changes` lists those whose changes wait"
+            }
+            Failure::Changes(ChangesError::Nothing { .. }) => {
+                "`sandbox changes` lists those of all directories; `sandbox run --transaction -- COMMAND` makes some"
+            }
+            Failure::Changes(ChangesError::Several { .. }) => "say which with --session; `last` is the newest",
+            Failure::Changes(ChangesError::Runs { .. }) => {
+                "`sandbox diff` shows what it has changed so far; `sandbox kill` ends it"
+            }
+            Failure::Changes(ChangesError::Lost { .. }) => "`sandbox rollback` forgets it",
+            Failure::Changes(ChangesError::Open { source: OpenError::OtherDirectory { .. }, .. }) => {
+                "put the directory that the session began with back to its place, or drop the changes with `sandbox rollback`"
+            }
+            Failure::Changes(ChangesError::LeavesTree { .. }) => "commit other paths, or leave --strict out",
             Failure::SessionName(SessionNameError::Several { .. }) => "give more of its name",
             Failure::Session(SessionError::Unreachable { .. }) => {
                 "it was started in another pid namespace (a container that shares this home); end it there"

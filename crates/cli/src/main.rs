@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, doctor, explain, generate, inbox, learn, output, policy, questions, run, sessions, supervise, trust,
-    why,
+    attach, audit, changes, doctor, explain, generate, inbox, learn, output, policy, questions, run, sessions,
+    supervise, trust, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -38,6 +38,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return generate::usage(&error),
     };
+    if let (false, Ok(state)) = (matches!(cli.command, Command::Run(_) | Command::Learn(_)), environment::own_state()) {
+        changes::finish_interrupted(&state);
+    }
     match cli.command {
         Command::Run(args) if args.detach => told(run::detach::detach(&args)),
         Command::Run(args) => run::run(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json)),
@@ -58,6 +61,10 @@ fn main() -> ExitCode {
             Failure::from(mistake).report();
         })),
         Command::Why(args) => told(why::why(&args)),
+        Command::Changes(args) => told(changes::changes(&args)),
+        Command::Diff(args) => told(changes::diff(&args)),
+        Command::Commit(args) => told(changes::commit(&args)),
+        Command::Rollback(args) => told(changes::rollback(&args)),
         Command::Questions(args) => told(questions::list(&args)),
         Command::Approve(args) => told(questions::answer(&args, Answer::Approve)),
         Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),

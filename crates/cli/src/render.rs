@@ -1,6 +1,7 @@
 //! What was done or failed, as an operator or a program reads it. Owns wording, hints, escaping and exit codes; takes no
 //! decision and starts nothing. Called by `commands`, and by `failure`, which stands above both.
 
+pub(crate) mod changes;
 pub(crate) mod denials;
 pub(crate) mod end;
 pub(crate) mod exit;

@@ -9,6 +9,8 @@ use thiserror::Error;
 pub(crate) enum SessionKind {
     Live,
     Recorded,
+    /// Its changes wait for a person.
+    Waiting,
 }
 
 impl std::fmt::Display for SessionKind {
@@ -16,6 +18,7 @@ impl std::fmt::Display for SessionKind {
         f.write_str(match self {
             SessionKind::Live => "live",
             SessionKind::Recorded => "recorded",
+            SessionKind::Waiting => "waiting",
         })
     }
 }

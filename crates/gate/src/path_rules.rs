@@ -173,6 +173,7 @@ impl PathRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cofferdam_plan::TransactionRole;
     use cofferdam_policy::{Layer, Origin};
 
     fn rule(path: &str, access: Access, layer: Layer, is_final: bool) -> GateRule {
@@ -186,8 +187,7 @@ mod tests {
             except,
             access,
             is_final,
-            lifts: false,
-            is_of_others: false,
+            role: TransactionRole::None,
             origin,
             reason,
         }

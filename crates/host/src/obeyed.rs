@@ -133,6 +133,31 @@ fn changed(stat: &Stat) -> Time {
     (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX))
 }
 
+/// How programs of the host obey a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObeyedAs {
+    pub class: ObeyedClass,
+    pub why: &'static str,
+}
+
+/// Whether programs of the host obey a file at this path of a project, or something above it.
+pub fn obeyed_as(path: &Path) -> Option<ObeyedAs> {
+    let names = Names::shipped();
+    let (mut begun, mut only_begun) = (Vec::new(), false);
+    let mut parts = path.iter().peekable();
+    while let Some(name) = parts.next() {
+        let (whole, further) = names.go_on(&begun, only_begun, name);
+        // A directory of that name may be obeyed by what other entries name in it.
+        let whole = whole.filter(|rule| parts.peek().is_none() || !names.only_files(*rule));
+        if let Some(rule) = whole {
+            return Some(ObeyedAs { class: names.class(rule), why: names.why(rule) });
+        }
+        only_begun |= is_filled_by_tools(name.as_bytes());
+        begun = further;
+    }
+    None
+}
+
 /// Looks through a project after a session.
 pub fn look(project: &Path, start: Start, decisions: &[Decision], state: Option<&Path>) -> Obeyed {
     let Ok(root) = open_source(project) else { return Obeyed::default() };

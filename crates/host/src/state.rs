@@ -19,6 +19,11 @@ pub fn sessions_in(state: &Path) -> PathBuf {
     state.join("sessions")
 }
 
+/// Where the directories of ended sessions are whose overlays wait for a person.
+pub fn kept_in(state: &Path) -> PathBuf {
+    state.join("kept")
+}
+
 /// A directory and those above it, the owner's alone.
 pub fn make_all(path: &Path) -> Result<(), Errno> {
     match rustix::fs::mkdir(path, Mode::RWXU) {

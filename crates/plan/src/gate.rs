@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::facts::git::TrackedFile;
 use crate::facts::host::HostFacts;
 use crate::facts::path::PathFact;
-use crate::files::decision::Decision;
+use crate::files::decision::{Decision, TransactionRole};
 use crate::step::Trigger;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,9 +82,7 @@ pub struct GateRule {
     pub except: Cow<'static, str>,
     pub access: Access,
     pub is_final: bool,
-    /// Whether it lifts others, and whether it is never lifted: see [`PlacedRule::lifts`] and [`Decision`].
-    pub lifts: bool,
-    pub is_of_others: bool,
+    pub role: TransactionRole,
     pub origin: Origin,
     pub reason: Cow<'static, str>,
 }
@@ -99,8 +97,7 @@ impl GateRule {
             except: Cow::Borrowed(""),
             access: decided.access,
             is_final,
-            lifts: decided.lifts,
-            is_of_others: decided.is_of_others,
+            role: decided.role,
             origin: decided.origin.clone(),
             reason: decided.reason.clone(),
         }
@@ -141,11 +138,12 @@ impl PlacedRule for GateRule {
     }
 
     fn lifts(&self) -> bool {
-        self.lifts
+        self.role == TransactionRole::Lifting
     }
 
     fn is_liftable(&self) -> bool {
-        self.access == Access::Protect && self.origin.layer == Layer::BuiltIn && !self.is_of_others
+        let is_shipped = self.access == Access::Protect && self.origin.layer == Layer::BuiltIn;
+        is_shipped && self.role != TransactionRole::OfOthers
     }
 }
 
@@ -210,8 +208,7 @@ fn undecided(policy: &Policy, facts: &HostFacts, decisions: &[Decision], in_home
                 except: rule.path.except().clone(),
                 access: rule.access,
                 is_final: rule.is_final,
-                lifts: false,
-                is_of_others: false,
+                role: TransactionRole::None,
                 origin: rule.origin.clone(),
                 reason: rule.reason.clone(),
             });

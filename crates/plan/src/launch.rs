@@ -91,7 +91,7 @@ impl LaunchPlan {
 
     /// What becomes of what is written at a path.
     pub fn transaction_at(&self, path: &Path) -> Transaction {
-        let is_in_it = decide(&self.decisions, path).is_some_and(|decision| decision.in_transaction);
+        let is_in_it = decide(&self.decisions, path).is_some_and(Decision::in_transaction);
         if is_in_it { self.transaction } else { Transaction::Off }
     }
 
@@ -176,7 +176,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
 }
 
 fn in_force(asked: Transaction, decisions: &[Decision]) -> Transaction {
-    if decisions.iter().any(|decision| decision.in_transaction) { asked } else { Transaction::Off }
+    if decisions.iter().any(Decision::in_transaction) { asked } else { Transaction::Off }
 }
 
 fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {

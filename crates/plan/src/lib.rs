@@ -27,7 +27,7 @@ pub use facts::search::{Searched, Unseen};
 pub use files::alias::may_matter;
 pub use files::control;
 pub use files::cover::{Cover, Covered, KeptBy, StandsOn};
-pub use files::decision::{Decision, decide};
+pub use files::decision::{Decision, TransactionRole, decide};
 pub use files::own_areas::{is_in_own_area, own_areas, system_candidates};
 pub use gate::{GatePlan, GateRule, all_gate_rules, gate_rules, gate_rules_in_home};
 pub use launch::{CommandSpec, LaunchPlan, Request, plan};

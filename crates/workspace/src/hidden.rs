@@ -70,6 +70,11 @@ impl PlacedRule for HiddenRule {
     fn layer(&self) -> Layer {
         self.layer
     }
+
+    fn lifts(&self) -> bool {
+        // What protects is not among these rules.
+        false
+    }
 }
 
 #[derive(Debug)]

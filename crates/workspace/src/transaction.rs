@@ -31,6 +31,8 @@ use crate::units;
 
 const MANIFEST: &str = "transaction.json";
 const VERSION: u32 = 1;
+/// What the directory of a session holds for its transaction, besides the layers.
+pub const FILES: [&str; 2] = [MANIFEST, "state"];
 /// An index of git of half a million files.
 const LARGEST_INDEX: u64 = 64 << 20;
 /// Told apart from a boot before by this file.

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use self::host_network::HostNetworkError;
 use crate::args::run::RunArgs;
+use crate::commands::changes::finish_interrupted;
 use crate::environment::{egress_program, environment, typed};
 use crate::render::output::{escaped, say};
 use crate::render::saved::unrecorded;
@@ -48,6 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
 
 /// What every session of this user has.
 pub(crate) fn options(prepared: &Prepared) -> Result<Options, HostNetworkError> {
+    finish_interrupted(&prepared.around.state);
     Ok(Options {
         network_approved: host_network::approve(prepared)?,
         state: Some(prepared.around.state.clone()),

@@ -3,10 +3,13 @@
 
 use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Searched;
+use cofferdam_policy::Transaction;
 use cofferdam_supervisor::Outcome;
+use cofferdam_workspace as workspace;
 
+use crate::commands::changes::apply_auto;
 use crate::render::output::{escaped, say};
-use crate::render::{fallen_covers, obeyed};
+use crate::render::{changes, fallen_covers, obeyed};
 
 /// A command that succeeded while its output was lost has not: programs that see the error say so themselves.
 pub(crate) fn code_of(outcome: &Outcome) -> u8 {
@@ -16,10 +19,29 @@ pub(crate) fn code_of(outcome: &Outcome) -> u8 {
     }
 }
 
+/// What waits for a person, or was applied.
+fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
+    let Some(path) = &outcome.transaction else {
+        let is_on = prepared.plan.transaction.is_on();
+        return if is_on { changes::after_session(&outcome.session, &[]) } else { Vec::new() };
+    };
+    let look = || workspace::Transaction::look(path).ok()?.changes().ok();
+    if prepared.plan.transaction == Transaction::Auto {
+        return match apply_auto(path) {
+            Ok((done, left)) => changes::after_auto(&outcome.session, &done, &left),
+            Err(error) => vec![format!("{}: the changes wait in {}", escaped(&error.to_string()), path.display())],
+        };
+    }
+    match look() {
+        Some(found) => changes::after_session(&outcome.session, &found),
+        None => vec![format!("what was changed is in {}", path.display())],
+    }
+}
+
 /// What the sandbox itself could not do, and where things are.
 pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
-    for (path, changes) in &outcome.kept {
-        say!("sandbox: changes to {} are in {}", escaped(&path.display().to_string()), changes.display());
+    for line in of_transaction(prepared, outcome) {
+        say!("sandbox: {line}");
     }
     for exposed in &outcome.exposed {
         say!("sandbox: {}", escaped(exposed));

@@ -59,3 +59,4 @@ mod streams;
 mod support;
 mod terminal;
 mod toolchains;
+mod transactions;

@@ -10,6 +10,18 @@ use serde::Serialize;
 
 use crate::facts::path::{Kind, PathFact};
 
+/// What a rule has to do with the session's transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionRole {
+    None,
+    /// What is written there is part of it.
+    Kept,
+    /// The same, and shipped protections in it are lifted, see [`PlacedRule::lifts`].
+    Lifting,
+    /// It is about what does not belong to the project: a transaction does not lift it.
+    OfOthers,
+}
+
 /// The rule in force at one real path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
@@ -33,15 +45,8 @@ pub struct Decision {
     /// No rule names this path: it is another name of one, or a mount that may show one.
     #[serde(skip)]
     pub(crate) is_other_name: bool,
-    /// What is written there is part of the session's transaction.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub in_transaction: bool,
-    /// Shipped protections in it are lifted, see [`PlacedRule::lifts`].
     #[serde(skip)]
-    pub(crate) lifts: bool,
-    /// It is about what does not belong to the project: a transaction does not lift it.
-    #[serde(skip)]
-    pub(crate) is_of_others: bool,
+    pub(crate) role: TransactionRole,
     #[serde(skip)]
     pub(crate) fact: PathFact,
 }
@@ -59,9 +64,7 @@ impl Decision {
             is_given: false,
             masked: None,
             is_other_name: false,
-            in_transaction: false,
-            lifts: false,
-            is_of_others: false,
+            role: TransactionRole::None,
             fact: fact.clone(),
         }
     }
@@ -80,6 +83,11 @@ impl Decision {
     /// What the file reads as inside, where it is masked.
     pub fn masked_text(&self) -> Option<&str> {
         self.masked.as_deref()
+    }
+
+    /// Whether what is written there is part of the session's transaction.
+    pub fn in_transaction(&self) -> bool {
+        matches!(self.role, TransactionRole::Kept | TransactionRole::Lifting)
     }
 
     /// Whether it is about a socket of the host.
@@ -121,11 +129,12 @@ impl PlacedRule for &Decision {
     }
 
     fn lifts(&self) -> bool {
-        self.lifts
+        self.role == TransactionRole::Lifting
     }
 
     fn is_liftable(&self) -> bool {
-        self.access == Access::Protect && self.origin.layer == Layer::BuiltIn && !self.is_of_others
+        let is_shipped = self.access == Access::Protect && self.origin.layer == Layer::BuiltIn;
+        is_shipped && self.role != TransactionRole::OfOthers
     }
 }
 
@@ -147,9 +156,7 @@ pub(crate) fn found_out(path: PathBuf, access: Access, reason: &str, origin: &Or
         is_given: false,
         masked: None,
         is_other_name: false,
-        in_transaction: false,
-        lifts: false,
-        is_of_others: false,
+        role: TransactionRole::None,
         fact,
     }
 }

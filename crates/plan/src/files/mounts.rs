@@ -103,8 +103,8 @@ impl FileMounts {
             return self.hide_decided(decision, following, enclosing);
         }
         // The entry of a worktree in its repository: one overlay takes what is written to both.
-        let is_in_it = around == Around::Overlaid && enclosing.last().is_some_and(|outer| outer.in_transaction);
-        if decision.in_transaction && is_in_it {
+        let is_in_it = around == Around::Overlaid && enclosing.last().is_some_and(|outer| outer.in_transaction());
+        if decision.in_transaction() && is_in_it {
             return;
         }
         let Some((target, kind)) = self.mount_for(decision, following, around) else { return };

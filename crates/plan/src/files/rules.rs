@@ -18,7 +18,7 @@ use crate::facts::host::HostFacts;
 use crate::facts::path::{Kind, PathFact};
 use crate::files::alias;
 use crate::files::control::controls;
-use crate::files::decision::{Decision, found_out};
+use crate::files::decision::{Decision, TransactionRole, found_out};
 
 /// Why a socket is covered.
 const LISTENED_AT: &str = "a process of the host listens there";
@@ -175,23 +175,23 @@ fn keep_apart(policy: &Policy, facts: &HostFacts, kept: &mut [Decision]) {
     let git = facts.git.iter().filter(is_own).map(|git| &git.path);
     let trees: Vec<&PathBuf> = facts.project.iter().chain(git).collect();
     let is_written = |decision: &&mut Decision| decision.access == Access::Write && trees.contains(&&decision.path);
+    let role = if policy.transaction_lifts() { TransactionRole::Lifting } else { TransactionRole::Kept };
     for decision in kept.iter_mut().filter(is_written) {
         decision.access = Access::Overlay;
         decision.origin = asked_for_by(&decision.origin, &policy.transaction.origin).clone();
-        decision.in_transaction = true;
-        decision.lifts = policy.transaction_lifts();
+        decision.role = role;
     }
 }
 
 /// What a transaction lifts, by the policy's precedence, is neither mounted nor held.
 fn drop_lifted(kept: &mut Vec<Decision>) {
-    if !kept.iter().any(|decision| decision.lifts) {
+    if !kept.iter().any(|decision| (&decision).lifts()) {
         return;
     }
     let all = kept.clone();
     let index = RuleIndex::new(all.iter().collect());
     let is_lifted = |decision: &Decision| {
-        (&decision).is_liftable() && index.deciding(&decision.path).is_some_and(|deciding| deciding.lifts)
+        (&decision).is_liftable() && index.deciding(&decision.path).is_some_and(PlacedRule::lifts)
     };
     kept.retain(|decision| !is_lifted(decision));
 }
@@ -311,8 +311,9 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     }
     let is_of_others = |git: &&GitDir| matches!(git.role, GitRole::OtherWorktree | GitRole::Whole);
     let of_others: Vec<&PathBuf> = facts.git.iter().filter(is_of_others).map(|git| &git.path).collect();
-    for decision in found.iter_mut().filter(|decision| decision.origin == built_in) {
-        decision.is_of_others = of_others.contains(&&decision.path);
+    let is_theirs = |decision: &&mut Decision| decision.origin == built_in && of_others.contains(&&decision.path);
+    for decision in found.iter_mut().filter(is_theirs) {
+        decision.role = TransactionRole::OfOthers;
     }
 }
 

@@ -66,7 +66,7 @@ fn the_project_is_an_overlay_without_the_shipped_protections() {
     for path in [".git/hooks", ".vscode"].map(|name| format!("/home/dev/app/{name}")) {
         assert_eq!(mount_at(&plan, &path), None, "{path}");
         let decision = decide(&plan.decisions, Path::new(&path)).expect("the project's");
-        assert!(decision.in_transaction && decision.access == Access::Overlay, "{decision:?}");
+        assert!(decision.in_transaction() && decision.access == Access::Overlay, "{decision:?}");
         assert_eq!(decision.origin.source, "asked");
     }
     assert!(is_hidden(&plan, "/home/dev/app/.env"));
@@ -110,7 +110,7 @@ fn what_a_layer_says_about_a_path_in_the_project_stays() {
     assert!(is_read_only(&plan, "/home/dev/app/out/.git/hooks"), "what is written directly is protected");
     // What is written there is no part of the transaction.
     assert!(is_overlay(&plan, "/home/dev/app/cache"));
-    assert!(!decide(&plan.decisions, Path::new("/home/dev/app/cache")).expect("a rule").in_transaction);
+    assert!(!decide(&plan.decisions, Path::new("/home/dev/app/cache")).expect("a rule").in_transaction());
 }
 
 #[test]

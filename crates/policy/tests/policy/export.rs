@@ -56,7 +56,9 @@ fn assert_same(exported: &Policy, policy: &Policy, text: &str) {
     // That a project's file asked is not in the exported file; a remark says so.
     if policy.transaction.value.is_on() && !policy.transaction_lifts() {
         assert!(text.contains("it lifts no protection"), "{text}");
-        new.iter_mut().for_each(|rule| rule.lifts = false);
+        for rule in &mut new {
+            rule.lifts = false;
+        }
     }
     let (new_index, old_index) = (index_of(new.clone()), index_of(old.clone()));
     let named = PATHS.iter().flat_map(|path| PathExpr::parse(path).unwrap().expand(&places()));

@@ -51,6 +51,8 @@ pub struct Outcome {
     pub is_unlisted: bool,
     /// Host path of each overlay that was written to and kept, with where its changes are.
     pub kept: Vec<(PathBuf, PathBuf)>,
+    /// The directory of its transaction, where it changed something.
+    pub transaction: Option<PathBuf>,
     /// The session's directory, where it could not be removed.
     pub left_behind: Option<PathBuf>,
     /// What went nowhere, where it had a network namespace of its own.
@@ -113,6 +115,7 @@ impl Begun<'_> {
         if let Some(error) = error {
             return Err(error);
         }
+        let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
         let (log_failed, is_unlisted, obeyed) = (log.failed, !is_listed, obeyed.unwrap_or_default());
         let timing = timing(plan, marks);
         Ok(Outcome {
@@ -127,6 +130,7 @@ impl Begun<'_> {
             log_failed,
             is_unlisted,
             kept,
+            transaction,
             left_behind,
             unrouted,
             timing,

@@ -1,13 +1,17 @@
 //! The session's directories for what is written to overlays: made before the clone, looked at and given up at the end. Owns which
 //! of them are kept; the directory itself is `store`'s. Called by `launch`.
 
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use cofferdam_host::state::{make_all, sessions_in};
-use cofferdam_plan::{LaunchPlan, MountKind, Step, decide};
-use cofferdam_policy::Layer;
+use cofferdam_kernel::file;
+use cofferdam_plan::{GateRule, LaunchPlan, MountKind, Step, all_gate_rules, decide};
+use cofferdam_policy::{Layer, Transaction};
 use cofferdam_wire::Changed;
+use cofferdam_workspace::{HiddenRule, Manifest, Time, TreeRecord};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::LaunchError;
 use crate::options::Options;
@@ -49,12 +53,46 @@ pub(super) fn make_overlays(
     let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
     let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
         lead_home(plan, &directory)?;
+        if !keep.is_empty() {
+            manifest(plan, options, session, &keep)?.write(directory.claim.as_fd())?;
+        }
         Ok(directory)
     });
     match made {
         Ok(dirs) => Ok(Some(dirs)),
         Err(errno) => Err(LaunchError::SessionDirectory { path: sessions_in(state), errno }),
     }
+}
+
+/// What a later process needs to compare, commit or drop what was written: written down before anything can be written.
+fn manifest(plan: &LaunchPlan, options: &Options, session: &str, keep: &[Kept<'_>]) -> Result<Manifest, Errno> {
+    let known = options.known.as_deref();
+    let coarse = clock_gettime(ClockId::RealtimeCoarse);
+    let began = u64::try_from(coarse.tv_sec).unwrap_or(0);
+    let is_auto = plan.transaction == Transaction::Auto;
+    let mut manifest = Manifest::new(session, began, &plan.command.argv, is_auto)?;
+    for kept in keep {
+        let stat = rustix::fs::stat(kept.lower)?;
+        // A file system without nameless files is stamped by the clock that runs behind: a conflict too many at most.
+        let mounted = file::stamp(kept.lower).map_or((coarse.tv_sec, coarse.tv_nsec), |(_, time)| time);
+        manifest.trees.push(TreeRecord {
+            slot: kept.slot,
+            lower: kept.lower.to_path_buf(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            mounted: Time(mounted.0, mounted.1),
+        });
+    }
+    if let Some(known) = known {
+        let index = all_gate_rules(&known.policy, &known.facts, &plan.decisions);
+        let concerns = |rule: &&GateRule| {
+            // What stands at any depth begins at the directory above its last names.
+            let begin = rule.path.ancestors().nth(rule.tail).unwrap_or(&rule.path);
+            keep.iter().any(|kept| begin.starts_with(kept.lower) || kept.lower.starts_with(begin))
+        };
+        manifest.hidden = index.rules().filter(concerns).filter_map(HiddenRule::of).collect();
+    }
+    Ok(manifest)
 }
 
 /// Where what is written on the root that asks goes, in a session that learns.

@@ -10,7 +10,8 @@
 //!   sessions/ID/0/upper  what was written to the overlay in slot 0
 //!   sessions/ID/0/work   overlayfs's own
 //!   sessions/ID/keep-0   the user asked for the overlay in slot 0; a link to what it lies over
-//!   kept/ID              the same, once no session uses it any more
+//!   sessions/ID/transaction.json  what a later process needs to review those (see `workspace::transaction`)
+//!   kept/ID              the same, once no session uses it any more and what was written is on the disk
 //!   spare                an empty directory that waits to become the next sessions/ID
 //! ```
 
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cofferdam_host::stand_ins::is_empty;
-use cofferdam_host::state::{make_all, sessions_in};
+use cofferdam_host::state::{kept_in, make_all, sessions_in};
 use cofferdam_kernel::best_effort;
 use cofferdam_wire::session::{self, LOCAL_CELL};
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
@@ -30,6 +31,7 @@ use uuid::Uuid;
 use crate::store::lock::Claim;
 use crate::store::registry;
 use cofferdam_workspace::remove_tree::{Progress, Removal};
+use cofferdam_workspace::transaction;
 
 /// The longest that the end of a session may take because of what the command left in its overlays. The rest is told, and
 /// removed while later sessions run.
@@ -174,7 +176,7 @@ pub(crate) struct Ending {
     state: PathBuf,
     sessions: OwnedFd,
     id: PathBuf,
-    _claim: Claim,
+    claim: Claim,
     slots: Vec<usize>,
     removal: Removal,
 }
@@ -191,16 +193,12 @@ impl Ending {
             best_effort(moved, "what is not there was moved before");
             spared.extend([CString::new(slot.to_string()), CString::new(format!("{KEEP}{slot}"))]);
         }
+        if !slots.is_empty() {
+            spared.extend(transaction::FILES.map(CString::new));
+        }
         let spared = spared.into_iter().collect::<Result<_, _>>().map_err(|_| Errno::INVAL)?;
         let top = rustix::fs::openat(&claim, c".", flags, Mode::empty())?;
-        Ok(Ending {
-            state: state.to_path_buf(),
-            sessions,
-            id,
-            _claim: claim,
-            slots,
-            removal: Removal::new(top, spared)?,
-        })
+        Ok(Ending { state: state.to_path_buf(), sessions, id, claim, slots, removal: Removal::new(top, spared)? })
     }
 
     pub(crate) fn turn(&mut self, until: Instant) -> Result<Progress, Errno> {
@@ -214,8 +212,9 @@ impl Ending {
             rustix::fs::unlinkat(&self.sessions, &self.id, AtFlags::REMOVEDIR)?;
             return Ok(Progress::Done);
         }
-        let kept = self.state.join("kept");
+        let kept = kept_in(&self.state);
         make_all(&kept)?;
+        transaction::seal(self.claim.as_fd())?;
         rustix::fs::renameat(&self.sessions, &self.id, CWD, kept.join(&self.id))?;
         Ok(Progress::Done)
     }
@@ -225,7 +224,7 @@ impl Ending {
     }
 
     fn kept(&self) -> Vec<(usize, PathBuf)> {
-        self.uppers_in(&self.state.join("kept"))
+        self.uppers_in(&kept_in(&self.state))
     }
 
     fn kept_so_far(&self) -> Vec<(usize, PathBuf)> {

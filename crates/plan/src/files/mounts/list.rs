@@ -11,6 +11,7 @@ use cofferdam_policy::path::is_at_or_below;
 use crate::facts::path::{Kind, PathFact};
 use crate::files::cover::{Cover, Covered, KeptBy, StandsOn};
 use crate::files::decision::Decision;
+use crate::files::own_areas::own_areas;
 use crate::step::{Hold, MountKind, Step, Trigger};
 
 /// What surrounds a decision's path.
@@ -41,9 +42,13 @@ pub(crate) struct FileMounts {
 impl FileMounts {
     /// A masked file always has its text; without one it would be hidden. The gate renders it anew at each open.
     pub(super) fn masked(&self, decision: &Decision) -> MountKind {
+        // What lies in a private file system of the sandbox is not on the gate's root.
+        let is_on_root = !own_areas().any(|area| is_at_or_below(&decision.path, Path::new(area)));
         match &decision.masked {
             None => MountKind::Refused,
-            Some(_) if self.trigger == Some(Trigger::Fuse) && !decision.is_other_name => MountKind::Rendered,
+            Some(_) if self.trigger == Some(Trigger::Fuse) && !decision.is_other_name && is_on_root => {
+                MountKind::Rendered
+            }
             Some(text) => MountKind::Text(text.clone()),
         }
     }

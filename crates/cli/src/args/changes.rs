@@ -1,0 +1,66 @@
+//! Flags of the commands about transactions: `changes`, `diff`, `commit`, `rollback`. Owns their names and help. Read by
+//! `commands::changes`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangesArgs {
+    /// Those that were committed or rolled back, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhichArgs {
+    /// Whose changes, where more than one session's wait here: six letters or more of what `sandbox changes` shows, or `last`
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Only these files, and what lies below these directories
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// A line for each file instead of what changed in it
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) stat: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line, each by itself")]
+pub(crate) struct CommitArgs {
+    /// Only these files, and what lies below these directories
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// Take what host programs obey without being asked, too: hooks, editor tasks, agents' settings
+    #[arg(long)]
+    pub(crate) opens: bool,
+    /// Put the session's version in the place of what the host changed meanwhile; what was there is kept
+    #[arg(long, requires = "paths")]
+    pub(crate) overwrite: bool,
+    /// Refuse all where one name is a link that leads out of the project
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+}

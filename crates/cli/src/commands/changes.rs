@@ -1,0 +1,283 @@
+//! `sandbox changes`, `diff`, `commit` and `rollback`: what sessions wrote in a transaction, and what becomes of it. Owns which
+//! transaction is meant and which changes are taken; comparing and committing is `workspace`'s, the lines are `render::changes`'s.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use cofferdam_host::HomeError;
+use cofferdam_host::obeyed::{self, ObeyedAs};
+use cofferdam_host::state::{kept_in, sessions_in};
+use cofferdam_policy::ObeyedClass;
+use cofferdam_workspace::transaction::{self, list};
+use cofferdam_workspace::{Change, Changes, CommitError, Committed, Manifest, OpenError, State, Transaction};
+use rustix::io::Errno;
+use serde_json::json;
+use thiserror::Error;
+
+use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
+use crate::environment::own_state;
+use crate::render::changes as lines;
+use crate::render::exit::NOT_SO;
+use crate::render::output::{print, print_json, say};
+use crate::session_name::{SessionKind, SessionNameError, choose};
+
+/// Why changes were not shown, committed or dropped.
+#[derive(Debug, Error)]
+pub(crate) enum ChangesError {
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    #[error(transparent)]
+    Name(#[from] SessionNameError),
+    #[error("no changes of a session wait in {}", directory.display())]
+    Nothing { directory: PathBuf },
+    #[error("the changes of {} sessions wait here: {}", sessions.len(), sessions.join(", "))]
+    Several { sessions: Vec<String> },
+    #[error("session {id} still runs")]
+    Runs { id: String },
+    #[error("cannot open the changes of session {id}")]
+    Open {
+        id: String,
+        #[source]
+        source: OpenError,
+    },
+    #[error("cannot read what session {id} wrote")]
+    Read {
+        id: String,
+        #[source]
+        source: Errno,
+    },
+    #[error("cannot commit the changes of session {id}")]
+    Commit {
+        id: String,
+        #[source]
+        source: CommitError,
+    },
+    #[error(
+        "the changes of session {id} are lost: the machine went down before they were on the disk; the host's files are untouched"
+    )]
+    Lost { id: String },
+    #[error("{} is in none of the session's directories", path.display())]
+    Outside { path: PathBuf },
+    #[error("{} leads out of the project", path.display())]
+    LeavesTree { path: PathBuf },
+}
+
+/// A transaction that was found, and whether its session still has it.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) manifest: Manifest,
+    pub(crate) state: State,
+}
+
+fn all(state: &Path) -> Vec<Found> {
+    let mut found = Vec::new();
+    for directory in [kept_in(state), sessions_in(state)] {
+        for (name, manifest, state) in list(&directory) {
+            found.push(Found { path: directory.join(name), manifest, state });
+        }
+    }
+    // Ids of sessions sort by their start.
+    found.sort_by(|one, other| one.manifest.session.cmp(&other.manifest.session));
+    found
+}
+
+/// Commits that a process before has begun are finished, before anything else is done in these directories.
+pub(crate) fn finish_interrupted(state: &Path) {
+    for path in transaction::interrupted(&kept_in(state)) {
+        match Transaction::open(&path) {
+            Ok(transaction) => say!("sandbox: an interrupted commit of session {} was finished", transaction.id()),
+            Err(OpenError::Locked) => {}
+            Err(error) => say!("sandbox: {}: {error}", path.display()),
+        }
+    }
+}
+
+pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
+    let mut found = all(&own_state()?);
+    found.retain(|one| args.all || one.state.waits());
+    let counted: Vec<Option<Vec<Changes>>> =
+        found.iter().map(|one| Transaction::look(&one.path).ok()?.changes().ok()).collect();
+    if args.json {
+        let listed: Vec<_> =
+            found.iter().zip(&counted).map(|(one, changes)| lines::listed(one, changes.as_deref())).collect();
+        return Ok(print_json(&json!({ "transactions": listed })));
+    }
+    Ok(print(&lines::table(&found, &counted)))
+}
+
+/// The transaction that is meant: by its session's name, or the one that waits in this directory.
+fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
+    let mut found = all(&own_state()?);
+    found.retain(|one| one.state.waits());
+    if let Some(name) = &which.session {
+        let names: Vec<&str> = found.iter().map(|one| one.manifest.session.as_str()).collect();
+        let id = choose(&names, name, SessionKind::Waiting)?.to_owned();
+        let one = found.into_iter().find(|one| one.manifest.session == id);
+        return one.ok_or(ChangesError::Nothing { directory: PathBuf::from(id) });
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    let is_here = |lower: &PathBuf| here.starts_with(lower) || lower.starts_with(&here);
+    found.retain(|one| one.manifest.trees.iter().any(|tree| is_here(&tree.lower)));
+    match found.len() {
+        0 => Err(ChangesError::Nothing { directory: here }),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let sessions = found.iter().map(|one| one.manifest.session.clone()).collect();
+            Err(ChangesError::Several { sessions })
+        }
+    }
+}
+
+pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
+    let found = meant(&args.which)?;
+    let id = || found.manifest.session.clone();
+    let transaction = Transaction::look(&found.path).map_err(|source| ChangesError::Open { id: id(), source })?;
+    let mut changes = transaction.changes().map_err(|source| ChangesError::Read { id: id(), source })?;
+    let wanted = Wanted::new(&args.paths, &transaction.manifest)?;
+    for (tree, found) in changes.iter_mut().enumerate() {
+        found.changes.retain(|change| wanted.is_wanted(tree, &change.path));
+    }
+    if args.json {
+        return Ok(print_json(&lines::json(&transaction, &changes)));
+    }
+    let text = if args.stat { lines::stat(&transaction, &changes) } else { lines::patch(&transaction, &changes) };
+    Ok(print(&text))
+}
+
+pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+    let mut transaction = open(&args.which)?;
+    let id = transaction.id().to_owned();
+    let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
+    let wanted = Wanted::new(&args.paths, &transaction.manifest)?;
+    let all =
+        changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |change| (tree, change)));
+    let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
+    if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
+        return Err(ChangesError::LeavesTree { path: change.path.clone() });
+    }
+    let chosen = chosen(&transaction.manifest, &changes, |tree, change| {
+        wanted.is_wanted(tree, &change.path)
+            && (args.opens || !is_opened(&transaction.manifest, tree, change))
+            && (args.overwrite || change.conflict.is_none())
+    });
+    let committed = transaction.commit(chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let waiting = asked.iter().filter(|(tree, change)| !committed.taken.contains(&(*tree, change.path.clone())));
+    let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
+    if args.json {
+        print_json(&lines::committed_json(&transaction, &committed, &waiting));
+    } else {
+        print(&lines::committed(&transaction, &committed, &waiting));
+    }
+    Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+}
+
+pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {
+    let found = meant(&args.which)?;
+    let id = found.manifest.session.clone();
+    let transaction = match Transaction::open(&found.path) {
+        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        opened => opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
+    };
+    let count: usize = transaction.changes().map_or(0, |all| all.iter().map(|found| found.changes.len()).sum());
+    transaction.roll_back().map_err(|source| ChangesError::Open { id: id.clone(), source })?;
+    Ok(print(&lines::rolled_back(&id, count)))
+}
+
+/// For changing something: it waits, no other process has it, and nothing of it is lost.
+fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
+    let found = meant(which)?;
+    let id = found.manifest.session.clone();
+    match Transaction::open(&found.path) {
+        Err(OpenError::Locked) => Err(ChangesError::Runs { id }),
+        Err(source) => Err(ChangesError::Open { id, source }),
+        Ok(transaction) if transaction.state() == State::Lost => Err(ChangesError::Lost { id }),
+        Ok(transaction) => Ok(transaction),
+    }
+}
+
+/// At the end of a session that is to be applied without a question: everything but what needs one.
+pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), ChangesError> {
+    let id = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut transaction = Transaction::open(path).map_err(|source| ChangesError::Open { id: id.clone(), source })?;
+    let read = |source| ChangesError::Read { id: id.clone(), source };
+    let changes = transaction.changes().map_err(read)?;
+    let chosen = chosen(&transaction.manifest, &changes, |tree, change| {
+        change.conflict.is_none() && !is_opened(&transaction.manifest, tree, change)
+    });
+    let committed = transaction.commit(chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let left = transaction.changes().map_err(read)?;
+    Ok((committed, left))
+}
+
+fn chosen(
+    manifest: &Manifest,
+    changes: &[Changes],
+    is_chosen: impl Fn(usize, &Change) -> bool,
+) -> Vec<HashSet<PathBuf>> {
+    debug_assert_eq!(manifest.trees.len(), changes.len());
+    let of = |(tree, found): (usize, &Changes)| {
+        found.changes.iter().filter(|change| is_chosen(tree, change)).map(|change| change.path.clone()).collect()
+    };
+    changes.iter().enumerate().map(of).collect()
+}
+
+/// How host programs obey a changed name, where they do.
+pub(crate) fn obeyed(manifest: &Manifest, tree: usize, change: &Change) -> Option<ObeyedAs> {
+    let lower = &manifest.trees.get(tree)?.lower;
+    // The repository of a linked worktree is a tree of its own.
+    let is_repository = lower.join("HEAD").exists() && lower.join("objects").exists();
+    let path = if is_repository { Path::new(".git").join(&change.path) } else { change.path.clone() };
+    obeyed::obeyed_as(&path)
+}
+
+fn is_opened(manifest: &Manifest, tree: usize, change: &Change) -> bool {
+    obeyed(manifest, tree, change).is_some_and(|obeyed| obeyed.class == ObeyedClass::Opens)
+}
+
+/// The paths that a person named, by tree; all where none was named.
+struct Wanted(Option<Vec<(usize, PathBuf)>>);
+
+impl Wanted {
+    fn new(paths: &[PathBuf], manifest: &Manifest) -> Result<Self, ChangesError> {
+        if paths.is_empty() {
+            return Ok(Wanted(None));
+        }
+        let here = std::env::current_dir().unwrap_or_default();
+        let mut wanted = Vec::new();
+        for path in paths {
+            let whole = plain(&here.join(path));
+            let before = wanted.len();
+            for (tree, record) in manifest.trees.iter().enumerate() {
+                if let Ok(relative) = whole.strip_prefix(&record.lower) {
+                    wanted.push((tree, relative.to_path_buf()));
+                } else if record.lower.starts_with(&whole) {
+                    wanted.push((tree, PathBuf::new()));
+                }
+            }
+            if wanted.len() == before {
+                return Err(ChangesError::Outside { path: path.clone() });
+            }
+        }
+        Ok(Wanted(Some(wanted)))
+    }
+
+    fn is_wanted(&self, tree: usize, path: &Path) -> bool {
+        self.0.as_ref().is_none_or(|all| all.iter().any(|(of, above)| *of == tree && path.starts_with(above)))
+    }
+}
+
+/// Without `.` and `..`, by the text: the name may be gone on the host.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}

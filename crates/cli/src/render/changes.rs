@@ -1,0 +1,308 @@
+//! What sessions wrote in transactions, as lines and as JSON. Owns those words; which changes there are is `workspace`'s, which
+//! are taken is `commands::changes`'s.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use cofferdam_policy::ObeyedClass;
+use cofferdam_wire::session::short;
+use cofferdam_workspace::diff::{self, Difference};
+use cofferdam_workspace::{Change, Changes, Committed, Conflict, Kind, State, Transaction, What, Why};
+use serde_json::{Value, json};
+
+use crate::commands::changes::{Found, obeyed};
+use crate::render::output::escaped;
+
+/// Named one by one after a session; the rest is counted.
+const MOST_NAMED: usize = 12;
+
+fn name(path: &Path) -> String {
+    escaped(&path.display().to_string())
+}
+
+fn letter(what: What) -> char {
+    match what {
+        What::Added => 'A',
+        What::Modified => 'M',
+        What::Deleted => 'D',
+        What::Replaced => 'T',
+    }
+}
+
+fn why(conflict: Conflict) -> &'static str {
+    match conflict {
+        Conflict::Changed => "the host changed it meanwhile",
+        Conflict::Unit => "it belongs to something that the host changed meanwhile",
+        Conflict::LeavesTree => "a link that leads out would take the place of something",
+    }
+}
+
+fn skipped(why: Why) -> &'static str {
+    match why {
+        Why::Device => "a device",
+        Why::Fifo => "a pipe",
+        Why::Socket => "a socket",
+        Why::Hidden => "a name that the policy hides",
+        Why::TooDeep => "too deep",
+        Why::TooLarge => "too large",
+        Why::Unreadable => "it cannot be read",
+        Why::OtherMount => "another file system is mounted there",
+        Why::NoDirectory => "its directory is gone",
+    }
+}
+
+/// What a person must know about a change besides its name.
+fn remarks(transaction: &Transaction, tree: usize, change: &Change) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(obeyed) = obeyed(&transaction.manifest, tree, change) {
+        let when = match obeyed.class {
+            ObeyedClass::Opens => "needs --opens",
+            ObeyedClass::Runs => "runs when asked",
+        };
+        remarks.push(format!("{when}: {}", obeyed.why));
+    }
+    remarks.extend(change.conflict.map(|conflict| format!("conflict: {}", why(conflict))));
+    if change.leaves_tree() {
+        remarks.push("leads out of the project".to_owned());
+    }
+    remarks
+}
+
+/// Of git: named by what it holds, and of no use to a reader.
+fn is_object(path: &Path) -> bool {
+    let parts: Vec<_> = path.iter().collect();
+    parts.windows(2).any(|two| two[0] == ".git" && two[1] == "objects")
+}
+
+fn counts(changes: &[Changes]) -> (usize, usize, usize, usize) {
+    let all = || changes.iter().flat_map(|found| &found.changes).filter(|change| change.kind() != Kind::Directory);
+    let of = |what: &[What]| all().filter(|change| what.contains(&change.what)).count();
+    let conflicts = changes.iter().flat_map(|found| &found.changes).filter(|change| change.conflict.is_some()).count();
+    (of(&[What::Added]), of(&[What::Modified, What::Replaced]), of(&[What::Deleted]), conflicts)
+}
+
+/// `2 new, 1 changed`, or none.
+fn counted(changes: &[Changes]) -> String {
+    let (added, modified, deleted, conflicts) = counts(changes);
+    let parts = [(added, "new"), (modified, "changed"), (deleted, "removed"), (conflicts, "in conflict")];
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+/// `sandbox changes`.
+pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>]) -> String {
+    if found.is_empty() {
+        return "No changes wait.\n".to_owned();
+    }
+    let mut text = format!("{:<14} {:<11} {:<36} COMMAND\n", "SESSION", "STATE", "CHANGES");
+    for (one, changes) in found.iter().zip(changes) {
+        let what = match (changes, one.state) {
+            (_, State::Lost) => "lost with the machine".to_owned(),
+            (Some(changes), _) => counted(changes),
+            (None, _) => "cannot be read".to_owned(),
+        };
+        let (id, command) = (short(&one.manifest.session), escaped(&one.manifest.command.join(" ")));
+        // Writing to a string does not fail.
+        writeln!(text, "{id:<14} {:<11} {what:<36} {command}", one.state.name()).unwrap_or_default();
+        for tree in &one.manifest.trees {
+            writeln!(text, "{:<14} in {}", "", name(&tree.lower)).unwrap_or_default();
+        }
+    }
+    text
+}
+
+pub(crate) fn listed(found: &Found, changes: Option<&[Changes]>) -> Value {
+    let counts = changes.map(counts).map(|(added, modified, deleted, conflicts)| {
+        json!({ "added": added, "modified": modified, "deleted": deleted, "conflicts": conflicts })
+    });
+    let trees: Vec<String> =
+        found.manifest.trees.iter().map(|tree| tree.lower.to_string_lossy().into_owned()).collect();
+    json!({
+        "session": found.manifest.session, "state": found.state.name(), "command": found.manifest.command,
+        "began": found.manifest.began, "auto": found.manifest.is_auto, "trees": trees, "changes": counts,
+    })
+}
+
+fn difference(transaction: &Transaction, tree: usize, change: &Change) -> Difference {
+    let (before, after) = transaction.contents(tree, &change.path, diff::LARGEST);
+    let is_file = |entry: &Option<cofferdam_workspace::Entry>| entry.as_ref().is_some_and(|e| e.kind == Kind::File);
+    // A file that is there and was not read is too large, or cannot be read.
+    if is_file(&change.before) && before.is_none() || is_file(&change.after) && after.is_none() {
+        return Difference::Binary;
+    }
+    diff::compare(before.as_deref(), after.as_deref())
+}
+
+/// A line for each name.
+pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    for (tree, found) in changes.iter().enumerate() {
+        line(format!("In {}:", name(&transaction.manifest.trees[tree].lower)));
+        let (objects, named): (Vec<&Change>, Vec<&Change>) =
+            found.changes.iter().partition(|change| is_object(&change.path));
+        for change in named {
+            let slash = if change.kind() == Kind::Directory { "/" } else { "" };
+            let lines = match (change.kind(), difference(transaction, tree, change)) {
+                (Kind::File, Difference::Text { added, removed, .. }) => format!("  +{added} -{removed}"),
+                (Kind::File, Difference::Binary) => "  binary".to_owned(),
+                (Kind::Link, _) => change
+                    .after
+                    .as_ref()
+                    .and_then(|after| after.target.as_deref())
+                    .map_or_else(String::new, |target| format!(" -> {}", name(target))),
+                _ => String::new(),
+            };
+            line(format!("  {} {}{slash}{lines}", letter(change.what), name(&change.path)));
+            for remark in remarks(transaction, tree, change) {
+                line(format!("      {remark}"));
+            }
+        }
+        if !objects.is_empty() {
+            line(format!("  A {} of git's objects", names(objects.len())));
+        }
+        for left in &found.skipped {
+            line(format!("  - {}  left out: {}", name(&left.path), skipped(left.why)));
+        }
+        if found.is_cut {
+            line("  there are more changes than are listed: nothing of this can be committed".to_owned());
+        }
+    }
+    line(counted(changes));
+    text
+}
+
+/// What changed in each file, as a patch.
+pub(crate) fn patch(transaction: &Transaction, changes: &[Changes]) -> String {
+    // What a file holds must not move the cursor of the person who reads it; a program gets the bytes.
+    let is_terminal = std::io::stdout().is_terminal();
+    let shown = |text: &str| {
+        if is_terminal { text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n" } else { text.to_owned() }
+    };
+    let mut text = String::new();
+    for (tree, found) in changes.iter().enumerate() {
+        let shown_here = |change: &&Change| change.kind() != Kind::Directory && !is_object(&change.path);
+        for change in found.changes.iter().filter(shown_here) {
+            let path = name(&change.path);
+            writeln!(text, "diff --sandbox a/{path} b/{path}").unwrap_or_default();
+            for remark in remarks(transaction, tree, change) {
+                writeln!(text, "# {remark}").unwrap_or_default();
+            }
+            let mode = |entry: &Option<cofferdam_workspace::Entry>| entry.as_ref().map(|entry| entry.mode);
+            match (mode(&change.before), mode(&change.after)) {
+                (Some(old), Some(new)) if old != new => {
+                    writeln!(text, "old mode {old:o}\nnew mode {new:o}").unwrap_or_default();
+                }
+                _ => {}
+            }
+            let target = change.after.as_ref().and_then(|after| after.target.as_deref());
+            match (target, difference(transaction, tree, change)) {
+                (Some(target), _) => writeln!(text, "link to {}", name(target)).unwrap_or_default(),
+                (None, Difference::Binary) => writeln!(text, "binary files differ").unwrap_or_default(),
+                (None, Difference::Text { hunks, .. }) if hunks.is_empty() => {}
+                (None, Difference::Text { hunks, .. }) => {
+                    let from = if change.what == What::Added { "/dev/null".to_owned() } else { format!("a/{path}") };
+                    let to = if change.what == What::Deleted { "/dev/null".to_owned() } else { format!("b/{path}") };
+                    writeln!(text, "--- {from}\n+++ {to}").unwrap_or_default();
+                    text.push_str(&shown(&hunks));
+                }
+            }
+        }
+    }
+    text
+}
+
+pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
+    let one = |tree: usize, change: &Change| {
+        let (added, removed) = match difference(transaction, tree, change) {
+            Difference::Text { added, removed, .. } if change.kind() == Kind::File => (Some(added), Some(removed)),
+            _ => (None, None),
+        };
+        let obeyed = obeyed(&transaction.manifest, tree, change);
+        json!({
+            "path": change.path.to_string_lossy(), "what": change.what, "kind": change.kind(),
+            "conflict": change.conflict, "leaves_tree": change.leaves_tree(), "added": added, "removed": removed,
+            "class": obeyed.map(|obeyed| obeyed.class), "why": obeyed.map(|obeyed| obeyed.why),
+        })
+    };
+    let trees: Vec<Value> = changes
+        .iter()
+        .enumerate()
+        .map(|(tree, found)| {
+            json!({
+                "lower": transaction.manifest.trees[tree].lower.to_string_lossy(),
+                "changes": found.changes.iter().map(|change| one(tree, change)).collect::<Vec<_>>(),
+                "skipped": found.skipped.iter()
+                    .map(|left| json!({ "path": left.path.to_string_lossy(), "why": left.why })).collect::<Vec<_>>(),
+                "is_cut": found.is_cut,
+            })
+        })
+        .collect();
+    json!({ "session": transaction.id(), "state": transaction.state().name(), "trees": trees })
+}
+
+/// What a commit did, and what waits.
+pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
+    let mut text = format!("{} committed", names(done.taken.len()));
+    if waiting.is_empty() {
+        text.push('\n');
+        return text;
+    }
+    writeln!(text, ", {} of session {} wait:", names(waiting.len()), short(transaction.id())).unwrap_or_default();
+    for (tree, change) in waiting.iter().take(MOST_NAMED) {
+        writeln!(text, "  {} {}", letter(change.what), name(&change.path)).unwrap_or_default();
+        for remark in remarks(transaction, *tree, change) {
+            writeln!(text, "      {remark}").unwrap_or_default();
+        }
+    }
+    if waiting.len() > MOST_NAMED {
+        writeln!(text, "  and {} more", waiting.len() - MOST_NAMED).unwrap_or_default();
+    }
+    text
+}
+
+pub(crate) fn committed_json(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> Value {
+    let taken: Vec<_> = done.taken.iter().map(|(_, path)| path.to_string_lossy()).collect();
+    let waiting: Vec<_> = waiting.iter().map(|(_, change)| change.path.to_string_lossy()).collect();
+    json!({
+        "session": transaction.id(), "state": transaction.state().name(), "committed": taken, "waiting": waiting,
+    })
+}
+
+fn names(count: usize) -> String {
+    if count == 1 { "1 name".to_owned() } else { format!("{count} names") }
+}
+
+pub(crate) fn rolled_back(id: &str, count: usize) -> String {
+    format!("{} of session {} dropped; the host's files are as they were\n", names(count), short(id))
+}
+
+/// After a session: what waits, and the commands about it.
+pub(crate) fn after_session(id: &str, changes: &[Changes]) -> Vec<String> {
+    let waiting = changes.iter().any(|found| !found.changes.is_empty());
+    if !waiting {
+        return vec!["nothing in the project was changed".to_owned()];
+    }
+    vec![
+        format!("{}; the project is untouched until you decide", counted(changes)),
+        format!("`sandbox diff`, `sandbox commit`, `sandbox rollback` (session {})", short(id)),
+    ]
+}
+
+/// The same where what needs no question was applied.
+pub(crate) fn after_auto(id: &str, done: &Committed, left: &[Changes]) -> Vec<String> {
+    let mut lines = vec![format!("{} applied to the project", names(done.taken.len()))];
+    if left.iter().any(|found| !found.changes.is_empty()) {
+        lines.push(format!(
+            "{} wait for you: `sandbox diff`, `sandbox commit`, `sandbox rollback` (session {})",
+            counted(left),
+            short(id)
+        ));
+    }
+    lines
+}

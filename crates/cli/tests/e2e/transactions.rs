@@ -1,0 +1,138 @@
+//! `sandbox run --transaction` and what a person does with its changes: list, read, commit, drop.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Place, wait_for};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("it says JSON")
+}
+
+/// Every changed path with what became of it and its class.
+fn changed(place: &Place) -> Vec<(String, String, String)> {
+    let said = json(&place.sandbox(&["diff", "--json"]).ok());
+    let trees = said["trees"].as_array().expect("trees");
+    let changes = trees.iter().flat_map(|tree| tree["changes"].as_array().expect("changes"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    changes.map(|change| (text(&change["path"]), text(&change["what"]), text(&change["class"]))).collect()
+}
+
+fn states(place: &Place) -> Vec<String> {
+    let said = json(&place.sandbox(&["changes", "--all", "--json"]).ok());
+    let listed = said["transactions"].as_array().expect("transactions").iter();
+    listed.map(|one| one["state"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+const EDIT: &str = "set -e; echo two >> first; mkdir -p src .vscode; echo new > src/new; echo {} > .vscode/tasks.json; \
+                    echo '#!/bin/sh' > .git/hooks/pre-commit; git add first src; git commit -qm second";
+
+#[test]
+fn what_a_session_changed_is_listed_read_and_committed_and_what_hosts_obey_needs_its_own_word() {
+    for mode in ["static", "dynamic"] {
+        let Some(place) = Place::with_repository() else { return };
+        place.write(".env", "TOKEN=hunter2\n");
+        let ran = place.run(&["--mode", mode, "--transaction"], &["sh", "-c", EDIT]).code(0);
+        ran.says(&["the project is untouched until you decide", "sandbox commit"]);
+        assert_eq!(place.read("first").as_deref(), Some("one\n"), "{mode}");
+        assert_eq!(states(&place), ["sealed"], "{mode}");
+        let changes = changed(&place);
+        let of = |path: &str| {
+            changes.iter().find(|change| change.0 == path).map(|(_, what, class)| (what.as_str(), class.as_str()))
+        };
+        assert_eq!(of("first"), Some(("modified", "")), "{mode}");
+        assert_eq!(of("src/new"), Some(("added", "")), "{mode}");
+        assert_eq!(of(".vscode/tasks.json"), Some(("added", "opens")), "{mode}");
+        assert_eq!(of(".git/hooks/pre-commit"), Some(("added", "opens")), "{mode}");
+        assert!(!changes.iter().any(|change| change.0.contains(".env")), "{mode}: {changes:?}");
+        let patch = place.sandbox(&["diff", "first"]).ok();
+        assert!(patch.contains("+two\n") && !patch.contains("src/new"), "{mode}: {patch}");
+        // Some of it waits: that is no success.
+        let said = place.sandbox(&["commit"]).code(1).out;
+        assert!(said.contains("needs --opens") && said.contains(".vscode/tasks.json"), "{mode}: {said}");
+        assert_eq!(place.read("first").as_deref(), Some("one\ntwo\n"), "{mode}");
+        assert!(!place.exists(".vscode") && !place.exists(".git/hooks/pre-commit"), "{mode}");
+        assert_eq!(
+            place.host("git log --format=%s; git status --short first src; git fsck --strict").ok(),
+            "second\nfirst\n",
+            "{mode}"
+        );
+        place.sandbox(&["commit", "--opens"]).code(0);
+        assert!(place.exists(".vscode/tasks.json") && place.exists(".git/hooks/pre-commit"), "{mode}");
+        assert_eq!(place.read(".env").as_deref(), Some("TOKEN=hunter2\n"), "{mode}");
+        assert_eq!(states(&place), ["committed"], "{mode}");
+        place.sandbox(&["commit"]).code(1);
+    }
+}
+
+#[test]
+fn a_part_is_committed_and_the_rest_dropped() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "echo a > a; mkdir d; echo b > d/b; rm first"]).code(0);
+    place.sandbox(&["commit", "d"]).code(0);
+    assert!(place.exists("d/b") && !place.exists("a") && place.exists("first"));
+    place.sandbox(&["commit", "/etc/passwd"]).code(1).says(&["none of the session's directories"]);
+    let said = place.sandbox(&["rollback"]).ok();
+    assert!(said.contains("2 names") && said.contains("dropped"), "{said}");
+    assert!(place.exists("d/b") && !place.exists("a") && place.exists("first"));
+    place.sandbox(&["rollback"]).code(1).says(&["no changes of a session wait"]);
+}
+
+#[test]
+fn what_the_host_changed_meanwhile_waits_and_can_be_overwritten_by_name() {
+    let Some(place) = Place::with_repository() else { return };
+    let running = place.start(&["--transaction"], "echo inside >> first; echo x > other; echo; read line || true");
+    place.host("sed -i s/one/host/ first").ok();
+    place.sandbox(&["commit"]).code(125).says(&["still runs"]);
+    assert!(place.sandbox(&["diff", "--stat"]).ok().contains("first"), "it can be looked at while it runs");
+    assert_eq!(running.end().0, 0);
+    let said = place.sandbox(&["commit"]).code(1).out;
+    assert!(said.contains("the host changed it meanwhile"), "{said}");
+    assert_eq!(place.read("first").as_deref(), Some("host\n"));
+    assert!(place.exists("other"));
+    place.sandbox(&["commit", "--overwrite"]).code(125);
+    place.sandbox(&["commit", "--overwrite", "first"]).code(0);
+    assert_eq!(place.read("first").as_deref(), Some("one\ninside\n"));
+}
+
+#[test]
+fn auto_applies_at_the_end_but_for_what_hosts_obey() {
+    let Some(place) = Place::with_repository() else { return };
+    let ran = place.run(&["--transaction=auto"], &["sh", "-c", EDIT]).code(0);
+    ran.says(&["applied to the project", "wait for you"]);
+    assert_eq!(place.read("src/new").as_deref(), Some("new\n"));
+    assert!(!place.exists(".vscode"));
+    assert_eq!(place.host("git log --format=%s; git fsck --strict").ok(), "second\nfirst\n");
+    assert_eq!(states(&place), ["sealed"]);
+    place.sandbox(&["rollback"]).code(0);
+    assert!(!place.exists(".vscode"));
+}
+
+#[test]
+fn what_a_killed_session_wrote_waits_too() {
+    let Some(place) = Place::with_repository() else { return };
+    let running = place.start(&["--transaction"], "echo x > made; echo; read line || true");
+    place.host(&format!("kill -9 {}", running.pid())).ok();
+    drop(running);
+    let sealed = || {
+        place.run(&[], &["true"]).code(0);
+        (states(&place) == ["sealed"]).then_some(())
+    };
+    wait_for("the next session to finish it", sealed);
+    std::thread::sleep(Duration::from_millis(1));
+    place.sandbox(&["commit"]).code(0);
+    assert_eq!(place.read("made").as_deref(), Some("x\n"));
+}
+
+#[test]
+fn two_sessions_of_one_project_are_told_apart() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "echo 1 > made"]).code(0);
+    place.run(&["--transaction"], &["sh", "-c", "echo 2 > made"]).code(0);
+    place.sandbox(&["diff"]).code(1).says(&["2 sessions wait here", "--session"]);
+    place.sandbox(&["commit", "--session", "last"]).code(0);
+    assert_eq!(place.read("made").as_deref(), Some("2\n"));
+    let said = place.sandbox(&["commit"]).code(1).out;
+    assert!(said.contains("the host changed it meanwhile"), "the other one would take that back: {said}");
+}
