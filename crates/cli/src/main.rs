@@ -10,6 +10,7 @@ mod import;
 mod log;
 mod render;
 mod session_name;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -6,10 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use cofferdam_host::HomeError;
-use cofferdam_host::obeyed::{self, ObeyedAs};
-use cofferdam_host::state::{kept_in, sessions_in};
-use cofferdam_policy::ObeyedClass;
-use cofferdam_workspace::transaction::{self, list};
+use cofferdam_host::state::kept_in;
+use cofferdam_workspace::transaction;
 use cofferdam_workspace::{Change, Changes, CommitError, Committed, Manifest, OpenError, State, Transaction};
 use rustix::io::Errno;
 use serde_json::json;
@@ -21,6 +19,7 @@ use crate::render::changes as lines;
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, print_json, say};
 use crate::session_name::{SessionKind, SessionNameError, choose};
+use crate::waiting::{Found, all, is_opened};
 
 /// Why changes were not shown, committed or dropped.
 #[derive(Debug, Error)]
@@ -61,25 +60,6 @@ pub(crate) enum ChangesError {
     Outside { path: PathBuf },
     #[error("{} leads out of the project", path.display())]
     LeavesTree { path: PathBuf },
-}
-
-/// A transaction that was found, and whether its session still has it.
-pub(crate) struct Found {
-    pub(crate) path: PathBuf,
-    pub(crate) manifest: Manifest,
-    pub(crate) state: State,
-}
-
-fn all(state: &Path) -> Vec<Found> {
-    let mut found = Vec::new();
-    for directory in [kept_in(state), sessions_in(state)] {
-        for (name, manifest, state) in list(&directory) {
-            found.push(Found { path: directory.join(name), manifest, state });
-        }
-    }
-    // Ids of sessions sort by their start.
-    found.sort_by(|one, other| one.manifest.session.cmp(&other.manifest.session));
-    found
 }
 
 /// Commits that a process before has begun are finished, before anything else is done in these directories.
@@ -220,19 +200,6 @@ fn chosen(
         found.changes.iter().filter(|change| is_chosen(tree, change)).map(|change| change.path.clone()).collect()
     };
     changes.iter().enumerate().map(of).collect()
-}
-
-/// How host programs obey a changed name, where they do.
-pub(crate) fn obeyed(manifest: &Manifest, tree: usize, change: &Change) -> Option<ObeyedAs> {
-    let lower = &manifest.trees.get(tree)?.lower;
-    // The repository of a linked worktree is a tree of its own.
-    let is_repository = lower.join("HEAD").exists() && lower.join("objects").exists();
-    let path = if is_repository { Path::new(".git").join(&change.path) } else { change.path.clone() };
-    obeyed::obeyed_as(&path)
-}
-
-fn is_opened(manifest: &Manifest, tree: usize, change: &Change) -> bool {
-    obeyed(manifest, tree, change).is_some_and(|obeyed| obeyed.class == ObeyedClass::Opens)
 }
 
 /// The paths that a person named, by tree; all where none was named.

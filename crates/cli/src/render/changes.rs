@@ -11,8 +11,8 @@ use cofferdam_workspace::diff::{self, Difference};
 use cofferdam_workspace::{Change, Changes, Committed, Conflict, Kind, State, Transaction, What, Why};
 use serde_json::{Value, json};
 
-use crate::commands::changes::{Found, obeyed};
 use crate::render::output::escaped;
+use crate::waiting::{Found, obeyed};
 
 /// Named one by one after a session; the rest is counted.
 const MOST_NAMED: usize = 12;
@@ -282,27 +282,40 @@ pub(crate) fn rolled_back(id: &str, count: usize) -> String {
     format!("{} of session {} dropped; the host's files are as they were\n", names(count), short(id))
 }
 
-/// After a session: what waits, and the commands about it.
-pub(crate) fn after_session(id: &str, changes: &[Changes]) -> Vec<String> {
-    let waiting = changes.iter().any(|found| !found.changes.is_empty());
-    if !waiting {
-        return vec!["nothing in the project was changed".to_owned()];
+/// After a session: what waits, and the commands about it. `None` where it cannot be read.
+pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes]) -> Vec<String> {
+    if changes.iter().all(|found| found.changes.is_empty()) {
+        return vec![nothing_changed()];
     }
+    let trees = transaction.manifest.trees.iter().zip(changes).filter(|(_, found)| !found.changes.is_empty());
+    let trees: Vec<String> = trees.map(|(tree, _)| name(&tree.lower)).collect();
     vec![
-        format!("{}; the project is untouched until you decide", counted(changes)),
-        format!("`sandbox diff`, `sandbox commit`, `sandbox rollback` (session {})", short(id)),
+        format!(
+            "changes to {} wait: {}; nothing there is touched until you decide",
+            trees.join(" and "),
+            counted(changes)
+        ),
+        commands(transaction.id()),
     ]
+}
+
+pub(crate) fn nothing_changed() -> String {
+    "nothing in the project was changed".to_owned()
 }
 
 /// The same where what needs no question was applied.
 pub(crate) fn after_auto(id: &str, done: &Committed, left: &[Changes]) -> Vec<String> {
     let mut lines = vec![format!("{} applied to the project", names(done.taken.len()))];
     if left.iter().any(|found| !found.changes.is_empty()) {
-        lines.push(format!(
-            "{} wait for you: `sandbox diff`, `sandbox commit`, `sandbox rollback` (session {})",
-            counted(left),
-            short(id)
-        ));
+        lines.push(format!("{} wait for you", counted(left)));
+        lines.push(commands(id));
     }
     lines
+}
+
+fn commands(id: &str) -> String {
+    format!(
+        "`sandbox diff` shows them, `sandbox commit` takes them over, `sandbox rollback` drops them (session {})",
+        short(id)
+    )
 }

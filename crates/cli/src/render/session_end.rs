@@ -22,18 +22,17 @@ pub(crate) fn code_of(outcome: &Outcome) -> u8 {
 /// What waits for a person, or was applied.
 fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let Some(path) = &outcome.transaction else {
-        let is_on = prepared.plan.transaction.is_on();
-        return if is_on { changes::after_session(&outcome.session, &[]) } else { Vec::new() };
+        return prepared.plan.transaction.is_on().then(changes::nothing_changed).into_iter().collect();
     };
-    let look = || workspace::Transaction::look(path).ok()?.changes().ok();
     if prepared.plan.transaction == Transaction::Auto {
         return match apply_auto(path) {
             Ok((done, left)) => changes::after_auto(&outcome.session, &done, &left),
             Err(error) => vec![format!("{}: the changes wait in {}", escaped(&error.to_string()), path.display())],
         };
     }
-    match look() {
-        Some(found) => changes::after_session(&outcome.session, &found),
+    let found = workspace::Transaction::look(path).ok();
+    match found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?))) {
+        Some((transaction, found)) => changes::after_session(transaction, &found),
         None => vec![format!("what was changed is in {}", path.display())],
     }
 }

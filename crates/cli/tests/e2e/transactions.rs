@@ -34,7 +34,7 @@ fn what_a_session_changed_is_listed_read_and_committed_and_what_hosts_obey_needs
         let Some(place) = Place::with_repository() else { return };
         place.write(".env", "TOKEN=hunter2\n");
         let ran = place.run(&["--mode", mode, "--transaction"], &["sh", "-c", EDIT]).code(0);
-        ran.says(&["the project is untouched until you decide", "sandbox commit"]);
+        ran.says(&["nothing there is touched until you decide", "sandbox commit"]);
         assert_eq!(place.read("first").as_deref(), Some("one\n"), "{mode}");
         assert_eq!(states(&place), ["sealed"], "{mode}");
         let changes = changed(&place);
