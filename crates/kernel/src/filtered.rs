@@ -68,6 +68,18 @@ pub fn show(
     }
 }
 
+/// A layer that hides these names of what lies below it, made in `scratch`, an empty directory of a file system of the caller's own.
+/// Where the directory folds case there is none: a layer hides one spelling.
+pub fn layer(source: BorrowedFd<'_>, hidden: &[Hidden], scratch: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+    if hidden.is_empty() || folds_case(source)? {
+        return Ok(None);
+    }
+    make_directory(scratch, OsStr::new("layer"))?;
+    let layer = open_own(scratch, OsStr::new("layer"))?;
+    fill(source, layer.as_fd(), hidden)?;
+    Ok(Some(layer))
+}
+
 /// An overlay does not pass on what its lower mount forbids.
 fn may_execute(source: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(!rustix::fs::fstatvfs(source)?.f_flag.contains(StatVfsMountFlags::NOEXEC))

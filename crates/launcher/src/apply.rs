@@ -128,6 +128,10 @@ pub(crate) fn end_first() -> Result<(), StepError> {
     proc.write(FILE, &END_FIRST.to_string()).map_err(|error| from_proc(&error))
 }
 
+fn hidden_names(names: &[HiddenName]) -> Vec<Hidden> {
+    names.iter().map(|one| Hidden { path: one.path.clone(), text: one.text.clone() }).collect()
+}
+
 impl<'a> Builder<'a> {
     fn new(plan: &'a LaunchPlan, parent: BorrowedFd<'a>, overlay_dir: Option<&'a Path>) -> Self {
         Builder {
@@ -283,7 +287,7 @@ impl Builder<'_> {
     /// What is written where nothing is mounted lands in the session; what is read is asked for underneath.
     fn overlay_root(&mut self, slot: usize) -> Result<(), StepError> {
         let about = || "an overlay on the root that asks".to_owned();
-        let tree = self.overlay_on(self.root()?, slot).about(about)?;
+        let tree = self.overlay_on(&[self.root()?], slot).about(about)?;
         let host = mount::open_source(Path::new("/")).about(about)?;
         mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
         self.root = Some(tree);
@@ -359,8 +363,7 @@ impl Builder<'_> {
         if let Some(id) = id {
             verify(fd.as_fd(), source, id)?;
         }
-        let hidden: Vec<Hidden> =
-            hidden.iter().map(|one| Hidden { path: one.path.clone(), text: one.text.clone() }).collect();
+        let hidden = hidden_names(hidden);
         let scratch = self.scratch()?.place(target).about(about)?;
         let place = Place { root: self.root()?, path: target };
         let attributes = Attributes { write: false, exec, devices: false };
@@ -418,21 +421,28 @@ impl Builder<'_> {
                     .about(about)
             }
             MountKind::Device { major, minor } => device(&step.target, (*major, *minor)),
-            MountKind::Overlay { lower, id, slot } => self.overlay(lower, *id, *slot),
+            MountKind::Overlay { lower, id, slot, absent } => self.overlay(lower, *id, *slot, absent),
         }
     }
 
-    fn overlay(&self, lower: &Path, id: FileId, slot: usize) -> Result<OwnedFd, StepError> {
+    fn overlay(&mut self, lower: &Path, id: FileId, slot: usize, absent: &[HiddenName]) -> Result<OwnedFd, StepError> {
         let about = || format!("an overlay on {}", lower.display());
         let lower_fd = mount::open_source(lower).about(about)?;
         verify(lower_fd.as_fd(), lower, id)?;
-        self.overlay_on(lower_fd.as_fd(), slot).about(about)
+        if absent.is_empty() {
+            return self.overlay_on(&[lower_fd.as_fd()], slot).about(about);
+        }
+        let scratch = self.scratch()?.place(lower).about(about)?;
+        let layer = filtered::layer(lower_fd.as_fd(), &hidden_names(absent), scratch.as_fd()).about(about)?;
+        let layers: Vec<BorrowedFd<'_>> = layer.iter().chain([&lower_fd]).map(OwnedFd::as_fd).collect();
+        self.overlay_on(&layers, slot).about(about)
     }
 
     /// Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.
-    fn overlay_on(&self, lower: BorrowedFd<'_>, slot: usize) -> Result<OwnedFd, Errno> {
+    fn overlay_on(&self, layers: &[BorrowedFd<'_>], slot: usize) -> Result<OwnedFd, Errno> {
         let base = self.overlay_dir.ok_or(Errno::NOENT)?.join(slot.to_string());
-        let lower = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&lower));
+        let name = |layer: &BorrowedFd<'_>| format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(layer));
+        let lower = layers.iter().map(name).collect::<Vec<_>>().join(":");
         let fd_path = |name: &str| -> Result<(OwnedFd, String), Errno> {
             let fd = mount::open_source(&base.join(name))?;
             let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::facts::host::{HostFacts, Terminal};
 use crate::facts::path::PathFact;
-use crate::files::absent::absent;
+use crate::files::absent::{absent, absent_in_overlays};
 use crate::files::cover::{self, Cover, Covered};
 use crate::files::decision::{Decision, decide};
 use crate::files::mounts::list::FileMounts;
@@ -218,6 +218,9 @@ impl Decided {
         let programs = exec.as_ref().map(|exec| exec.mounts.clone()).unwrap_or_default();
         let mut files = mounts::files(&decisions, exec.is_none(), trigger, programs)?;
         files.hide_absent(&absent(policy, facts, &decisions, files.given().as_deref()));
+        let kept_apart = decisions.iter().filter(|decision| decision.in_transaction());
+        let kept_apart: Vec<PathBuf> = kept_apart.map(|decision| decision.path.clone()).collect();
+        files.hide_absent_in_overlays(&absent_in_overlays(policy, facts, &decisions, &kept_apart));
         let overlay = (request.learns && trigger == Some(Trigger::Fuse)).then_some(files.overlays);
         files.overlays += usize::from(overlay.is_some());
         if files.overlays > 0 && facts.session_dir.is_none() {

@@ -108,6 +108,9 @@ pub enum MountKind {
         lower: PathBuf,
         id: FileId,
         slot: usize,
+        /// Names that do not exist yet and are not seen when a host program makes them: a layer of their own between the two.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        absent: Vec<HiddenName>,
     },
 }
 

@@ -23,15 +23,16 @@ pub struct HiddenRule {
 }
 
 impl HiddenRule {
-    /// `None` where the rule neither hides nor shows: one that protects leaves a name as visible as it is.
+    /// `None` where the rule neither hides nor shows: one that protects leaves a name as visible as it is, and of what one masks
+    /// only what the workload made itself can be written.
     pub fn of(rule: &impl PlacedRule) -> Option<Self> {
         let access = rule.access();
-        (access != Access::Protect).then(|| HiddenRule {
+        (!matches!(access, Access::Mask | Access::Protect)).then(|| HiddenRule {
             place: rule.place().to_path_buf(),
             is_glob: rule.is_glob(),
             tail: rule.tail(),
             except: rule.except().to_owned(),
-            hides: access <= Access::Mask,
+            hides: access == Access::Deny,
             is_final: rule.is_final(),
             layer: rule.layer(),
         })

@@ -136,3 +136,19 @@ fn two_sessions_of_one_project_are_told_apart() {
     let said = place.sandbox(&["commit"]).code(1).out;
     assert!(said.contains("the host changed it meanwhile"), "the other one would take that back: {said}");
 }
+
+#[test]
+fn a_hidden_name_that_the_host_makes_meanwhile_is_not_seen_and_one_made_inside_stays_there() {
+    for mode in ["static", "dynamic"] {
+        let Some(place) = Place::with_repository() else { return };
+        let script = "echo ready; read line; cat .env 2>/dev/null || echo absent; ls -A | grep -c '^.env$'; echo TOKEN=made > .env.local; cat .env.local";
+        let mut running = place.start(&["--mode", mode, "--transaction"], script);
+        place.write(".env", "TOKEN=hunter2\n");
+        running.tell("\n");
+        assert_eq!(running.end(), (0, "absent\n0\nTOKEN=made\n".to_owned()), "{mode}");
+        let said = place.sandbox(&["changes"]).ok();
+        assert!(said.contains("nothing") || said.contains("No changes"), "{mode}: {said}");
+        assert_eq!(place.read(".env").as_deref(), Some("TOKEN=hunter2\n"), "{mode}");
+        assert!(!place.exists(".env.local"), "{mode}");
+    }
+}

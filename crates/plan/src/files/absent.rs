@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use cofferdam_policy::path::Base;
-use cofferdam_policy::{Access, Layer, Policy};
+use cofferdam_policy::{Access, Layer, Policy, RuleIndex};
 
 use crate::facts::host::HostFacts;
 use crate::facts::path::PathFact;
@@ -60,6 +60,40 @@ pub(crate) fn absent(
         }
     }
     found
+}
+
+/// Those in the overlays of a transaction, at the place where a rule begins: of a name at any depth the one in the project itself,
+/// of a pattern like `.env*` the name without more. What could be masked is not among them: the workload may make it.
+pub(crate) fn absent_in_overlays(
+    policy: &Policy,
+    facts: &HostFacts,
+    decisions: &[Decision],
+    overlays: &[PathBuf],
+) -> Vec<PathBuf> {
+    if overlays.is_empty() {
+        return Vec::new();
+    }
+    let shown = facts.tracked.iter().filter(|file| file.object.is_some()).map(|file| file.path.as_os_str());
+    let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).chain(shown).collect();
+    let index = RuleIndex::new(decisions.iter().collect());
+    let is_given = |path: &PathBuf| {
+        overlays.iter().any(|tree| is_below(path.as_os_str(), tree.as_os_str()))
+            && !decided.contains(path.as_os_str())
+            // Below something else that was decided that decides what can be seen.
+            && index.deciding(path).is_some_and(|deciding| overlays.contains(&deciding.path))
+    };
+    let rules = policy.files.iter().filter(|rule| rule.access == Access::Deny && !rule.only_missing);
+    let places = facts.places();
+    let paths = rules.flat_map(|rule| rule.expand(&places)).filter_map(without_pattern);
+    paths.filter(is_given).collect()
+}
+
+/// `None` for a pattern that does not begin with a name.
+fn without_pattern(path: PathBuf) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let stem = name.strip_suffix('*').unwrap_or(name);
+    let is_name = !stem.is_empty() && !stem.contains(['*', '?', '[']);
+    is_name.then(|| path.with_file_name(stem))
 }
 
 /// As bytes: this is asked for each shipped rule at every start.

@@ -177,7 +177,7 @@ impl FileMounts {
             (Access::Overlay, _) => {
                 let slot = self.overlays;
                 self.overlays += 1;
-                Some((path.clone(), MountKind::Overlay { lower: path, id, slot }))
+                Some((path.clone(), MountKind::Overlay { lower: path, id, slot, absent: Vec::new() }))
             }
         }
     }

@@ -102,6 +102,17 @@ impl FileMounts {
         }
     }
 
+    /// The same in the overlays of a transaction.
+    pub(crate) fn hide_absent_in_overlays(&mut self, absent: &[PathBuf]) {
+        for step in &mut self.steps {
+            let Step::Mount(Mount { target, kind: MountKind::Overlay { absent: hidden, .. }, .. }) = step else {
+                continue;
+            };
+            let below = absent.iter().filter_map(|path| path.strip_prefix(&*target).ok());
+            hidden.extend(below.map(|path| HiddenName { path: path.to_path_buf(), text: None }));
+        }
+    }
+
     /// Directories that are given for reading, by which names could be seen that do not exist yet; none where everything is.
     pub(crate) fn given(&self) -> Option<Vec<PathBuf>> {
         self.trigger?;
