@@ -175,7 +175,10 @@ impl Failure {
             ) => REFUSED,
             Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
             Failure::Changes(
-                ChangesError::Nothing { .. } | ChangesError::Several { .. } | ChangesError::Outside { .. },
+                ChangesError::Nothing { .. }
+                | ChangesError::Several { .. }
+                | ChangesError::Outside { .. }
+                | ChangesError::Unmatched { .. },
             ) => NOT_SO,
             Failure::Changes(ChangesError::LeavesTree { .. }) => REFUSED,
             Failure::HostNetwork(_) => REFUSED,
@@ -227,7 +230,10 @@ impl Failure {
             Failure::Changes(ChangesError::Nothing { .. }) => {
                 "`sandbox changes` lists those of all directories; `sandbox run --transaction -- COMMAND` makes some"
             }
-            Failure::Changes(ChangesError::Several { .. }) => "say which with --session; `last` is the newest",
+            Failure::Changes(ChangesError::Unmatched { .. }) => "`sandbox diff --stat` lists what waits",
+            Failure::Changes(ChangesError::Several { .. }) => {
+                "say which with --session; `last` is the newest of this directory"
+            }
             Failure::Changes(ChangesError::Runs { .. }) => {
                 "`sandbox diff` shows what it has changed so far; `sandbox kill` ends it"
             }

@@ -7,9 +7,9 @@ use cofferdam_host::obeyed::{self, ObeyedAs};
 use cofferdam_host::state::{kept_in, sessions_in};
 use cofferdam_policy::ObeyedClass;
 use cofferdam_workspace::transaction::list;
-use cofferdam_workspace::{Change, Manifest, State};
+use cofferdam_workspace::{Change, Kind, Manifest, State, What};
 
-/// A transaction that was found, and whether its session still has it.
+/// A transaction that was found.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) manifest: Manifest,
@@ -29,16 +29,40 @@ pub(crate) fn all(state: &Path) -> Vec<Found> {
     found
 }
 
-/// How host programs obey a changed name, where they do.
-pub(crate) fn obeyed(manifest: &Manifest, tree: usize, change: &Change) -> Option<ObeyedAs> {
-    let lower = &manifest.trees.get(tree)?.lower;
-    // The repository of a linked worktree is a tree of its own.
-    let is_repository = lower.join("HEAD").exists() && lower.join("objects").exists();
-    let path = if is_repository { Path::new(".git").join(&change.path) } else { change.path.clone() };
-    obeyed::obeyed_as(&path)
+/// Names that make the project itself a repository, with a configuration that the host's git obeys.
+const OF_REPOSITORY: [&str; 2] = ["objects", "refs"];
+
+/// How host programs obey what was changed in the trees of a transaction.
+pub(crate) struct Classes<'a> {
+    manifest: &'a Manifest,
+    /// What names that they obey lead to, by tree.
+    links: Vec<Vec<(PathBuf, ObeyedAs)>>,
 }
 
-/// Whether a commit needs a word of its own for it.
-pub(crate) fn is_opened(manifest: &Manifest, tree: usize, change: &Change) -> bool {
-    obeyed(manifest, tree, change).is_some_and(|obeyed| obeyed.class == ObeyedClass::Opens)
+impl<'a> Classes<'a> {
+    pub(crate) fn of(manifest: &'a Manifest) -> Self {
+        Classes { manifest, links: manifest.trees.iter().map(|tree| obeyed::behind_links(&tree.lower)).collect() }
+    }
+
+    /// How host programs obey a changed name, where they do.
+    pub(crate) fn obeyed(&self, tree: usize, change: &Change) -> Option<ObeyedAs> {
+        let record = self.manifest.trees.get(tree)?;
+        let path = if record.is_repository { Path::new(".git").join(&change.path) } else { change.path.clone() };
+        let opens = |why| Some(ObeyedAs { class: ObeyedClass::Opens, why });
+        let first = change.path.iter().next()?.to_str().unwrap_or_default();
+        let makes_repository = OF_REPOSITORY.iter().any(|name| name.eq_ignore_ascii_case(first));
+        if makes_repository && !record.is_repository && record.lower.join(first).symlink_metadata().is_err() {
+            return opens("would make the project itself a repository with a configuration made inside");
+        }
+        if change.what != What::Added && path.starts_with(".git/objects") {
+            return opens("takes away what the repository holds");
+        }
+        let behind = self.links.get(tree)?.iter().find(|(target, _)| change.path.starts_with(target));
+        behind.map(|(_, obeyed)| *obeyed).or_else(|| obeyed::obeyed_as(&path, change.kind() == Kind::Link))
+    }
+
+    /// Whether a commit needs a word of its own for it.
+    pub(crate) fn is_opened(&self, tree: usize, change: &Change) -> bool {
+        self.obeyed(tree, change).is_some_and(|obeyed| obeyed.class == ObeyedClass::Opens)
+    }
 }

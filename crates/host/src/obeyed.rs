@@ -14,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::file;
@@ -140,22 +141,45 @@ pub struct ObeyedAs {
     pub why: &'static str,
 }
 
-/// Whether programs of the host obey a file at this path of a project, or something above it.
-pub fn obeyed_as(path: &Path) -> Option<ObeyedAs> {
-    let names = Names::shipped();
+/// Whether programs of the host obey a file at this path of a project, or something above it. A link counts as whatever may be
+/// found through it.
+pub fn obeyed_as(path: &Path, is_link: bool) -> Option<ObeyedAs> {
+    static NAMES: LazyLock<Names> = LazyLock::new(Names::shipped);
+    let names = &*NAMES;
+    let as_rule = |rule: usize| Some(ObeyedAs { class: names.class(rule), why: names.why(rule) });
     let (mut begun, mut only_begun) = (Vec::new(), false);
     let mut parts = path.iter().peekable();
     while let Some(name) = parts.next() {
+        let is_last = parts.peek().is_none();
         let (whole, further) = names.go_on(&begun, only_begun, name);
         // A directory of that name may be obeyed by what other entries name in it.
-        let whole = whole.filter(|rule| parts.peek().is_none() || !names.only_files(*rule));
-        if let Some(rule) = whole {
-            return Some(ObeyedAs { class: names.class(rule), why: names.why(rule) });
+        if let Some(rule) = whole.filter(|rule| is_last || !names.only_files(*rule)) {
+            return as_rule(rule);
+        }
+        if let (true, true, Some(first)) = (is_last, is_link, further.first()) {
+            return as_rule(first.rule);
         }
         only_begun |= is_filled_by_tools(name.as_bytes());
         begun = further;
     }
     None
+}
+
+/// What names that programs of the host obey at the root of a project lead to, where they are links into it: paths relative to the
+/// project.
+pub fn behind_links(project: &Path) -> Vec<(PathBuf, ObeyedAs)> {
+    let mut found = Vec::new();
+    for name in cofferdam_policy::obeyed_names() {
+        let first = if name.in_git { ".git" } else { name.name };
+        for above in Path::new(first).ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            let place = project.join(above);
+            let is_link = place.symlink_metadata().is_ok_and(|stat| stat.is_symlink());
+            let target = is_link.then(|| place.canonicalize().ok()).flatten();
+            let inside = target.as_ref().and_then(|target| target.strip_prefix(project).ok());
+            found.extend(inside.map(|path| (path.to_path_buf(), ObeyedAs { class: name.class, why: name.why })));
+        }
+    }
+    found
 }
 
 /// Looks through a project after a session.

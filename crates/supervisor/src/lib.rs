@@ -31,6 +31,7 @@ pub use options::{Decide, Decider, KeepAnswer, Memory, NetworkApproval, Options,
 pub use records::log::{Refusal, launch_refused};
 pub use records::summary::Summary;
 pub use store::registry::{Ended, UsedNow, end_session, live_sessions, used_now};
+pub use store::sweep::finish_killed;
 
 /// A module as the test harness names it, for tests that start themselves again.
 #[cfg(test)]

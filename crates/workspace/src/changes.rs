@@ -22,6 +22,8 @@ use crate::journal::Earlier;
 
 /// More names than this are not listed: a workload may make any number.
 const MOST_ENTRIES: usize = 1 << 20;
+/// And so many bytes of their paths: a deep tree of long names costs a workload little.
+const MOST_BYTES: usize = 1 << 28;
 /// Two directories are open for each.
 const DEEPEST: usize = 200;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
@@ -50,6 +52,8 @@ pub enum Conflict {
     Unit,
     /// A link that leads out of the tree would take the place of something.
     LeavesTree,
+    /// Something in the directory stays, whatever is chosen: a hidden name, another mount, what cannot be read.
+    Held,
 }
 
 /// One name that differs.
@@ -99,8 +103,6 @@ pub enum Why {
     Unreadable,
     /// Another file system is mounted there.
     OtherMount,
-    /// Its directory on the host is none any more.
-    NoDirectory,
 }
 
 /// Everything that differs in one tree, parents before what lies in them.
@@ -120,6 +122,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) earlier: &'a Earlier,
     found: Changes,
     seen: usize,
+    bytes: usize,
     /// Files of the upper layer with several names that are as below: they count where another of their names does.
     unchanged: Vec<(u64, Change)>,
 }
@@ -135,7 +138,7 @@ struct Pair<'a> {
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(mounted: Time, hidden: &'a dyn Fn(&Path) -> bool, earlier: &'a Earlier) -> Self {
-        Walk { mounted, hidden, earlier, found: Changes::default(), seen: 0, unchanged: Vec::new() }
+        Walk { mounted, hidden, earlier, found: Changes::default(), seen: 0, bytes: 0, unchanged: Vec::new() }
     }
 
     pub(crate) fn all(mut self, upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> Result<Changes, Errno> {
@@ -186,9 +189,10 @@ impl<'a> Walk<'a> {
         self.mounted.is_before(entry.changed) && !is_by_us
     }
 
-    fn is_full(&mut self) -> bool {
+    fn is_full(&mut self, at: &Path) -> bool {
         self.seen += 1;
-        self.found.is_cut |= self.seen > MOST_ENTRIES;
+        self.bytes += at.as_os_str().len();
+        self.found.is_cut |= self.seen > MOST_ENTRIES || self.bytes > MOST_BYTES;
         self.found.is_cut
     }
 
@@ -205,7 +209,7 @@ impl<'a> Walk<'a> {
             names.dedup();
         }
         for name in names {
-            if self.is_full() {
+            if self.is_full(at) {
                 return Ok(());
             }
             let path = at.join(&name);
@@ -244,10 +248,12 @@ impl<'a> Walk<'a> {
         let Some((first, below)) = self.found.changes.get_mut(begin..).and_then(<[Change]>::split_first_mut) else {
             return;
         };
-        if first.conflict.is_none()
-            && below.iter().any(|change| change.what == What::Deleted && change.conflict.is_some())
-        {
-            first.conflict = Some(Conflict::Changed);
+        let has =
+            |conflict: Conflict| below.iter().any(|one| one.what == What::Deleted && one.conflict == Some(conflict));
+        if has(Conflict::Held) {
+            first.conflict = Some(Conflict::Held);
+        } else if has(Conflict::Changed) {
+            first.conflict = first.conflict.or(Some(Conflict::Changed));
         }
     }
 
@@ -266,7 +272,7 @@ impl<'a> Walk<'a> {
             }
         };
         for name in beneath::names(opened.as_fd(), MOST_ENTRIES)? {
-            if self.is_full() {
+            if self.is_full(at) {
                 return Ok(());
             }
             let path = at.join(&name);
@@ -290,7 +296,7 @@ impl<'a> Walk<'a> {
     /// A directory that the session removed and that cannot go: its entry, which came before, is a conflict.
     fn stays(&mut self, at: &Path, why: Why) {
         if let Some(change) = self.found.changes.iter_mut().rev().find(|change| change.path == at) {
-            change.conflict = Some(Conflict::Changed);
+            change.conflict = Some(Conflict::Held);
         }
         self.skip(at.to_path_buf(), why);
     }
@@ -401,12 +407,14 @@ fn is_opaque(directory: BorrowedFd<'_>) -> bool {
 pub(crate) fn leaves(path: &Path, target: &Path) -> bool {
     use std::path::Component;
     let mut depth = path.components().count().saturating_sub(1);
+    let mut has_name = false;
     for component in target.components() {
         match component {
             Component::RootDir | Component::Prefix(_) => return true,
-            Component::ParentDir if depth == 0 => return true,
+            // What comes before may be a link itself, and lead anywhere.
+            Component::ParentDir if depth == 0 || has_name => return true,
             Component::ParentDir => depth -= 1,
-            Component::Normal(_) => depth += 1,
+            Component::Normal(_) => has_name = true,
             Component::CurDir => {}
         }
     }
@@ -428,7 +436,7 @@ fn is_same_content(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>, name: &OsStr) -
     if attributes(&ours)? != attributes(&theirs)? {
         return Ok(false);
     }
-    // A copy that was only looked at has the blocks of the original on some file systems; then there is nothing to read.
+    // The same file under both names: what was committed is a link to it.
     let (one, other) = (ours.metadata()?, theirs.metadata()?);
     if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
         return Ok(true);

@@ -26,12 +26,13 @@ use rustix::io::Errno;
 
 use crate::beneath;
 use crate::entry::{Entry, Kind, PERMISSIONS};
-use crate::journal::{self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging};
+use crate::journal::{self, Action, Below, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging};
+use crate::operations::is_opening;
 use crate::remove_tree::Removal;
 use crate::staging::{self, Source, copy_tree, sync_file_system};
 
-/// How long removing what was staged may take; the rest is removed by the next process that looks.
-const LONGEST_REMOVAL: Duration = Duration::from_secs(30);
+/// How long removing a layer or what was staged may take.
+const LONGEST_REMOVAL: Duration = Duration::from_mins(10);
 /// As deep as changes are looked for.
 const DEEPEST: usize = 200;
 
@@ -144,16 +145,14 @@ impl Place<'_> {
     }
 
     fn refuse_unwritable(&self, operations: &[Operation]) -> Result<(), CommitError> {
-        let opens = |path: &Path| {
-            let is_opened = |other: &Operation| {
-                other.path == path && matches!(other.action, Action::SetMode { to } if to & 0o300 == 0o300)
-            };
-            operations.iter().any(is_opened)
-        };
+        let opened: HashSet<(usize, &Path)> =
+            operations.iter().filter(|one| is_opening(one)).map(|one| (one.tree, one.path.as_path())).collect();
         let mut last: Option<(usize, &Path)> = None;
         for operation in operations.iter().filter(|operation| !matches!(operation.action, Action::SetMode { .. })) {
             let above = operation.path.parent().unwrap_or(Path::new(""));
-            if last.replace((operation.tree, above)) == Some((operation.tree, above)) || opens(above) {
+            if last.replace((operation.tree, above)) == Some((operation.tree, above))
+                || opened.contains(&(operation.tree, above))
+            {
                 continue;
             }
             let tree = self.trees.get(operation.tree).ok_or(CommitError::Journal(Errno::INVAL))?;
@@ -270,20 +269,19 @@ impl Place<'_> {
     }
 
     fn finish_on_disk(&self, intent: &Intent, stages: &Stages, done: &Done, between: Between<'_>) -> Result<(), Errno> {
-        for (tree, name) in &intent.staging.beside {
-            let Some(beside) = stages.beside.get(tree) else { continue };
-            // What was replaced is kept where no program of the host stumbles over it.
-            for number in beneath::names(beside.as_fd(), 1 << 20)? {
-                // A process before this one may not have come to the end of it.
-                remove_any(stages.own.as_fd(), &number)?;
-                copy_tree(beside.as_fd(), &number, stages.own.as_fd(), &number, DEEPEST)?;
+        if Entry::at(stages.own.as_fd(), OsStr::new(DONE))?.is_none() {
+            for beside in stages.beside.values() {
+                keep_replaced(beside.as_fd(), stages.own.as_fd())?;
             }
             between()?;
+            journal::write(stages.own.as_fd(), DONE, done)?;
+            between()?;
+        }
+        // Only now: the copy of what was replaced is whole.
+        for (tree, name) in &intent.staging.beside {
             remove(self.trees[*tree].lower.as_fd(), name)?;
             between()?;
         }
-        journal::write(stages.own.as_fd(), DONE, done)?;
-        between()?;
         // From now on these files are the host's alone.
         for (operation, _) in done.operations.iter().zip(&done.applied).filter(|(_, applied)| **applied) {
             let upper = self.trees[operation.tree].upper.as_fd();
@@ -298,16 +296,24 @@ impl Place<'_> {
         rustix::fs::fsync(self.directory)
     }
 
-    /// Reverses what was carried out, last first, and ends the commit.
+    /// Reverses what was carried out, last first, and ends the commit. What the host has changed since stays, and is recorded as
+    /// committed, so that what it replaced is kept.
     fn take_back(&self, intent: &Intent, stages: &Stages, applied: &[bool]) -> Result<(), CommitError> {
+        let mut left = applied.to_vec();
+        left.resize(intent.operations.len(), false);
         for (number, operation) in intent.operations.iter().enumerate().rev() {
-            if applied.get(number) == Some(&true) {
+            if left[number] {
                 let back = self.reverse(operation, stages.of(operation.tree), &number.to_string());
-                back.map_err(|errno| CommitError::Apply { path: operation.path.clone(), errno })?;
+                left[number] = !back.map_err(|errno| CommitError::Apply { path: operation.path.clone(), errno })?;
             }
         }
+        self.sync(stages).map_err(CommitError::Journal)?;
+        if left.contains(&true) {
+            let directories = self.directories(&intent.operations, &left).map_err(CommitError::Journal)?;
+            let done = Done { operations: intent.operations.clone(), applied: left, directories };
+            return self.finish(intent, stages, &done, &mut || Ok(()));
+        }
         let end = || {
-            self.sync(stages)?;
             journal::write(self.directory, STAGING, &intent.staging)?;
             rustix::fs::unlinkat(self.directory, JOURNAL, AtFlags::empty())?;
             self.unstage()
@@ -344,7 +350,8 @@ impl Place<'_> {
                     let exchange = || rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::EXCHANGE);
                     exchange()?;
                     // What came out is looked at: it may have been put there after the look before.
-                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base);
+                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
+                        && has_only(stage, number, operation.below)?;
                     if !is_right {
                         exchange()?;
                     }
@@ -361,7 +368,8 @@ impl Place<'_> {
                         Err(Errno::BUSY | Errno::XDEV) => return Ok(false),
                         other => other?,
                     }
-                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base);
+                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
+                        && has_only(stage, number, operation.below)?;
                     if !is_right {
                         rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::NOREPLACE)?;
                     }
@@ -410,6 +418,26 @@ impl Place<'_> {
     }
 }
 
+/// Whether a directory that came out holds what was looked at, and nothing that the host wrote there since.
+fn has_only(stage: BorrowedFd<'_>, number: &str, below: Option<Below>) -> Result<bool, Errno> {
+    let Some(below) = below else { return Ok(true) };
+    let mut left = vec![beneath::directory(stage, Path::new(number))?];
+    let mut names = 0;
+    while let Some(directory) = left.pop() {
+        for name in beneath::names(directory.as_fd(), 1 << 20)? {
+            let Some(entry) = Entry::at(directory.as_fd(), &name)? else { continue };
+            names += 1;
+            if names > below.names || below.newest.is_none_or(|newest| entry.changed > newest) {
+                return Ok(false);
+            }
+            if entry.kind == Kind::Directory {
+                left.push(beneath::directory(directory.as_fd(), Path::new(&name))?);
+            }
+        }
+    }
+    Ok(names == below.names)
+}
+
 fn set_mode(
     parent: &OwnedFd,
     name: &OsStr,
@@ -428,13 +456,15 @@ fn set_mode(
         return Ok(false);
     }
     let directory = beneath::opened_as_path(parent.as_fd(), name)?;
-    let mode = Mode::from_raw_mode(to & PERMISSIONS);
+    // Set-group-ID and sticky are the host's to set and to keep.
+    let kept = rustix::fs::fstat(&directory)?.st_mode & 0o7777 & !PERMISSIONS;
+    let mode = Mode::from_raw_mode(to & PERMISSIONS | kept);
     rustix::fs::chmodat(CWD, beneath::itself(&directory), mode, AtFlags::empty())?;
     Ok(true)
 }
 
 fn is_same_inode(one: &Entry, other: &Entry) -> bool {
-    (one.kind, one.device, one.inode) == (other.kind, other.device, other.inode)
+    (one.kind, one.inode) == (other.kind, other.inode)
 }
 
 fn committed(done: &Done) -> Committed {
@@ -520,6 +550,16 @@ impl Stages {
     fn of(&self, tree: usize) -> BorrowedFd<'_> {
         self.beside.get(&tree).unwrap_or(&self.own).as_fd()
     }
+}
+
+/// What was replaced is kept where no program of the host meets it. What cannot be copied is not kept: the commit is done.
+fn keep_replaced(beside: BorrowedFd<'_>, own: BorrowedFd<'_>) -> Result<(), Errno> {
+    for number in beneath::names(beside, 1 << 20)? {
+        // A process before this one may not have come to the end of it.
+        remove_any(own, &number)?;
+        best_effort(copy_tree(beside, &number, own, &number, DEEPEST), "the host's tree is as it should be without it");
+    }
+    Ok(())
 }
 
 fn remove_any(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {

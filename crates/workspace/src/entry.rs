@@ -95,7 +95,8 @@ impl Entry {
 
     /// Whether this is what `base` was, for all that can be told: a rename changes the time of the last change and nothing else.
     pub(crate) fn is_still(&self, base: &Entry) -> bool {
-        let is_same = (self.kind, self.device, self.inode) == (base.kind, base.device, base.inode);
+        // The number of a device may be another one after a start of the machine; no other mount is entered.
+        let is_same = (self.kind, self.inode) == (base.kind, base.inode);
         let is_untouched = (self.size, self.modified, self.mode) == (base.size, base.modified, base.mode);
         // What lies in a directory is looked at by itself.
         is_same && (is_untouched || self.kind == Kind::Directory)

@@ -2,7 +2,7 @@
 //! are spelled in them; `commit` writes and obeys them.
 //!
 //! ```text
-//!   journal.json            the intent: from here on the commit is carried through, whoever goes on with it
+//!   journal.json            the intent: from here on the commit is carried through, by this process or a later one
 //!   commit-N/K              what operation K puts in place, and then what it replaced
 //!   commit-N/done.json      which operations were carried out; the journal is removed after it
 //!   staging.json            where else something was staged, before there is a journal
@@ -47,11 +47,20 @@ pub(crate) struct Operation {
     pub(crate) action: Action,
     /// What had the name when the operation was staged.
     pub(crate) base: Option<Entry>,
+    /// What lay in it, where it is a directory that goes as a whole.
+    pub(crate) below: Option<Below>,
     /// What was staged for it.
     pub(crate) staged: Option<Entry>,
     /// Every name that is taken over or removed with it.
     #[serde(with = "path_texts")]
     pub(crate) takes: Vec<PathBuf>,
+}
+
+/// Everything in a directory when it was looked at: how many names, and when the last of them was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Below {
+    pub(crate) names: usize,
+    pub(crate) newest: Option<Time>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +115,10 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(directory: BorrowedFd<'_>, na
 
 pub(crate) fn write(directory: BorrowedFd<'_>, name: &str, record: &impl Serialize) -> Result<(), Errno> {
     let text = serde_json::to_vec(record).map_err(|_| Errno::INVAL)?;
+    if text.len() as u64 > MOST_BYTES {
+        // It could not be read again.
+        return Err(Errno::FBIG);
+    }
     write_durably(directory, &format!("{name}.next"), name, &text)
 }
 

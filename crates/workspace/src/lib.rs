@@ -26,7 +26,7 @@ pub use commit::{CommitError, Committed};
 pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;
 pub use state::State;
-pub use transaction::{Manifest, OpenError, Transaction, TreeRecord};
+pub use transaction::{Choice, Manifest, OpenError, Transaction, TreeRecord};
 
 /// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
 /// them does.

@@ -22,15 +22,16 @@ use serde::{Deserialize, Serialize};
 use crate::beneath;
 use crate::changes::{Changes, Walk, What};
 use crate::commit::{self, CommitError, Committed, Place, Tree};
-use crate::entry::{Entry, Time};
+use crate::entry::Time;
 use crate::hidden::{Hidden, HiddenRule};
-use crate::journal::{self, JOURNAL, path_text};
+use crate::journal::{self, JOURNAL, STAGING, path_text};
 use crate::operations;
 use crate::state::{Event, State};
 use crate::units;
 
 const MANIFEST: &str = "transaction.json";
 const VERSION: u32 = 1;
+const INDEX: &str = ".git/index";
 /// What the directory of a session holds for its transaction, besides the layers.
 pub const FILES: [&str; 2] = [MANIFEST, "state"];
 /// An index of git of half a million files.
@@ -48,6 +49,18 @@ pub struct TreeRecord {
     pub inode: u64,
     /// Before the overlay was mounted, by the clock that stamps files of this tree.
     pub mounted: Time,
+    /// Whether it is a repository of git itself: that of a linked worktree.
+    pub is_repository: bool,
+    /// Whether it is part of the transaction that was asked for, and not an overlay for itself.
+    pub in_transaction: bool,
+    /// What the index of git in it said at the start, but for times of files.
+    pub index: Option<u64>,
+}
+
+/// What the index of git in a project says, but for what it knows of the times of files.
+pub fn index_of(project: &Path) -> Option<u64> {
+    let root = beneath::root(project).ok()?;
+    units::summary(&read(root.as_fd(), Path::new(INDEX), LARGEST_INDEX)?)
 }
 
 /// What a transaction says of itself.
@@ -138,10 +151,16 @@ pub enum OpenError {
     Recover(#[source] CommitError),
 }
 
+/// What is taken of one tree. What belongs to a choice comes with it, where that is allowed; else neither is taken.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    pub chosen: HashSet<PathBuf>,
+    pub allowed: HashSet<PathBuf>,
+}
+
 /// A transaction of which this process has the lock, until it is dropped.
 #[derive(Debug)]
 pub struct Transaction {
-    path: PathBuf,
     directory: OwnedFd,
     pub manifest: Manifest,
     state: State,
@@ -157,23 +176,26 @@ impl Transaction {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
             other => other.map_err(OpenError::Records)?,
         }
-        let transaction = Transaction::read(path, directory)?;
+        // Left by a session that was killed: no process of it is left, or its supervisor would have the lock.
+        seal(directory.as_fd()).map_err(OpenError::Records)?;
+        let transaction = Transaction::read(directory)?;
         transaction.recovered()
     }
 
     /// To look at only, also while its session runs: nothing is locked and nothing is finished.
     pub fn look(path: &Path) -> Result<Self, OpenError> {
         let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
-        Transaction::read(path, directory)
+        Transaction::read(directory)
     }
 
-    fn read(path: &Path, directory: OwnedFd) -> Result<Self, OpenError> {
+    fn read(directory: OwnedFd) -> Result<Self, OpenError> {
         let manifest = Manifest::read(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
         let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
-        let trees =
-            manifest.trees.iter().map(|record| open_tree(directory.as_fd(), record)).collect::<Result<_, _>>()?;
+        let is_same_boot = boot().is_ok_and(|boot| boot == manifest.boot);
+        let open = |record| open_tree(directory.as_fd(), record, is_same_boot);
+        let trees = manifest.trees.iter().map(open).collect::<Result<_, _>>()?;
         let hidden = Hidden::new(&manifest.hidden);
-        Ok(Transaction { path: path.to_path_buf(), directory, manifest, state, trees, hidden })
+        Ok(Transaction { directory, manifest, state, trees, hidden })
     }
 
     fn recovered(mut self) -> Result<Self, OpenError> {
@@ -193,11 +215,6 @@ impl Transaction {
         &self.manifest.session
     }
 
-    /// Where its directory is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What differs in each tree.
     pub fn changes(&self) -> Result<Vec<Changes>, Errno> {
         let earlier = commit::earlier(self.directory.as_fd(), self.trees.len())?;
@@ -206,7 +223,12 @@ impl Transaction {
             let hidden = |path: &Path| self.hidden.is_hidden(&record.lower.join(path));
             let mut found = Walk::new(record.mounted, &hidden, earlier).all(tree.upper.as_fd(), tree.lower.as_fd())?;
             found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
-            units::carry_conflicts(&mut found.changes, is_repository(tree));
+            let index = found.changes.iter_mut().find(|change| change.path == Path::new(INDEX));
+            if let Some(index) = index.filter(|_| record.index.is_some() && index_of(&record.lower) == record.index) {
+                // A `git status` of the host has read it again, and changed nothing that counts.
+                index.conflict = None;
+            }
+            units::carry_conflicts(&mut found.changes, record.is_repository);
             all.push(found);
         }
         Ok(all)
@@ -218,9 +240,9 @@ impl Transaction {
         (read(tree.lower.as_fd(), path, most), read(tree.upper.as_fd(), path, most))
     }
 
-    /// Takes over what was chosen of each tree.
-    pub fn commit(&mut self, chosen: Vec<HashSet<PathBuf>>) -> Result<Committed, CommitError> {
-        let committed = self.commit_with(chosen, &mut || Ok(()));
+    /// Takes over what was chosen of the changes that were looked at.
+    pub fn commit(&mut self, changes: &[Changes], choices: Vec<Choice>) -> Result<Committed, CommitError> {
+        let committed = self.commit_with(changes, choices, &mut || Ok(()));
         if committed.is_err() && !has_journal(self.directory.as_fd()) {
             // Nothing was done: what was staged goes, and everything is as before.
             let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
@@ -237,17 +259,17 @@ impl Transaction {
 
     fn commit_with(
         &mut self,
-        chosen: Vec<HashSet<PathBuf>>,
+        changes: &[Changes],
+        choices: Vec<Choice>,
         between: commit::Between<'_>,
     ) -> Result<Committed, CommitError> {
-        let changes = self.changes().map_err(CommitError::Journal)?;
         if let Some(cut) = changes.iter().position(|changes| changes.is_cut) {
             return Err(CommitError::TooMany { path: self.manifest.trees[cut].lower.clone() });
         }
         let mut all = Vec::new();
-        for (tree, (found, mut chosen)) in changes.iter().zip(chosen).enumerate() {
-            let is_repository = is_repository(&self.trees[tree]);
-            operations::complete(&found.changes, &mut chosen, is_repository);
+        for (tree, (found, Choice { mut chosen, allowed })) in changes.iter().zip(choices).enumerate() {
+            let is_repository = self.manifest.trees[tree].is_repository;
+            operations::complete(&found.changes, &mut chosen, &allowed, is_repository);
             all.extend(operations::operations(tree, &found.changes, &chosen, is_repository));
         }
         if all.is_empty() {
@@ -269,31 +291,41 @@ impl Transaction {
         self.go(if is_empty { Event::Complete } else { Event::Leave })
     }
 
-    /// Gives everything up that was not committed. The host's trees stay as they are.
-    pub fn roll_back(mut self) -> Result<(), OpenError> {
-        self.state.after(Event::Drop).ok_or(OpenError::State { state: self.state })?;
-        self.go(Event::Drop).map_err(OpenError::Records)?;
-        let has_commits = commit::numbers(self.directory.as_fd()).is_ok_and(|numbers| !numbers.is_empty());
-        if has_commits {
-            // What a commit replaced is kept; only the layers go.
-            for record in &self.manifest.trees {
-                let gone = commit::remove(self.directory.as_fd(), &record.slot.to_string());
-                best_effort(gone, "the state says that it is rolled back");
-            }
-            return Ok(());
-        }
-        let name = self.path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
-        let parent = self.path.parent().ok_or(OpenError::Missing)?;
-        let parent = beneath::root(parent).map_err(OpenError::Records)?;
-        commit::remove(parent.as_fd(), name).map_err(OpenError::Records)
-    }
-
     fn go(&mut self, event: Event) -> Result<(), Errno> {
         let next = self.state.after(event).ok_or(Errno::INVAL)?;
         next.write(self.directory.as_fd())?;
         self.state = next;
         Ok(())
     }
+}
+
+/// Gives everything up that was not committed. The host's trees stay as they are, and need not be there any more.
+pub fn roll_back(path: &Path) -> Result<(), OpenError> {
+    let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+    if has_journal(directory.as_fd()) {
+        // What was begun is finished first.
+        drop(Transaction::open(path)?);
+    }
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
+        other => other.map_err(OpenError::Records)?,
+    }
+    let sealed = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
+    let state = if sealed == State::Committing { State::Sealed } else { sealed };
+    let next = state.after(Event::Drop).ok_or(OpenError::State { state })?;
+    next.write(directory.as_fd()).map_err(OpenError::Records)?;
+    let manifest = Manifest::read(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
+    let has_commits = commit::numbers(directory.as_fd()).is_ok_and(|numbers| !numbers.is_empty());
+    if has_commits {
+        // What a commit replaced is kept; only the layers go.
+        for record in &manifest.trees {
+            commit::remove(directory.as_fd(), &record.slot.to_string()).map_err(OpenError::Records)?;
+        }
+        return Ok(());
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
+    let parent = beneath::root(path.parent().ok_or(OpenError::Missing)?).map_err(OpenError::Records)?;
+    commit::remove(parent.as_fd(), name).map_err(OpenError::Records)
 }
 
 /// Transactions in a directory, oldest first, with their names: those that have no manifest are none.
@@ -313,7 +345,8 @@ pub fn interrupted(directory: &Path) -> Vec<PathBuf> {
     let Ok(opened) = beneath::root(directory) else { return Vec::new() };
     let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
     let is_one = |name: &&std::ffi::OsString| {
-        rustix::fs::statat(&opened, Path::new(name).join(JOURNAL), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        let has = |file| rustix::fs::statat(&opened, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        has(JOURNAL) || has(STAGING)
     };
     names.iter().filter(is_one).map(|name| directory.join(name)).collect()
 }
@@ -322,22 +355,19 @@ fn has_journal(directory: BorrowedFd<'_>) -> bool {
     rustix::fs::statat(directory, JOURNAL, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord) -> Result<Tree, OpenError> {
+fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool) -> Result<Tree, OpenError> {
     let path = || record.lower.clone();
     let lower = beneath::root(&record.lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
     let stat = rustix::fs::fstat(&lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
-    if (stat.st_dev, stat.st_ino) != (record.device, record.inode) {
+    // The number of a device may be another one after a start of the machine.
+    let is_other = stat.st_ino != record.inode || is_same_boot && stat.st_dev != record.device;
+    if is_other {
         return Err(OpenError::OtherDirectory { path: path() });
     }
-    let upper = PathBuf::from(record.slot.to_string()).join("upper");
-    let upper = beneath::directory(directory, &upper).map_err(OpenError::Records)?;
+    let slot = beneath::directory(directory, Path::new(&record.slot.to_string())).map_err(OpenError::Records)?;
+    // The workload may have closed it.
+    let upper = beneath::closed_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;
     Ok(Tree { lower, upper })
-}
-
-/// Whether a tree is a repository itself: that of a linked worktree.
-fn is_repository(tree: &Tree) -> bool {
-    let has = |name: &str| matches!(Entry::at(tree.lower.as_fd(), name.as_ref()), Ok(Some(_)));
-    has("HEAD") && has("objects") && has("refs")
 }
 
 /// An index of git that was only read again by a command like `git status`.

@@ -27,6 +27,11 @@ fn database(path: &Path) -> Option<PathBuf> {
 pub(crate) fn repository(path: &Path, is_repository: bool) -> Option<PathBuf> {
     let components: Vec<&OsStr> = path.iter().collect();
     let at = if is_repository { 0 } else { components.iter().position(|name| *name == ".git")? + 1 };
+    let at = match components.get(at).and_then(|name| name.to_str()) {
+        // Each with refs, `HEAD` and an index of its own.
+        Some("worktrees" | "modules") => at + 2,
+        _ => at,
+    };
     let inside = components.get(at..)?;
     match inside.first()?.to_str() {
         Some("HEAD" | "index" | "refs" | "packed-refs" | "logs" | "ORIG_HEAD" | "MERGE_HEAD") => {
@@ -91,6 +96,15 @@ pub(crate) fn is_only_refreshed(one: &[u8], other: &[u8]) -> bool {
         (Some(one), Some(other)) => one == other,
         _ => false,
     }
+}
+
+/// A number for what an index says, but for what it knows of the files' times (FNV-1a).
+pub(crate) fn summary(index: &[u8]) -> Option<u64> {
+    let kept = entries(index)?;
+    Some(
+        kept.iter()
+            .fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)),
+    )
 }
 
 /// Everything of an index but times, numbers and sizes of files, and the sum at its end. Version 2 and 3, with SHA-1.

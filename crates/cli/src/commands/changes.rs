@@ -7,8 +7,12 @@ use std::process::ExitCode;
 
 use cofferdam_host::HomeError;
 use cofferdam_host::state::kept_in;
+use cofferdam_supervisor::finish_killed;
+use cofferdam_wire::session::short;
 use cofferdam_workspace::transaction;
-use cofferdam_workspace::{Change, Changes, CommitError, Committed, Manifest, OpenError, State, Transaction};
+use cofferdam_workspace::{
+    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction,
+};
 use rustix::io::Errno;
 use serde_json::json;
 use thiserror::Error;
@@ -19,7 +23,7 @@ use crate::render::changes as lines;
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, print_json, say};
 use crate::session_name::{SessionKind, SessionNameError, choose};
-use crate::waiting::{Found, all, is_opened};
+use crate::waiting::{Classes, Found, all};
 
 /// Why changes were not shown, committed or dropped.
 #[derive(Debug, Error)]
@@ -28,8 +32,15 @@ pub(crate) enum ChangesError {
     Home(#[from] HomeError),
     #[error(transparent)]
     Name(#[from] SessionNameError),
-    #[error("no changes of a session wait in {}", directory.display())]
-    Nothing { directory: PathBuf },
+    #[error("no changes of a session wait in {}{}", directory.display(), elsewhere(below.as_deref()))]
+    Nothing { directory: PathBuf, below: Option<PathBuf> },
+    #[error("the directory that this runs in cannot be told")]
+    Here {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("nothing that waits is called {}", path.display())]
+    Unmatched { path: PathBuf },
     #[error("the changes of {} sessions wait here: {}", sessions.len(), sessions.join(", "))]
     Several { sessions: Vec<String> },
     #[error("session {id} still runs")]
@@ -62,6 +73,10 @@ pub(crate) enum ChangesError {
     LeavesTree { path: PathBuf },
 }
 
+fn elsewhere(below: Option<&Path>) -> String {
+    below.map_or_else(String::new, |below| format!(" itself; some do in {}", below.display()))
+}
+
 /// Commits that a process before has begun are finished, before anything else is done in these directories.
 pub(crate) fn finish_interrupted(state: &Path) {
     for path in transaction::interrupted(&kept_in(state)) {
@@ -90,20 +105,26 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
 fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let mut found = all(&own_state()?);
     found.retain(|one| one.state.waits());
+    let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
+    let is_here = |one: &Found| one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower));
     if let Some(name) = &which.session {
+        if name == "last" {
+            // The newest of this directory: another project's is not meant.
+            found.retain(is_here);
+        }
         let names: Vec<&str> = found.iter().map(|one| one.manifest.session.as_str()).collect();
         let id = choose(&names, name, SessionKind::Waiting)?.to_owned();
         let one = found.into_iter().find(|one| one.manifest.session == id);
-        return one.ok_or(ChangesError::Nothing { directory: PathBuf::from(id) });
+        return one.ok_or(ChangesError::Nothing { directory: here, below: None });
     }
-    let here = std::env::current_dir().unwrap_or_default();
-    let is_here = |lower: &PathBuf| here.starts_with(lower) || lower.starts_with(&here);
-    found.retain(|one| one.manifest.trees.iter().any(|tree| is_here(&tree.lower)));
+    let below = found.iter().find(|one| one.manifest.trees.iter().any(|tree| tree.lower.starts_with(&here)));
+    let below = below.map(|one| one.manifest.trees[0].lower.clone());
+    found.retain(is_here);
     match found.len() {
-        0 => Err(ChangesError::Nothing { directory: here }),
+        0 => Err(ChangesError::Nothing { directory: here, below }),
         1 => Ok(found.remove(0)),
         _ => {
-            let sessions = found.iter().map(|one| one.manifest.session.clone()).collect();
+            let sessions = found.iter().map(|one| short(&one.manifest.session).to_owned()).collect();
             Err(ChangesError::Several { sessions })
         }
     }
@@ -114,7 +135,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
     let id = || found.manifest.session.clone();
     let transaction = Transaction::look(&found.path).map_err(|source| ChangesError::Open { id: id(), source })?;
     let mut changes = transaction.changes().map_err(|source| ChangesError::Read { id: id(), source })?;
-    let wanted = Wanted::new(&args.paths, &transaction.manifest)?;
+    let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
     for (tree, found) in changes.iter_mut().enumerate() {
         found.changes.retain(|change| wanted.is_wanted(tree, &change.path));
     }
@@ -129,20 +150,24 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let mut transaction = open(&args.which)?;
     let id = transaction.id().to_owned();
     let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
-    let wanted = Wanted::new(&args.paths, &transaction.manifest)?;
+    let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
     let all =
         changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |change| (tree, change)));
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
         return Err(ChangesError::LeavesTree { path: change.path.clone() });
     }
-    let chosen = chosen(&transaction.manifest, &changes, |tree, change| {
-        wanted.is_wanted(tree, &change.path)
-            && (args.opens || !is_opened(&transaction.manifest, tree, change))
-            && (args.overwrite || change.conflict.is_none())
-    });
-    let committed = transaction.commit(chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
-    let waiting = asked.iter().filter(|(tree, change)| !committed.taken.contains(&(*tree, change.path.clone())));
+    let classes = Classes::of(&transaction.manifest);
+    let may = |tree: usize, change: &Change| {
+        let is_free = change.conflict.is_none() || args.overwrite && change.conflict != Some(Conflict::Held);
+        is_free && (args.opens || !classes.is_opened(tree, change))
+    };
+    let chosen = choices(&changes, may, |tree, change| wanted.is_wanted(tree, &change.path));
+    drop(classes);
+    let committed =
+        transaction.commit(&changes, chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let taken: HashSet<(usize, &Path)> = committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
+    let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
     let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
     if args.json {
         print_json(&lines::committed_json(&transaction, &committed, &waiting));
@@ -153,20 +178,28 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant(&args.which)?;
+    let found = meant_and_finished(&args.which)?;
     let id = found.manifest.session.clone();
-    let transaction = match Transaction::open(&found.path) {
+    match transaction::roll_back(&found.path) {
         Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
-        opened => opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
-    };
-    let count: usize = transaction.changes().map_or(0, |all| all.iter().map(|found| found.changes.len()).sum());
-    transaction.roll_back().map_err(|source| ChangesError::Open { id: id.clone(), source })?;
-    Ok(print(&lines::rolled_back(&id, count)))
+        done => done.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
+    }
+    Ok(print(&lines::rolled_back(&found.manifest)))
+}
+
+/// The same after what killed sessions left was finished: their changes lie elsewhere then.
+fn meant_and_finished(which: &WhichArgs) -> Result<Found, ChangesError> {
+    let found = meant(which)?;
+    if found.state != State::Open {
+        return Ok(found);
+    }
+    finish_killed(&own_state()?);
+    meant(&WhichArgs { session: Some(found.manifest.session.clone()) })
 }
 
 /// For changing something: it waits, no other process has it, and nothing of it is lost.
 fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
-    let found = meant(which)?;
+    let found = meant_and_finished(which)?;
     let id = found.manifest.session.clone();
     match Transaction::open(&found.path) {
         Err(OpenError::Locked) => Err(ChangesError::Runs { id }),
@@ -182,22 +215,34 @@ pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), Chang
     let mut transaction = Transaction::open(path).map_err(|source| ChangesError::Open { id: id.clone(), source })?;
     let read = |source| ChangesError::Read { id: id.clone(), source };
     let changes = transaction.changes().map_err(read)?;
-    let chosen = chosen(&transaction.manifest, &changes, |tree, change| {
-        change.conflict.is_none() && !is_opened(&transaction.manifest, tree, change)
-    });
-    let committed = transaction.commit(chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let classes = Classes::of(&transaction.manifest);
+    let may = |tree: usize, change: &Change| change.conflict.is_none() && !classes.is_opened(tree, change);
+    // An overlay that was asked for by itself waits.
+    let chosen = choices(&changes, may, |tree, _| transaction.manifest.trees[tree].in_transaction);
+    drop(classes);
+    let committed =
+        transaction.commit(&changes, chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
     let left = transaction.changes().map_err(read)?;
     Ok((committed, left))
 }
 
-fn chosen(
-    manifest: &Manifest,
+/// At the end of a session in which nothing was changed that could be taken over.
+pub(crate) fn close(path: &Path) {
+    if let Err(error) = transaction::roll_back(path) {
+        say!("sandbox: {}: {error}", path.display());
+    }
+}
+
+fn choices(
     changes: &[Changes],
-    is_chosen: impl Fn(usize, &Change) -> bool,
-) -> Vec<HashSet<PathBuf>> {
-    debug_assert_eq!(manifest.trees.len(), changes.len());
+    may: impl Fn(usize, &Change) -> bool,
+    is_wanted: impl Fn(usize, &Change) -> bool,
+) -> Vec<Choice> {
     let of = |(tree, found): (usize, &Changes)| {
-        found.changes.iter().filter(|change| is_chosen(tree, change)).map(|change| change.path.clone()).collect()
+        let allowed: Vec<&Change> = found.changes.iter().filter(|change| may(tree, change)).collect();
+        let chosen =
+            allowed.iter().filter(|change| is_wanted(tree, change)).map(|change| change.path.clone()).collect();
+        Choice { chosen, allowed: allowed.into_iter().map(|change| change.path.clone()).collect() }
     };
     changes.iter().enumerate().map(of).collect()
 }
@@ -206,14 +251,17 @@ fn chosen(
 struct Wanted(Option<Vec<(usize, PathBuf)>>);
 
 impl Wanted {
-    fn new(paths: &[PathBuf], manifest: &Manifest) -> Result<Self, ChangesError> {
+    fn new(paths: &[PathBuf], manifest: &Manifest, changes: &[Changes]) -> Result<Self, ChangesError> {
         if paths.is_empty() {
             return Ok(Wanted(None));
         }
-        let here = std::env::current_dir().unwrap_or_default();
+        let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
         let mut wanted = Vec::new();
         for path in paths {
             let whole = plain(&here.join(path));
+            // Links on the way to it lead where they lead on the host; the name itself may be gone.
+            let parent = whole.parent().and_then(|parent| parent.canonicalize().ok());
+            let whole = parent.zip(whole.file_name()).map_or(whole.clone(), |(parent, name)| parent.join(name));
             let before = wanted.len();
             for (tree, record) in manifest.trees.iter().enumerate() {
                 if let Ok(relative) = whole.strip_prefix(&record.lower) {
@@ -224,6 +272,15 @@ impl Wanted {
             }
             if wanted.len() == before {
                 return Err(ChangesError::Outside { path: path.clone() });
+            }
+            let is_there = |(tree, above): &(usize, PathBuf)| {
+                let names = changes[*tree].changes.iter().map(|change| &change.path);
+                names
+                    .chain(changes[*tree].skipped.iter().map(|skipped| &skipped.path))
+                    .any(|path| path.starts_with(above))
+            };
+            if !wanted[before..].iter().any(is_there) {
+                return Err(ChangesError::Unmatched { path: path.clone() });
             }
         }
         Ok(Wanted(Some(wanted)))

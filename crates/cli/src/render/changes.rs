@@ -8,11 +8,14 @@ use std::path::Path;
 use cofferdam_policy::ObeyedClass;
 use cofferdam_wire::session::short;
 use cofferdam_workspace::diff::{self, Difference};
-use cofferdam_workspace::{Change, Changes, Committed, Conflict, Kind, State, Transaction, What, Why};
+use cofferdam_workspace::{Change, Changes, Committed, Conflict, Entry, Kind, Manifest, State, Transaction, What, Why};
 use serde_json::{Value, json};
 
 use crate::render::output::escaped;
-use crate::waiting::{Found, obeyed};
+use crate::waiting::{Classes, Found};
+
+/// Of a patch: a workload can make one of any size with links to one file.
+const MOST_SHOWN: usize = 64 << 20;
 
 /// Named one by one after a session; the rest is counted.
 const MOST_NAMED: usize = 12;
@@ -32,8 +35,11 @@ fn letter(what: What) -> char {
 
 fn why(conflict: Conflict) -> &'static str {
     match conflict {
-        Conflict::Changed => "the host changed it meanwhile",
-        Conflict::Unit => "it belongs to something that the host changed meanwhile",
+        Conflict::Changed => {
+            "the host changed it meanwhile, and that stays; `--overwrite` with its name takes the session's version"
+        }
+        Conflict::Unit => "it goes with something that is in conflict",
+        Conflict::Held => "something in it stays: a hidden name, another file system, or what cannot be read",
         Conflict::LeavesTree => "a link that leads out would take the place of something",
     }
 }
@@ -48,14 +54,13 @@ fn skipped(why: Why) -> &'static str {
         Why::TooLarge => "too large",
         Why::Unreadable => "it cannot be read",
         Why::OtherMount => "another file system is mounted there",
-        Why::NoDirectory => "its directory is gone",
     }
 }
 
 /// What a person must know about a change besides its name.
-fn remarks(transaction: &Transaction, tree: usize, change: &Change) -> Vec<String> {
+fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(obeyed) = obeyed(&transaction.manifest, tree, change) {
+    if let Some(obeyed) = classes.obeyed(tree, change) {
         let when = match obeyed.class {
             ObeyedClass::Opens => "needs --opens",
             ObeyedClass::Runs => "runs when asked",
@@ -66,19 +71,35 @@ fn remarks(transaction: &Transaction, tree: usize, change: &Change) -> Vec<Strin
     if change.leaves_tree() {
         remarks.push("leads out of the project".to_owned());
     }
+    let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode);
+    match (mode(&change.before), mode(&change.after)) {
+        (Some(old), Some(new)) if old != new && change.kind() != Kind::Link => {
+            remarks.push(format!("mode {old:o} to {new:o}"));
+        }
+        _ => {}
+    }
     remarks
 }
 
-/// Of git: named by what it holds, and of no use to a reader.
-fn is_object(path: &Path) -> bool {
-    let parts: Vec<_> = path.iter().collect();
-    parts.windows(2).any(|two| two[0] == ".git" && two[1] == "objects")
+/// A new object of the project's own repository: named by what it holds, and of no use to a reader.
+fn is_object(change: &Change) -> bool {
+    let Ok(inside) = change.path.strip_prefix(".git/objects") else { return false };
+    let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
+    let is_hex = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_named = match parts.as_slice() {
+        [directory, rest] if is_hex(directory, 2) => is_hex(rest, 38) || is_hex(rest, 62),
+        ["pack", pack] => pack.starts_with("pack-") && [".pack", ".idx", ".rev"].iter().any(|end| pack.ends_with(end)),
+        [directory] => is_hex(directory, 2) && change.kind() == Kind::Directory,
+        _ => false,
+    };
+    let is_plain = matches!(change.kind(), Kind::File | Kind::Directory);
+    is_named && is_plain && change.what == What::Added && inside.iter().count() == parts.len()
 }
 
 fn counts(changes: &[Changes]) -> (usize, usize, usize, usize) {
-    let all = || changes.iter().flat_map(|found| &found.changes).filter(|change| change.kind() != Kind::Directory);
+    let all = || changes.iter().flat_map(|found| &found.changes);
     let of = |what: &[What]| all().filter(|change| what.contains(&change.what)).count();
-    let conflicts = changes.iter().flat_map(|found| &found.changes).filter(|change| change.conflict.is_some()).count();
+    let conflicts = all().filter(|change| change.conflict.is_some()).count();
     (of(&[What::Added]), of(&[What::Modified, What::Replaced]), of(&[What::Deleted]), conflicts)
 }
 
@@ -127,7 +148,7 @@ pub(crate) fn listed(found: &Found, changes: Option<&[Changes]>) -> Value {
 
 fn difference(transaction: &Transaction, tree: usize, change: &Change) -> Difference {
     let (before, after) = transaction.contents(tree, &change.path, diff::LARGEST);
-    let is_file = |entry: &Option<cofferdam_workspace::Entry>| entry.as_ref().is_some_and(|e| e.kind == Kind::File);
+    let is_file = |entry: &Option<Entry>| entry.as_ref().is_some_and(|e| e.kind == Kind::File);
     // A file that is there and was not read is too large, or cannot be read.
     if is_file(&change.before) && before.is_none() || is_file(&change.after) && after.is_none() {
         return Difference::Binary;
@@ -137,6 +158,7 @@ fn difference(transaction: &Transaction, tree: usize, change: &Change) -> Differ
 
 /// A line for each name.
 pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
+    let classes = Classes::of(&transaction.manifest);
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -144,8 +166,7 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
     };
     for (tree, found) in changes.iter().enumerate() {
         line(format!("In {}:", name(&transaction.manifest.trees[tree].lower)));
-        let (objects, named): (Vec<&Change>, Vec<&Change>) =
-            found.changes.iter().partition(|change| is_object(&change.path));
+        let (objects, named): (Vec<&Change>, Vec<&Change>) = found.changes.iter().partition(|change| is_object(change));
         for change in named {
             let slash = if change.kind() == Kind::Directory { "/" } else { "" };
             let lines = match (change.kind(), difference(transaction, tree, change)) {
@@ -159,7 +180,7 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
                 _ => String::new(),
             };
             line(format!("  {} {}{slash}{lines}", letter(change.what), name(&change.path)));
-            for remark in remarks(transaction, tree, change) {
+            for remark in remarks(&classes, tree, change) {
                 line(format!("      {remark}"));
             }
         }
@@ -179,26 +200,33 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
 
 /// What changed in each file, as a patch.
 pub(crate) fn patch(transaction: &Transaction, changes: &[Changes]) -> String {
+    let classes = Classes::of(&transaction.manifest);
     // What a file holds must not move the cursor of the person who reads it; a program gets the bytes.
     let is_terminal = std::io::stdout().is_terminal();
+    let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
     let shown = |text: &str| {
-        if is_terminal { text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n" } else { text.to_owned() }
+        if is_terminal { text.split('\n').map(escaped_line).collect::<Vec<_>>().join("\n") } else { text.to_owned() }
     };
     let mut text = String::new();
     for (tree, found) in changes.iter().enumerate() {
-        let shown_here = |change: &&Change| change.kind() != Kind::Directory && !is_object(&change.path);
-        for change in found.changes.iter().filter(shown_here) {
+        for change in found.changes.iter().filter(|change| !is_object(change)) {
+            if text.len() > MOST_SHOWN {
+                text.push_str("# there is more than is shown: name paths, or use --stat\n");
+                return text;
+            }
             let path = name(&change.path);
             writeln!(text, "diff --sandbox a/{path} b/{path}").unwrap_or_default();
-            for remark in remarks(transaction, tree, change) {
+            for remark in remarks(&classes, tree, change) {
                 writeln!(text, "# {remark}").unwrap_or_default();
             }
-            let mode = |entry: &Option<cofferdam_workspace::Entry>| entry.as_ref().map(|entry| entry.mode);
-            match (mode(&change.before), mode(&change.after)) {
-                (Some(old), Some(new)) if old != new => {
-                    writeln!(text, "old mode {old:o}\nnew mode {new:o}").unwrap_or_default();
-                }
-                _ => {}
+            if change.kind() == Kind::Directory {
+                let what = match change.what {
+                    What::Added => "new",
+                    What::Modified | What::Replaced => "changed",
+                    What::Deleted => "removed",
+                };
+                writeln!(text, "# {what} directory").unwrap_or_default();
+                continue;
             }
             let target = change.after.as_ref().and_then(|after| after.target.as_deref());
             match (target, difference(transaction, tree, change)) {
@@ -218,14 +246,16 @@ pub(crate) fn patch(transaction: &Transaction, changes: &[Changes]) -> String {
 }
 
 pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
+    let classes = Classes::of(&transaction.manifest);
     let one = |tree: usize, change: &Change| {
         let (added, removed) = match difference(transaction, tree, change) {
             Difference::Text { added, removed, .. } if change.kind() == Kind::File => (Some(added), Some(removed)),
             _ => (None, None),
         };
-        let obeyed = obeyed(&transaction.manifest, tree, change);
+        let obeyed = classes.obeyed(tree, change);
+        let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| format!("{:o}", entry.mode));
         json!({
-            "path": change.path.to_string_lossy(), "what": change.what, "kind": change.kind(),
+            "path": change.path.to_string_lossy(), "what": change.what, "kind": change.kind(), "mode_before": mode(&change.before), "mode_after": mode(&change.after),
             "conflict": change.conflict, "leaves_tree": change.leaves_tree(), "added": added, "removed": removed,
             "class": obeyed.map(|obeyed| obeyed.class), "why": obeyed.map(|obeyed| obeyed.why),
         })
@@ -248,7 +278,8 @@ pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
 
 /// What a commit did, and what waits.
 pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
-    let mut text = format!("{} committed", names(done.taken.len()));
+    let classes = Classes::of(&transaction.manifest);
+    let mut text = format!("{} committed to {}", names(done.taken.len()), places(&transaction.manifest));
     if waiting.is_empty() {
         text.push('\n');
         return text;
@@ -256,7 +287,7 @@ pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[
     writeln!(text, ", {} of session {} wait:", names(waiting.len()), short(transaction.id())).unwrap_or_default();
     for (tree, change) in waiting.iter().take(MOST_NAMED) {
         writeln!(text, "  {} {}", letter(change.what), name(&change.path)).unwrap_or_default();
-        for remark in remarks(transaction, *tree, change) {
+        for remark in remarks(&classes, *tree, change) {
             writeln!(text, "      {remark}").unwrap_or_default();
         }
     }
@@ -278,15 +309,17 @@ fn names(count: usize) -> String {
     if count == 1 { "1 name".to_owned() } else { format!("{count} names") }
 }
 
-pub(crate) fn rolled_back(id: &str, count: usize) -> String {
-    format!("{} of session {} dropped; the host's files are as they were\n", names(count), short(id))
+/// The directories of a transaction.
+fn places(manifest: &Manifest) -> String {
+    manifest.trees.iter().map(|tree| name(&tree.lower)).collect::<Vec<_>>().join(" and ")
 }
 
-/// After a session: what waits, and the commands about it. `None` where it cannot be read.
+pub(crate) fn rolled_back(manifest: &Manifest) -> String {
+    format!("the changes of session {} are dropped; {} is as it was\n", short(&manifest.session), places(manifest))
+}
+
+/// After a session: what waits, and the commands about it.
 pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes]) -> Vec<String> {
-    if changes.iter().all(|found| found.changes.is_empty()) {
-        return vec![nothing_changed()];
-    }
     let trees = transaction.manifest.trees.iter().zip(changes).filter(|(_, found)| !found.changes.is_empty());
     let trees: Vec<String> = trees.map(|(tree, _)| name(&tree.lower)).collect();
     vec![
@@ -299,8 +332,13 @@ pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes]) -> V
     ]
 }
 
-pub(crate) fn nothing_changed() -> String {
-    "nothing in the project was changed".to_owned()
+/// Where nothing waits; what the session wrote besides is left out of every commit.
+pub(crate) fn nothing_changed(changes: &[Changes]) -> String {
+    let left: Vec<String> = changes.iter().flat_map(|found| &found.skipped).map(|left| name(&left.path)).collect();
+    match left.as_slice() {
+        [] => "nothing in the project was changed".to_owned(),
+        [first, ..] => format!("nothing was changed that can be committed; left out: {first} ({} in all)", left.len()),
+    }
 }
 
 /// The same where what needs no question was applied.

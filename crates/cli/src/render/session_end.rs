@@ -7,7 +7,7 @@ use cofferdam_policy::Transaction;
 use cofferdam_supervisor::Outcome;
 use cofferdam_workspace as workspace;
 
-use crate::commands::changes::apply_auto;
+use crate::commands::changes::{apply_auto, close};
 use crate::render::output::{escaped, say};
 use crate::render::{changes, fallen_covers, obeyed};
 
@@ -22,7 +22,7 @@ pub(crate) fn code_of(outcome: &Outcome) -> u8 {
 /// What waits for a person, or was applied.
 fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let Some(path) = &outcome.transaction else {
-        return prepared.plan.transaction.is_on().then(changes::nothing_changed).into_iter().collect();
+        return prepared.plan.transaction.is_on().then(|| changes::nothing_changed(&[])).into_iter().collect();
     };
     if prepared.plan.transaction == Transaction::Auto {
         return match apply_auto(path) {
@@ -32,6 +32,10 @@ fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     }
     let found = workspace::Transaction::look(path).ok();
     match found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?))) {
+        Some((_, found)) if found.iter().all(|found| found.changes.is_empty() && !found.is_cut) => {
+            close(path);
+            vec![changes::nothing_changed(&found)]
+        }
         Some((transaction, found)) => changes::after_session(transaction, &found),
         None => vec![format!("what was changed is in {}", path.display())],
     }

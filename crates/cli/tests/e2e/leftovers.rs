@@ -132,7 +132,7 @@ fn the_next_session_removes_what_a_killed_one_left_and_keeps_what_was_asked_for(
         let slots: Vec<_> = session.path().read_dir().expect("a directory").flatten().map(|e| e.path()).collect();
         let upper = slots.iter().find(|path| path.join("upper").is_dir()).expect("one overlay is kept");
         assert_eq!(std::fs::read_to_string(upper.join("upper/file")).expect("kept"), "new\n");
-        assert_eq!(slots.len(), 2, "{slots:?}: and where it lay");
+        assert_eq!(slots.len(), 3, "{slots:?}: where it lay, and what it says of itself");
     }
     assert_eq!(alive.end().0, 1, "it reads to the end of its input");
     wait_for("the end of the last session's directory", || place.sessions().is_empty().then_some(()));

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_policy::path::Base;
 use cofferdam_policy::{Access, Layer, Policy, RuleIndex};
@@ -84,12 +84,12 @@ pub(crate) fn absent_in_overlays(
     };
     let rules = policy.files.iter().filter(|rule| rule.access == Access::Deny && !rule.only_missing);
     let places = facts.places();
-    let paths = rules.flat_map(|rule| rule.expand(&places)).filter_map(without_pattern);
+    let paths = rules.flat_map(|rule| rule.expand(&places)).filter_map(|path| without_pattern(&path));
     paths.filter(is_given).collect()
 }
 
 /// `None` for a pattern that does not begin with a name.
-fn without_pattern(path: PathBuf) -> Option<PathBuf> {
+fn without_pattern(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let stem = name.strip_suffix('*').unwrap_or(name);
     let is_name = !stem.is_empty() && !stem.contains(['*', '?', '[']);

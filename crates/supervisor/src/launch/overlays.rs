@@ -2,13 +2,14 @@
 //! of them are kept; the directory itself is `store`'s. Called by `launch`.
 
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::file;
-use cofferdam_plan::{GateRule, LaunchPlan, MountKind, Step, all_gate_rules, decide};
+use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, MountKind, Step, all_gate_rules, decide};
 use cofferdam_policy::{Layer, Transaction};
 use cofferdam_wire::Changed;
+use cofferdam_workspace::transaction::index_of;
 use cofferdam_workspace::{HiddenRule, Manifest, Time, TreeRecord};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -66,7 +67,12 @@ pub(super) fn make_overlays(
 
 /// What a later process needs to compare, commit or drop what was written: written down before anything can be written.
 fn manifest(plan: &LaunchPlan, options: &Options, session: &str, keep: &[Kept<'_>]) -> Result<Manifest, Errno> {
-    let known = options.known.as_deref();
+    // Without them nothing would say which names are hidden.
+    let known = options.known.as_deref().ok_or(Errno::INVAL)?;
+    let is_repository = |lower: &Path| {
+        let is_it = |git: &&GitDir| git.path == lower && matches!(git.role, GitRole::Common | GitRole::ThisWorktree);
+        known.facts.git.iter().any(|git| is_it(&git))
+    };
     let coarse = clock_gettime(ClockId::RealtimeCoarse);
     let began = u64::try_from(coarse.tv_sec).unwrap_or(0);
     let is_auto = plan.transaction == Transaction::Auto;
@@ -81,17 +87,18 @@ fn manifest(plan: &LaunchPlan, options: &Options, session: &str, keep: &[Kept<'_
             device: stat.st_dev,
             inode: stat.st_ino,
             mounted: Time(mounted.0, mounted.1),
+            is_repository: is_repository(kept.lower),
+            in_transaction: plan.transaction_at(kept.lower).is_on(),
+            index: index_of(kept.lower),
         });
     }
-    if let Some(known) = known {
-        let index = all_gate_rules(&known.policy, &known.facts, &plan.decisions);
-        let concerns = |rule: &&GateRule| {
-            // What stands at any depth begins at the directory above its last names.
-            let begin = rule.path.ancestors().nth(rule.tail).unwrap_or(&rule.path);
-            keep.iter().any(|kept| begin.starts_with(kept.lower) || kept.lower.starts_with(begin))
-        };
-        manifest.hidden = index.rules().filter(concerns).filter_map(HiddenRule::of).collect();
-    }
+    let index = all_gate_rules(&known.policy, &known.facts, &plan.decisions);
+    let concerns = |rule: &&GateRule| {
+        // What stands at any depth begins at the directory above its last names.
+        let begin = rule.path.ancestors().nth(rule.tail).unwrap_or(&rule.path);
+        keep.iter().any(|kept| begin.starts_with(kept.lower) || kept.lower.starts_with(begin))
+    };
+    manifest.hidden = index.rules().filter(concerns).filter_map(HiddenRule::of).collect();
     Ok(manifest)
 }
 

@@ -113,7 +113,11 @@ impl SessionDir {
         let Some(id) = self.path.file_name().map(PathBuf::from) else { return Finished::default() };
         let ending = Ending::begin(state, id, self.claim);
         match ending.and_then(|mut ending| Ok((ending.turn(until)?, ending))) {
-            Ok((Progress::Done, ending)) => Finished { kept: ending.kept(), left_behind: None },
+            Ok((Progress::Done, ending)) => {
+                // One that cannot be sealed now is sealed by the process that opens it, or said to be lost.
+                best_effort(transaction::seal(ending.claim.as_fd()), "the changes are there");
+                Finished { kept: ending.kept(), left_behind: None }
+            }
             // Where it is now is where the changes are until a sweep goes on.
             Ok((_, ending)) => Finished { kept: ending.kept_so_far(), left_behind: Some(self.path) },
             Err(_) => Finished { kept: Vec::new(), left_behind: Some(self.path) },
@@ -214,7 +218,6 @@ impl Ending {
         }
         let kept = kept_in(&self.state);
         make_all(&kept)?;
-        transaction::seal(self.claim.as_fd())?;
         rustix::fs::renameat(&self.sessions, &self.id, CWD, kept.join(&self.id))?;
         Ok(Progress::Done)
     }

@@ -87,6 +87,14 @@ impl Sweep {
     }
 }
 
+/// Finishes what killed sessions left, for a client that wants to work on it now.
+pub fn finish_killed(state: &Path) {
+    let mut sweep = Some(Sweep::new(state, ""));
+    while let Some(going) = sweep {
+        sweep = going.turn(&mut |_| ());
+    }
+}
+
 impl Sessions {
     fn open(state: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

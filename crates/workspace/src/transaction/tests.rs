@@ -87,7 +87,17 @@ impl Scene {
         let inode = std::fs::metadata(self.project()).expect("it is there").ino();
         let mut manifest = Manifest::new("t", 0, &["sh".to_owned()], false).expect("a running machine");
         let (lower, mounted) = (self.project(), Time(seconds, nanoseconds));
-        manifest.trees.push(TreeRecord { slot: 0, lower, device, inode, mounted });
+        let (is_repository, in_transaction, index) = (false, true, index_of(&lower));
+        manifest.trees.push(TreeRecord {
+            slot: 0,
+            lower,
+            device,
+            inode,
+            mounted,
+            is_repository,
+            in_transaction,
+            index,
+        });
         manifest.hidden = self.hidden.clone();
         let directory = beneath::root(&self.kept()).expect("it is there");
         manifest.write(directory.as_fd()).expect("writable");
@@ -170,17 +180,26 @@ fn picture(root: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-fn everything(transaction: &Transaction) -> Vec<HashSet<PathBuf>> {
+fn everything(transaction: &Transaction) -> Vec<Choice> {
     let changes = transaction.changes().expect("readable");
     let free = |found: &Changes| {
-        found.changes.iter().filter(|change| change.conflict.is_none()).map(|change| change.path.clone()).collect()
+        let free = found.changes.iter().filter(|change| change.conflict.is_none());
+        let chosen: HashSet<PathBuf> = free.map(|change| change.path.clone()).collect();
+        Choice { allowed: chosen.clone(), chosen }
     };
     changes.iter().map(free).collect()
 }
 
 fn commit_all(transaction: &mut Transaction) -> Committed {
-    let all = everything(transaction);
-    transaction.commit(all).expect("nothing is in the way")
+    let (changes, all) = (transaction.changes().expect("readable"), everything(transaction));
+    transaction.commit(&changes, all).expect("nothing is in the way")
+}
+
+fn commit_only(transaction: &mut Transaction, path: &str) {
+    let changes = transaction.changes().expect("readable");
+    let allowed = changes[0].changes.iter().map(|change| change.path.clone()).collect();
+    let choice = Choice { chosen: HashSet::from([PathBuf::from(path)]), allowed };
+    transaction.commit(&changes, vec![choice]).expect("nothing is in the way");
 }
 
 fn told(transaction: &Transaction) -> Vec<String> {
@@ -235,7 +254,8 @@ fn a_rollback_leaves_the_tree_as_if_nothing_had_run() {
         sh(&scene.project(), BEFORE);
         let before = picture(&scene.project());
         let transaction = scene.session(SESSION);
-        transaction.roll_back().expect("it is sealed");
+        drop(transaction);
+        roll_back(&scene.kept()).expect("it is sealed");
         assert_eq!(picture(&scene.project()), before);
         assert!(!scene.kept().exists());
     });
@@ -252,13 +272,13 @@ fn a_commit_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
                 let before = picture(&scene.project());
                 let after = directly(&scene);
                 let mut transaction = scene.session(SESSION);
-                let all = everything(&transaction);
+                let (changes, all) = (transaction.changes().expect("readable"), everything(&transaction));
                 let mut left = stop;
                 let mut between = || {
                     left = usize::checked_sub(left, 1).ok_or(Errno::CANCELED)?;
                     Ok(())
                 };
-                let committed = transaction.commit_with(all, &mut between);
+                let committed = transaction.commit_with(&changes, all, &mut between);
                 let is_whole = committed.is_ok();
                 assert!(is_whole || matches!(committed, Err(CommitError::Journal(Errno::CANCELED))), "{committed:?}");
                 let was_written = has_journal(transaction.directory.as_fd());
@@ -317,7 +337,7 @@ fn what_the_host_changed_meanwhile_is_a_conflict_and_stays() {
         assert!(!scene.project().join("e").exists() && scene.project().join("n").exists());
         assert_eq!(transaction.state(), State::Sealed, "the conflicts wait");
         // The operator takes the session's version of one.
-        transaction.commit(vec![HashSet::from([PathBuf::from("a")])]).expect("nothing is in the way");
+        commit_only(&mut transaction, "a");
         assert_eq!(read("a"), "old\nsession\n");
     });
 }
@@ -330,13 +350,13 @@ fn a_part_is_committed_and_the_rest_waits() {
         // A directory that was removed and made again hides everything that was in it.
         let mut transaction =
             scene.session("rm -r d; mkdir d; echo 2 > d/a; echo 2 > c; mkdir -p x/y; echo 3 > x/y/z; echo 4 > x/o");
-        let only = |path: &str| vec![HashSet::from([PathBuf::from(path)])];
-        transaction.commit(only("d/a")).expect("free");
+        commit_only(&mut transaction, "d/a");
         assert_eq!(
             told(&transaction),
             ["Modified c", "Deleted d/b", "Added x", "Added x/o", "Added x/y", "Added x/y/z"]
         );
-        transaction.commit(only("x/y/z")).expect("the directories above come with it");
+        // The directories above come with it.
+        commit_only(&mut transaction, "x/y/z");
         assert!(scene.project().join("x/y/z").exists() && !scene.project().join("x/o").exists());
         commit_all(&mut transaction);
         assert_eq!(transaction.state(), State::Committed);
@@ -391,9 +411,12 @@ fn what_one_machine_lost_is_said_to_be_lost() {
         std::fs::write(scene.kept().join(MANIFEST), text).expect("ours");
         assert_eq!(seal(directory.as_fd()).expect("writable"), Some(State::Lost));
         let mut transaction = Transaction::open(&scene.kept()).expect("it can be looked at");
-        assert!(transaction.commit(vec![HashSet::from([PathBuf::from("a")])]).is_err(), "nothing of it is committed");
+        let changes = transaction.changes().expect("readable");
+        let all = everything(&transaction);
+        assert!(transaction.commit(&changes, all).is_err(), "nothing of it is committed");
         assert!(!scene.project().join("a").exists());
-        transaction.roll_back().expect("it can be dropped");
+        drop(transaction);
+        roll_back(&scene.kept()).expect("it can be dropped");
     });
 }
 
@@ -409,5 +432,28 @@ fn two_processes_do_not_work_on_one_transaction() {
         std::fs::rename(scene.project(), scene.base.join("moved")).expect("ours");
         std::fs::create_dir(scene.project()).expect("ours");
         assert!(matches!(Transaction::open(&scene.kept()), Err(OpenError::OtherDirectory { .. })));
+        roll_back(&scene.kept()).expect("it can be dropped without its directory");
+    });
+}
+
+#[test]
+fn what_the_host_writes_into_a_directory_while_it_is_removed_stays() {
+    apart("what_the_host_writes_into_a_directory_while_it_is_removed_stays", || {
+        for script in ["echo precious > d/new", "echo more >> d/sub/x", "mkdir d/sub/n"] {
+            let mut scene = Scene::new();
+            sh(&scene.project(), "mkdir -p d/sub e; echo x > d/sub/x; echo y > e/y");
+            let mut transaction = scene.session("rm -r d e");
+            let (changes, all) = (transaction.changes().expect("readable"), everything(&transaction));
+            let project = scene.project();
+            let mut is_first = true;
+            let mut between = || {
+                if std::mem::take(&mut is_first) {
+                    sh(&project, script);
+                }
+                Ok(())
+            };
+            transaction.commit_with(&changes, all, &mut between).expect("it is carried through");
+            assert!(project.join("d/sub/x").exists() && !project.join("e").exists(), "{script}");
+        }
     });
 }
