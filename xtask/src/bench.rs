@@ -1,4 +1,4 @@
-//! `cargo xtask bench start|density|inside|gate|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
+//! `cargo xtask bench start|density|inside|gate|workspace|egress|audit`: what the sandbox costs, against bare and against bubblewrap, in one run.
 //! Owns the order (build, stage, measure, report); holds no expected result but the targets. Called by people and `.ci/run`.
 
 mod against;
@@ -13,6 +13,7 @@ mod report;
 mod stage;
 mod start;
 mod statistics;
+mod transaction;
 pub(crate) mod worker;
 
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ enum Bench {
     Inside(Options),
     /// What dynamic mode costs: an approved tree by either trigger, and the time from an approval to the call's return
     Gate(Options),
+    /// What a transaction costs over 20,000 files: mount, diff, commit, git and a build inside; auto beside writing directly
+    Workspace(Options),
     /// How fast connections by name are, beside loopback, slirp4netns, pasta and, for the proxy, squid
     Egress(Options),
     /// What a record of the audit log costs, and how long a long log takes to verify
@@ -50,7 +53,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, density: 100 sessions, inside: 9, gate: 7, egress: 5; with --against 400)
+    /// How often each candidate is measured (start: 200, density: 100 sessions, inside: 9, gate: 7, workspace: 5, egress: 5; with --against 400)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         Bench::Density(options) => (options, 100),
         Bench::Inside(options) => (options, 9),
         Bench::Gate(options) => (options, 7),
+        Bench::Workspace(options) => (options, 5),
         Bench::Egress(options) => (options, 5),
         Bench::Audit(args) => return audit::run(args),
     };
@@ -96,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
             Bench::Density(_) => density::measure(&stage, rounds)?,
             Bench::Inside(_) => inside::measure(&stage, rounds)?,
             Bench::Gate(_) => gate::measure(&stage, rounds)?,
+            Bench::Workspace(_) => transaction::measure(&stage, rounds)?,
             Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
             _ => start::measure(&stage, rounds)?,
         }
