@@ -59,8 +59,11 @@ pub struct TreeRecord {
 
 /// What the index of git in a project says, but for what it knows of the times of files.
 pub fn index_of(project: &Path) -> Option<u64> {
-    let root = beneath::root(project).ok()?;
-    units::summary(&read(root.as_fd(), Path::new(INDEX), LARGEST_INDEX)?)
+    index_in(beneath::root(project).ok()?.as_fd())
+}
+
+fn index_in(root: BorrowedFd<'_>) -> Option<u64> {
+    units::summary(&read(root, Path::new(INDEX), LARGEST_INDEX)?)
 }
 
 /// What a transaction says of itself.
@@ -224,7 +227,9 @@ impl Transaction {
             let mut found = Walk::new(record.mounted, &hidden, earlier).all(tree.upper.as_fd(), tree.lower.as_fd())?;
             found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
             let index = found.changes.iter_mut().find(|change| change.path == Path::new(INDEX));
-            if let Some(index) = index.filter(|_| record.index.is_some() && index_of(&record.lower) == record.index) {
+            if let Some(index) =
+                index.filter(|_| record.index.is_some() && index_in(tree.lower.as_fd()) == record.index)
+            {
                 // A `git status` of the host has read it again, and changed nothing that counts.
                 index.conflict = None;
             }
@@ -309,6 +314,10 @@ pub fn roll_back(path: &Path) -> Result<(), OpenError> {
     match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
         other => other.map_err(OpenError::Records)?,
+    }
+    if has_journal(directory.as_fd()) {
+        // Another process has begun a commit since, and did not come to its end.
+        return Err(OpenError::Locked);
     }
     let sealed = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
     let state = if sealed == State::Committing { State::Sealed } else { sealed };

@@ -204,3 +204,12 @@ fn auto_leaves_other_overlays_to_wait() {
     assert!(place.exists("a"));
     assert_eq!(place.read("home:data/x").as_deref(), Some("old"));
 }
+
+#[test]
+fn what_cannot_be_committed_yet_is_not_thrown_away() {
+    let Some(place) = Place::with_repository() else { return };
+    place.write("home:.config/cofferdam/config.toml", "limits.file_size = \"80G\"\n");
+    place.run(&["--transaction"], &["sh", "-c", "truncate -s 65G huge"]).code(0);
+    assert_eq!(states(&place), ["sealed"], "it is too large to commit, and it is the session's work");
+    place.sandbox(&["rollback"]).code(0);
+}
