@@ -64,6 +64,24 @@ pub(crate) fn closed_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<O
     opened
 }
 
+/// The same for a file of an upper layer, while something is done with it.
+pub(crate) fn with_reading(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    read: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let closed = opened_as_path(parent, name)?;
+    let stat = rustix::fs::fstat(&closed)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    rustix::fs::chmod(itself(&closed), mode | Mode::RUSR)?;
+    let done = read();
+    rustix::fs::chmod(itself(&closed), mode)?;
+    done
+}
+
 /// The names in a directory, sorted.
 pub(crate) fn names(directory: BorrowedFd<'_>, most: usize) -> Result<Vec<std::ffi::OsString>, Errno> {
     use std::os::unix::ffi::OsStrExt as _;

@@ -21,16 +21,16 @@ use crate::entry::{Entry, Kind, Time};
 use crate::journal::Earlier;
 
 /// More names than this are not listed: a workload may make any number.
-const MOST_ENTRIES: usize = 1 << 20;
+pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 /// And so many bytes of their paths: a deep tree of long names costs a workload little.
 const MOST_BYTES: usize = 1 << 28;
 /// Two directories are open for each.
-const DEEPEST: usize = 200;
+pub(crate) const DEEPEST: usize = 200;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
 /// What overlayfs says of its own layers in a user namespace.
-const OPAQUE: &str = "user.overlay.opaque";
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -398,7 +398,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_opaque(directory: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     let mut value = [0u8; 2];
     matches!(rustix::fs::fgetxattr(directory, OPAQUE, &mut value), Ok(length) if value[..length] == *b"y")
 }
@@ -426,13 +426,20 @@ fn is_same(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>, name: &OsStr, ours: &En
     match ours.kind {
         Kind::Link => ours.target == theirs.target,
         Kind::File if (ours.size, ours.mode) != (theirs.size, theirs.mode) => false,
-        Kind::File => is_same_content(upper, lower, name).unwrap_or(false),
+        Kind::File => is_same_file((upper, name), (lower, name)),
         _ => false,
     }
 }
 
-fn is_same_content(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>, name: &OsStr) -> Result<bool, std::io::Error> {
-    let (mut ours, mut theirs) = (beneath::file(upper, name)?, beneath::file(lower, name)?);
+/// Whether two files, each a name in a directory, have the same content and attributes.
+pub(crate) fn is_same_file(one: (BorrowedFd<'_>, &OsStr), other: (BorrowedFd<'_>, &OsStr)) -> bool {
+    let opened = |(directory, name)| beneath::file(directory, name);
+    opened(one)
+        .and_then(|one| Ok((one, opened(other)?)))
+        .is_ok_and(|(one, other)| is_same_content(one, other).unwrap_or(false))
+}
+
+fn is_same_content(mut ours: std::fs::File, mut theirs: std::fs::File) -> Result<bool, std::io::Error> {
     if attributes(&ours)? != attributes(&theirs)? {
         return Ok(false);
     }

@@ -565,14 +565,15 @@ fn keep_replaced(beside: BorrowedFd<'_>, own: BorrowedFd<'_>) -> Result<(), Errn
 fn remove_any(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => remove(parent, name.to_str().ok_or(Errno::INVAL)?),
+        Err(Errno::ISDIR) => remove(parent, name),
         other => other,
     }
 }
 
 /// Removes a directory with all that lies in it.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    let top = match beneath::directory(parent, Path::new(name)) {
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: impl AsRef<Path>) -> Result<(), Errno> {
+    let name = name.as_ref();
+    let top = match beneath::directory(parent, name) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };

@@ -9,9 +9,11 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -122,6 +124,19 @@ pub(crate) fn write(directory: BorrowedFd<'_>, name: &str, record: &impl Seriali
     write_durably(directory, &format!("{name}.next"), name, &text)
 }
 
+/// There as a whole or not at all, unless the machine goes down.
+pub(crate) fn write_plainly(directory: BorrowedFd<'_>, name: &str, record: &impl Serialize) -> Result<(), Errno> {
+    let text = serde_json::to_vec(record).map_err(|_| Errno::INVAL)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(Errno::FBIG);
+    }
+    let next = format!("{name}.next");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = std::fs::File::from(rustix::fs::openat(directory, &next, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(&text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    rustix::fs::renameat(directory, &next, directory, name)
+}
+
 /// Names of files need not be UTF-8: other bytes, and the sign itself, are written as `%` and two digits.
 pub(crate) mod path_text {
     use std::ffi::OsString;
@@ -169,18 +184,18 @@ pub(crate) mod path_text {
     }
 }
 
-mod path_texts {
+pub(crate) mod path_texts {
     use std::path::PathBuf;
 
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
     use super::path_text;
 
-    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(paths.iter().map(|path| path_text::text(path)))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
         texts.iter().map(|text| path_text::path(text).ok_or_else(|| D::Error::custom("not a path"))).collect()
     }

@@ -9,6 +9,7 @@
 mod attributes;
 mod beneath;
 pub mod changes;
+pub mod checkpoint;
 mod commit;
 pub mod diff;
 pub mod entry;
@@ -22,6 +23,7 @@ pub mod transaction;
 mod units;
 
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
+pub use checkpoint::Checkpoints;
 pub use commit::{CommitError, Committed};
 pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;

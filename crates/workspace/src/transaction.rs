@@ -6,6 +6,7 @@
 //!   transaction.json     the manifest, written before the session begins
 //!   state                see `state`
 //!   SLOT/upper           what was written to the tree in that slot
+//!   checkpoints          see `checkpoint`
 //!   journal.json, ...    see `journal`
 //! ```
 
@@ -30,10 +31,11 @@ use crate::state::{Event, State};
 use crate::units;
 
 const MANIFEST: &str = "transaction.json";
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 const VERSION: u32 = 1;
 const INDEX: &str = ".git/index";
 /// What the directory of a session holds for its transaction, besides the layers.
-pub const FILES: [&str; 2] = [MANIFEST, "state"];
+pub const FILES: [&str; 3] = [MANIFEST, "state", CHECKPOINTS];
 /// An index of git of half a million files.
 const LARGEST_INDEX: u64 = 64 << 20;
 /// Told apart from a boot before by this file.
@@ -98,7 +100,7 @@ impl Manifest {
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    fn read(directory: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
+    pub(crate) fn read(directory: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
         let manifest: Option<Manifest> = journal::read(directory, MANIFEST)?;
         match manifest {
             Some(manifest) if manifest.version != VERSION => Err(Errno::PROTONOSUPPORT),
@@ -328,7 +330,7 @@ pub fn roll_back(path: &Path) -> Result<(), OpenError> {
     if has_commits {
         // What a commit replaced is kept; only the layers go.
         for record in &manifest.trees {
-            commit::remove(directory.as_fd(), &record.slot.to_string()).map_err(OpenError::Records)?;
+            commit::remove(directory.as_fd(), record.slot.to_string()).map_err(OpenError::Records)?;
         }
         return Ok(());
     }

@@ -9,10 +9,10 @@ const SEQUENCES: u64 = 200;
 const NAMES: [&str; 10] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/b", "f"];
 
 /// A generator with a state of its own, so that a number names a sequence.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, most: u64) -> u64 {
+    pub(super) fn below(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
     }
@@ -23,7 +23,7 @@ impl Random {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+pub(super) enum Deed {
     Write(&'static str, u64),
     Append(&'static str, u64),
     Replace(&'static str, u64),
@@ -36,7 +36,7 @@ enum Deed {
 }
 
 impl Deed {
-    fn random(random: &mut Random) -> Self {
+    pub(super) fn random(random: &mut Random) -> Self {
         let (name, other, number) = (random.name(), random.name(), random.below(4));
         match random.below(12) {
             0..=2 => Deed::Write(name, number),
@@ -52,7 +52,7 @@ impl Deed {
     }
 
     /// Whether it could be done.
-    fn apply(self, root: &Path) -> bool {
+    pub(super) fn apply(self, root: &Path) -> bool {
         let at = |name: &str| root.join(name);
         let kind = |name: &str| at(name).symlink_metadata().ok();
         let is_file = |name: &str| kind(name).is_some_and(|stat| stat.is_file());
@@ -87,7 +87,7 @@ impl Deed {
 }
 
 /// A tree with no file under two names: a layer cannot keep those together.
-fn begin(scene: &Scene, random: &mut Random) {
+pub(super) fn begin(scene: &Scene, random: &mut Random) {
     for _ in 0..12 {
         let deed = Deed::random(random);
         if !matches!(deed, Deed::HardLink(..)) {
@@ -96,7 +96,7 @@ fn begin(scene: &Scene, random: &mut Random) {
     }
 }
 
-fn sequences() -> u64 {
+pub(super) fn sequences() -> u64 {
     std::env::var("COFFERDAM_SEQUENCES").ok().and_then(|number| number.parse().ok()).unwrap_or(SEQUENCES)
 }
 

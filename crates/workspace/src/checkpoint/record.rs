@@ -1,0 +1,175 @@
+//! What is written down of a checkpoint: who made it, and how each layer differs from the checkpoint before. Owns that file; what the
+//! layers hold is `layer`'s. Used by `checkpoint`.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::layer::{Copy, Held, Layer};
+use crate::journal::{self, path_text, path_texts};
+use crate::state::read_file;
+use crate::{beneath, units};
+
+/// What is being made.
+pub(super) const PART: &str = "part";
+pub(super) const RECORD: &str = "record.json";
+const CHANGES: &str = "changes.json";
+/// A workload chooses the label.
+const MOST_LABEL: usize = 200;
+/// Names that a listing tells of.
+const MOST_NAMES: usize = 8;
+/// An index of git of half a million files.
+const LARGEST_INDEX: u64 = 64 << 20;
+
+/// What asked for a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// A command of the session ended.
+    Exec,
+    /// The workload said so, over its one-way pipe.
+    Workload,
+    /// A child of the session's command ended.
+    Child,
+    /// An operator.
+    Operator,
+    /// What was there before another one was put back.
+    Undo,
+}
+
+/// One checkpoint, for a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub number: usize,
+    /// Seconds since 1970.
+    pub made: u64,
+    pub by: By,
+    pub label: String,
+    /// It puts this one back.
+    pub of: Option<usize>,
+    /// Names that differ from the one before.
+    pub names: usize,
+    /// The first of them.
+    #[serde(with = "path_texts")]
+    pub first: Vec<PathBuf>,
+    /// Content that was copied for it.
+    pub bytes: u64,
+    /// Earlier ones were merged into it.
+    #[serde(default)]
+    pub is_squashed: bool,
+}
+
+impl Record {
+    pub(super) fn new(number: usize, by: By, label: &str, of: Option<usize>, bytes: u64, deltas: &[Delta]) -> Self {
+        let made = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0);
+        let names = deltas.iter().flat_map(Delta::names).count();
+        let is_leaf = |held: Option<&Held>| !matches!(held, Some(Held::Directory { .. }));
+        let leaves = deltas.iter().flat_map(|delta| {
+            let now = delta.now.iter().filter(|name| is_leaf(Some(&name.held))).map(|name| &name.path);
+            now.chain(&delta.gone)
+        });
+        let first = leaves.take(MOST_NAMES).cloned().collect();
+        let label = label.chars().filter(|letter| !letter.is_control()).take(MOST_LABEL).collect();
+        Record { number, made, by, label, of, names, first, bytes, is_squashed: false }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Name {
+    #[serde(with = "path_text")]
+    pub(super) path: PathBuf,
+    pub(super) held: Held,
+}
+
+/// How a layer differs from that of the checkpoint before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Delta {
+    pub(super) now: Vec<Name>,
+    #[serde(with = "path_texts")]
+    pub(super) gone: Vec<PathBuf>,
+}
+
+impl Delta {
+    pub(super) fn between(before: &Layer, after: &Layer) -> Self {
+        let differs = |(path, held): &(&PathBuf, &Held)| before.get(*path).is_none_or(|old| !old.is_like(held));
+        let now = after.iter().filter(differs).map(|(path, held)| Name { path: path.clone(), held: held.clone() });
+        let gone = before.keys().filter(|path| !after.contains_key(*path)).cloned();
+        Delta { now: now.collect(), gone: gone.collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.now.is_empty() && self.gone.is_empty()
+    }
+
+    pub(super) fn apply(self, layer: &mut Layer) {
+        for path in &self.gone {
+            layer.remove(path);
+        }
+        layer.extend(self.now.into_iter().map(|name| (name.path, name.held)));
+    }
+
+    fn names(&self) -> impl Iterator<Item = &PathBuf> {
+        self.now.iter().map(|name| &name.path).chain(&self.gone)
+    }
+
+    pub(super) fn copies(&self) -> impl Iterator<Item = Copy> {
+        self.now.iter().filter_map(|name| match &name.held {
+            Held::File { copy, .. } => Some(*copy),
+            _ => None,
+        })
+    }
+}
+
+pub(super) fn differences(before: &[Layer], after: &[Layer]) -> Vec<Delta> {
+    before.iter().zip(after).map(|(before, after)| Delta::between(before, after)).collect()
+}
+
+/// Whether nothing differs but indexes of git that were read again, which `git status` does.
+pub(super) fn is_noise(own: BorrowedFd<'_>, before: &[Layer], after: &[Layer], deltas: &[Delta]) -> bool {
+    let is_refreshed = |which: usize, path: &PathBuf| {
+        let content = |layer: &Layer| match layer.get(path) {
+            Some(Held::File { copy: (checkpoint, file), .. }) => {
+                // That of the part that has no number yet lies there.
+                let numbered = beneath::directory(own, Path::new(&checkpoint.to_string()));
+                let directory = numbered.or_else(|_| beneath::directory(own, Path::new(PART))).ok()?;
+                read_file(directory.as_fd(), &file.to_string(), LARGEST_INDEX).ok()
+            }
+            _ => None,
+        };
+        let is_index = path.file_name().is_some_and(|name| name == "index");
+        is_index
+            && content(&before[which])
+                .zip(content(&after[which]))
+                .is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
+    };
+    let mut names = deltas.iter().enumerate().flat_map(|(which, delta)| delta.names().map(move |path| (which, path)));
+    deltas.iter().any(|delta| !delta.is_empty()) && names.all(|(which, path)| is_refreshed(which, path))
+}
+
+pub(super) fn write(directory: BorrowedFd<'_>, record: &Record, deltas: &[Delta]) -> Result<(), Errno> {
+    // Not on the disk at once: what the machine loses of a running session, it loses with it.
+    journal::write_plainly(directory, CHANGES, &deltas)?;
+    journal::write_plainly(directory, RECORD, record)
+}
+
+pub(super) fn deltas(own: BorrowedFd<'_>, number: usize) -> Result<Vec<Delta>, Errno> {
+    let directory = beneath::directory(own, Path::new(&number.to_string()))?;
+    journal::read(directory.as_fd(), CHANGES)?.ok_or(Errno::NOENT)
+}
+
+/// Oldest first.
+pub(super) fn list(own: BorrowedFd<'_>) -> Result<Vec<Record>, Errno> {
+    let names = beneath::names(own, 1 << 16)?;
+    let mut numbers: Vec<usize> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    let mut records = Vec::new();
+    for number in numbers {
+        let directory = beneath::directory(own, Path::new(&number.to_string()))?;
+        // Of one that was merged only copies are left, for later ones.
+        records.extend(journal::read(directory.as_fd(), RECORD)?.into_iter().collect::<Vec<Record>>());
+    }
+    Ok(records)
+}

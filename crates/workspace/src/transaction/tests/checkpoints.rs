@@ -1,0 +1,197 @@
+//! Checkpoints of real overlays, while they are mounted and afterwards: each is put back and compared with what was there.
+
+use super::properties::{Deed, Random, begin, sequences};
+use super::*;
+use crate::checkpoint::{By, Checkpoints, Would};
+
+fn take(all: &mut Checkpoints, label: &str) -> Option<usize> {
+    let pending = all.begin().expect("readable");
+    all.finish(pending, By::Exec, label).expect("writable")
+}
+
+fn view(scene: &Scene) -> Vec<OwnedFd> {
+    vec![beneath::root(&scene.inside()).expect("it is mounted")]
+}
+
+fn undo(scene: &Scene, all: &mut Checkpoints, to: usize) {
+    take(all, "before undo");
+    let restored = all.put_back_live(to, &view(scene)).expect("nothing is in the way");
+    assert_eq!(restored.stayed, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn each_step_of_a_live_session_is_taken_back_byte_for_byte() {
+    apart("checkpoints::each_step_of_a_live_session_is_taken_back_byte_for_byte", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), BEFORE);
+        sh(
+            &scene.project(),
+            "mkdir .git; echo ref > .git/HEAD; mkdir -p src/deep; echo 1 > src/deep/one; echo 2 > src/two",
+        );
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        let steps = [
+            "sed -i s/one/ONE/ a",
+            "mkdir -p .git/hooks; printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+            "mkdir .vscode; echo '{}' > .vscode/tasks.json; echo '{}' > .mcp.json",
+            "rm -rf src",
+            "mkdir -p src/deep; echo other > src/deep/one; ln -s deep src/link",
+            "rm -rf dir; echo now a file > dir; chmod 600 b; ln a a-too; echo more >> a",
+        ];
+        let mut seen = vec![picture(&scene.inside())];
+        for (number, step) in steps.iter().enumerate() {
+            sh(&scene.inside(), step);
+            assert_eq!(take(&mut all, step), Some(number + 1), "{step}");
+            assert_eq!(take(&mut all, "nothing changed"), None);
+            seen.push(picture(&scene.inside()));
+        }
+        for back in (0..steps.len()).rev() {
+            assert_eq!(all.before(1), Some(back));
+            undo(&scene, &mut all, back);
+            assert_eq!(picture(&scene.inside()), seen[back], "back at {back}");
+        }
+        assert_eq!(all.before(1), None, "before the beginning there is nothing");
+        // And forward again: what was undone is not lost.
+        undo(&scene, &mut all, steps.len());
+        assert_eq!(picture(&scene.inside()), seen[steps.len()]);
+        undo(&scene, &mut all, 0);
+        drop(all);
+        assert_eq!(told(&scene.end()), Vec::<String>::new(), "at the beginning there is nothing to commit");
+    });
+}
+
+#[test]
+fn a_preview_says_what_comes_back_what_goes_and_what_changes() {
+    apart("checkpoints::a_preview_says_what_comes_back_what_goes_and_what_changes", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "echo 1 > changed; echo 2 > removed; mkdir d; echo 3 > d/in");
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(&scene.inside(), "echo 4 > changed; rm removed; rm -r d; echo 5 > new; echo 6 > gone-again; rm gone-again");
+        take(&mut all, "all").expect("it changed");
+        let project = scene.project();
+        let found = all.preview(0).expect("readable");
+        let line = |name: &str| found.iter().find(|one| one.path == project.join(name)).map(|one| one.would);
+        assert_eq!(line("changed"), Some(Would::Change));
+        assert_eq!(line("removed"), Some(Would::ComeBack));
+        assert_eq!(line("d"), Some(Would::ComeBack));
+        assert_eq!(line("new"), Some(Would::Go));
+        assert_eq!(line("gone-again"), None);
+    });
+}
+
+#[test]
+fn a_sealed_transaction_goes_back_to_a_checkpoint_and_is_committed_as_it_was_then() {
+    apart("checkpoints::a_sealed_transaction_goes_back_to_a_checkpoint_and_is_committed_as_it_was_then", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), BEFORE);
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(
+            &scene.inside(),
+            "echo good > a; rm -r gone; rm -rf mixed; mkdir mixed; echo new > mixed/n; chmod 500 mixed",
+        );
+        take(&mut all, "good").expect("it changed");
+        let good = picture(&scene.inside());
+        sh(&scene.inside(), "echo bad > a; echo bad > bad; chmod 700 mixed; rm -rf mixed dir");
+        take(&mut all, "bad").expect("it changed");
+        drop(all);
+        drop(scene.end());
+        Checkpoints::put_back_sealed(&scene.kept(), 1).expect("nothing is in the way");
+        let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
+        commit_all(&mut transaction);
+        assert_eq!(picture(&scene.project()), good);
+    });
+}
+
+#[test]
+fn what_was_written_in_the_tick_of_a_checkpoint_is_in_the_next_one() {
+    apart("checkpoints::what_was_written_in_the_tick_of_a_checkpoint_is_in_the_next_one", || {
+        let mut scene = Scene::new();
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        for round in 0..200u32 {
+            let text = format!("{:04}", round % 7);
+            std::fs::write(scene.inside().join("f"), &text).expect("writable");
+            let number = take(&mut all, "").expect("it differs from the one before");
+            // Where nothing else changes, the only file of a checkpoint is the last that was copied for it.
+            let copies = std::fs::read_dir(scene.kept().join(format!("checkpoints/{number}"))).expect("it is kept");
+            let numbered = copies.filter_map(|copy| copy.ok()?.file_name().to_str()?.parse::<usize>().ok());
+            let copy = scene.kept().join(format!("checkpoints/{number}/{}", numbered.max().expect("a copy")));
+            assert_eq!(std::fs::read_to_string(copy).expect("it is kept"), text, "round {round}");
+        }
+        assert!(all.records().len() <= 64, "the oldest were merged");
+        let first = all.records()[0].number;
+        undo(&scene, &mut all, first);
+        assert_eq!(
+            std::fs::read_to_string(scene.inside().join("f")).expect("it is there"),
+            format!("{:04}", (first - 1) % 7)
+        );
+        assert!(!all.has(0) && !all.has(first - 1), "what was merged cannot be put back");
+        let kept = std::fs::read_dir(scene.kept().join("checkpoints")).expect("readable").count();
+        assert!(kept <= 66, "{kept} directories are left");
+    });
+}
+
+fn hide(path: &Path) -> Vec<HiddenRule> {
+    let rule = serde_json::json!({ "place": path, "is_glob": false, "tail": 0, "except": "", "hides": true, "is_final": true, "layer": "flag" });
+    vec![serde_json::from_value(rule).expect("a rule")]
+}
+
+#[test]
+fn a_hidden_name_is_in_no_checkpoint() {
+    apart("checkpoints::a_hidden_name_is_in_no_checkpoint", || {
+        let mut scene = Scene::new();
+        scene.hidden = hide(&scene.project().join("secret"));
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(&scene.inside(), "echo s > secret; echo a > a");
+        take(&mut all, "").expect("something changed");
+        assert_eq!(all.records()[0].first, [PathBuf::from("a")]);
+        sh(&scene.inside(), "echo t > secret");
+        assert_eq!(take(&mut all, ""), None);
+        undo(&scene, &mut all, 0);
+        assert_eq!(std::fs::read_to_string(scene.inside().join("secret")).expect("it stays"), "t\n");
+    });
+}
+
+#[test]
+fn any_sequence_goes_back_to_any_of_its_checkpoints() {
+    apart("checkpoints::any_sequence_goes_back_to_any_of_its_checkpoints", || {
+        let mut put_back = 0;
+        for seed in 0..sequences() {
+            let mut random = Random(seed ^ 0xc4ec_0000);
+            let mut scene = Scene::new();
+            begin(&scene, &mut random);
+            scene.begin();
+            let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+            let mut seen = vec![(0, picture(&scene.inside()))];
+            let mut done = Vec::new();
+            for _ in 0..=random.below(6) {
+                for _ in 0..=random.below(5) {
+                    let deed = Deed::random(&mut random);
+                    deed.apply(&scene.inside());
+                    done.push(deed);
+                }
+                if let Some(number) = take(&mut all, "") {
+                    seen.push((number, picture(&scene.inside())));
+                }
+            }
+            for _ in 0..2 {
+                let which = usize::try_from(random.below(seen.len() as u64)).expect("small");
+                undo(&scene, &mut all, seen[which].0);
+                assert_eq!(picture(&scene.inside()), seen[which].1, "seed {seed}: to {} after {done:?}", seen[which].0);
+                put_back += 1;
+            }
+            let (to, wanted) = seen.swap_remove(usize::try_from(random.below(seen.len() as u64)).expect("small"));
+            drop(all);
+            drop(scene.end());
+            Checkpoints::put_back_sealed(&scene.kept(), to).expect("nothing is in the way");
+            let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
+            commit_all(&mut transaction);
+            assert_eq!(picture(&scene.project()), wanted, "seed {seed}: committed as of {to} after {done:?}");
+        }
+        println!("{} sequences, {put_back} put back while mounted", sequences());
+        assert!(put_back > 0);
+    });
+}
