@@ -28,6 +28,10 @@ pub enum Event {
     ProcessCreated,
     CommandStarted,
     PolicyChanged,
+    /// What a session wrote so far can be put back to this moment.
+    WorkspaceCheckpoint,
+    /// It was.
+    WorkspaceRestored,
     /// A signature over everything before.
     ChainCheckpoint,
     /// The last record of a file; the chain goes on in the next.
@@ -41,7 +45,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Event; 22] = [
+    pub const ALL: [Event; 24] = [
         Event::LaunchRefused,
         Event::SandboxCreated,
         Event::SandboxEntered,
@@ -59,6 +63,8 @@ impl Event {
         Event::ProcessCreated,
         Event::CommandStarted,
         Event::PolicyChanged,
+        Event::WorkspaceCheckpoint,
+        Event::WorkspaceRestored,
         Event::ChainCheckpoint,
         Event::ChainRotated,
         Event::ChainContinued,
@@ -86,6 +92,8 @@ impl Event {
             Event::ProcessCreated => "PROCESS_CREATED",
             Event::CommandStarted => "COMMAND_STARTED",
             Event::PolicyChanged => "POLICY_CHANGED",
+            Event::WorkspaceCheckpoint => "WORKSPACE_CHECKPOINT",
+            Event::WorkspaceRestored => "WORKSPACE_RESTORED",
             Event::ChainCheckpoint => "CHAIN_CHECKPOINT",
             Event::ChainRotated => "CHAIN_ROTATED",
             Event::ChainContinued => "CHAIN_CONTINUED",

@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod changes;
+pub(crate) mod checkpoints;
 pub(crate) mod policy;
 pub(crate) mod policy_flags;
 pub(crate) mod run;
@@ -14,6 +15,7 @@ use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::audit::{AuditArgs, LogsArgs};
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs};
+use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
 use crate::args::sessions::{AnswerArgs, AttachArgs, KillArgs, OutputArgs, PsArgs, QuestionsArgs};
@@ -88,8 +90,15 @@ pub(crate) enum Command {
     ///
     /// What the host changed meanwhile stays as it is and waits, and so does what host programs obey without being asked.
     Commit(CommitArgs),
-    /// Drop what a session changed in its transaction
+    /// Drop what a session changed in its transaction, or with --to what it changed after a checkpoint
     Rollback(RollbackArgs),
+    /// Take a checkpoint of a session's transaction, or list those that were taken
+    Checkpoint(CheckpointArgs),
+    /// Take back the last step of a transaction, or the last STEPS, while its session runs or afterwards
+    ///
+    /// A step is what lies between two checkpoints. They are taken when an exec ends, when the workload writes a label to
+    /// $COFFERDAM_CHECKPOINT, when a child of the session's command has ended, and by `sandbox checkpoint`.
+    Undo(UndoArgs),
     /// List the open questions of all running sessions
     Questions(QuestionsArgs),
     /// Allow what a question asks for

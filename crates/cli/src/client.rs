@@ -98,8 +98,17 @@ impl Connection {
     }
 
     /// Hears until `done` has what it needs.
-    pub(crate) fn hear_until<T>(&mut self, mut done: impl FnMut(Event) -> Option<T>) -> Result<T, Error> {
-        let until = Instant::now() + LONGEST_WAIT;
+    pub(crate) fn hear_until<T>(&mut self, done: impl FnMut(Event) -> Option<T>) -> Result<T, Error> {
+        self.hear_for(LONGEST_WAIT, done)
+    }
+
+    /// The same for a command that takes its time.
+    pub(crate) fn hear_for<T>(
+        &mut self,
+        longest: Duration,
+        mut done: impl FnMut(Event) -> Option<T>,
+    ) -> Result<T, Error> {
+        let until = Instant::now() + longest;
         loop {
             while let Some(event) = self.pending.pop_front() {
                 if let Some(found) = done(event) {

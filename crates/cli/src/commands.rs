@@ -4,6 +4,7 @@
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod changes;
+pub(crate) mod checkpoints;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;

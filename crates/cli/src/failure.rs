@@ -178,7 +178,10 @@ impl Failure {
                 ChangesError::Nothing { .. }
                 | ChangesError::Several { .. }
                 | ChangesError::Outside { .. }
-                | ChangesError::Unmatched { .. },
+                | ChangesError::Unmatched { .. }
+                | ChangesError::NotRunning { .. }
+                | ChangesError::NoStep { .. }
+                | ChangesError::NoCheckpoint { .. },
             ) => NOT_SO,
             Failure::Changes(ChangesError::LeavesTree { .. }) => REFUSED,
             Failure::HostNetwork(_) => REFUSED,
@@ -229,6 +232,9 @@ impl Failure {
             }
             Failure::Changes(ChangesError::Nothing { .. }) => {
                 "`sandbox changes` lists those of all directories; `sandbox run --transaction -- COMMAND` makes some"
+            }
+            Failure::Changes(ChangesError::NoStep { .. } | ChangesError::NoCheckpoint { .. }) => {
+                "`sandbox checkpoint --list` lists what there is to go back to"
             }
             Failure::Changes(ChangesError::Unmatched { .. }) => "`sandbox diff --stat` lists what waits",
             Failure::Changes(ChangesError::Several { .. }) => {

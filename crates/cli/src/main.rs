@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, changes, doctor, explain, generate, inbox, learn, output, policy, questions, run, sessions,
-    supervise, trust, why,
+    attach, audit, changes, checkpoints, doctor, explain, generate, inbox, learn, output, policy, questions, run,
+    sessions, supervise, trust, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -65,7 +65,12 @@ fn main() -> ExitCode {
         Command::Changes(args) => told(changes::changes(&args)),
         Command::Diff(args) => told(changes::diff(&args)),
         Command::Commit(args) => told(changes::commit(&args)),
-        Command::Rollback(args) => told(changes::rollback(&args)),
+        Command::Rollback(args) => match args.to {
+            Some(to) => told(checkpoints::rollback(&args, to)),
+            None => told(changes::rollback(&args)),
+        },
+        Command::Checkpoint(args) => told(checkpoints::checkpoint(&args)),
+        Command::Undo(args) => told(checkpoints::undo(&args)),
         Command::Questions(args) => told(questions::list(&args)),
         Command::Approve(args) => told(questions::answer(&args, Answer::Approve)),
         Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),

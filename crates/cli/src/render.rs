@@ -2,6 +2,7 @@
 //! decision and starts nothing. Called by `commands`, and by `failure`, which stands above both.
 
 pub(crate) mod changes;
+pub(crate) mod checkpoints;
 pub(crate) mod denials;
 pub(crate) mod end;
 pub(crate) mod exit;

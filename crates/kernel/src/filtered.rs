@@ -74,10 +74,22 @@ pub fn layer(source: BorrowedFd<'_>, hidden: &[Hidden], scratch: BorrowedFd<'_>)
     if hidden.is_empty() || folds_case(source)? {
         return Ok(None);
     }
+    // Below a file there is no name to hide, and the file is the project's.
+    let hidden: Vec<Hidden> = hidden.iter().filter(|one| !is_below_file(source, &one.path)).cloned().collect();
+    if hidden.is_empty() {
+        return Ok(None);
+    }
     make_directory(scratch, OsStr::new("layer"))?;
     let layer = open_own(scratch, OsStr::new("layer"))?;
-    fill(source, layer.as_fd(), hidden)?;
+    fill(source, layer.as_fd(), &hidden)?;
     Ok(Some(layer))
+}
+
+fn is_below_file(source: BorrowedFd<'_>, path: &Path) -> bool {
+    path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).any(|above| {
+        let stat = rustix::fs::statat(source, above, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    })
 }
 
 /// An overlay does not pass on what its lower mount forbids.

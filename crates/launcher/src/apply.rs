@@ -200,6 +200,7 @@ impl Builder<'_> {
                 let to = self.catcher.ok_or(Errno::NOENT);
                 to.and_then(|to| network::offer_agent(at, to)).about(|| "the ssh-agent's socket".to_owned())
             }
+            Step::OfferCheckpoints { at } => self.offer_checkpoints(at).about(|| "the pipe for checkpoints".to_owned()),
             Step::Limit { resource, value } => {
                 privilege::limit(rlimit(*resource), *value).about(|| format!("the limit {resource:?}"))
             }
@@ -550,7 +551,22 @@ impl Builder<'_> {
             let view = mount::open_in_root(self.root()?, tree).about(about)?;
             socket::send(self.parent, &Message::Tree.encode(), Some(view.as_fd())).about(about)?;
         }
+        if self.plan.transaction.is_on() {
+            for overlay in self.plan.kept_overlays() {
+                let about = || overlay.target.display().to_string();
+                let view = mount::open_in_root(self.root()?, overlay.target).about(about)?;
+                socket::send(self.parent, &Message::View.encode(), Some(view.as_fd())).about(about)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Open for reading and writing: a writer never waits for a reader, and its end is none of the pipe.
+    fn offer_checkpoints(&self, at: &Path) -> Result<(), Errno> {
+        rustix::fs::mknodat(rustix::fs::CWD, at, FileType::Fifo, Mode::WUSR, 0)?;
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let pipe = rustix::fs::open(at, flags, Mode::empty())?;
+        socket::send(self.parent, &Message::Checkpoints.encode(), Some(pipe.as_fd()))
     }
 
     /// Off the top of the old root and onto its /proc, so that one call lets go of both: each such call waits until no CPU

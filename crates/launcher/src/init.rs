@@ -63,7 +63,8 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     }
     let counts = inheritance.plan.limits.counts_processes()
         || inheritance.plan.gate.is_some()
-        || inheritance.plan.watches_covers();
+        || inheritance.plan.watches_covers()
+        || inheritance.plan.transaction.is_on();
     if counts && inheritance.plan.namespaces.pid {
         send_what_is_counted(parent).about(|| "the way to count processes".to_owned()).map_err(outside)?;
     }

@@ -37,6 +37,10 @@ pub enum Message {
     Mounts,
     /// Carries the sandbox's view of a tree whose covers are watched, in the order of `LaunchPlan::watched_trees`.
     Tree,
+    /// Carries the sandbox's view of a tree under an overlay, in the order of `LaunchPlan::kept_overlays`.
+    View,
+    /// Carries the pipe in which the workload says that a step of its work is done.
+    Checkpoints,
     /// Carries the namespaces, in the order of `JOINED`, and then what an own network counts.
     Namespaces,
     /// The program could not be executed.
@@ -63,6 +67,8 @@ impl Message {
             Message::Gate => vec![b'G'],
             Message::Mounts => vec![b'M'],
             Message::Tree => vec![b'W'],
+            Message::View => vec![b'V'],
+            Message::Checkpoints => vec![b'C'],
             Message::Namespaces => vec![b'N'],
             Message::NotExecuted { errno } => [&b"X"[..], &errno.to_le_bytes()].concat(),
             Message::NoDirectory { errno } => [&b"D"[..], &errno.to_le_bytes()].concat(),
@@ -85,6 +91,8 @@ impl Message {
             (b'G', []) => Some(Message::Gate),
             (b'M', []) => Some(Message::Mounts),
             (b'W', []) => Some(Message::Tree),
+            (b'V', []) => Some(Message::View),
+            (b'C', []) => Some(Message::Checkpoints),
             (b'N', []) => Some(Message::Namespaces),
             (b'X', rest) => Some(Message::NotExecuted { errno: errno(rest)? }),
             (b'D', rest) => Some(Message::NoDirectory { errno: errno(rest)? }),

@@ -1,6 +1,8 @@
 //! The environment of the command is built, not inherited. Owns which variables get in; reads no environment itself.
 //! Called by `plan()` with the host's variables as data.
 
+use std::path::Path;
+
 use cofferdam_policy::Policy;
 
 use crate::network::egress::EgressPlan;
@@ -15,12 +17,16 @@ fn own(uid: u32) -> Vec<(String, String)> {
     ]
 }
 
+/// Where the workload says that a step of its work is done.
+const CHECKPOINT: &str = "COFFERDAM_CHECKPOINT";
+
 /// With what this session's network adds, and without what it keeps outside.
 pub(crate) fn build(
     policy: &Policy,
     host: &[(String, String)],
     uid: u32,
     egress: Option<&EgressPlan>,
+    checkpoints: Option<&Path>,
 ) -> Vec<(String, String)> {
     let mut result: Vec<(String, String)> = Vec::new();
     let (env, withheld) = (&policy.env, withheld(&policy.network));
@@ -29,7 +35,9 @@ pub(crate) fn build(
             set(&mut result, name, value);
         }
     }
-    for (name, value) in own(uid).into_iter().chain(egress.map(EgressPlan::variables).unwrap_or_default()) {
+    let checkpoints = checkpoints.map(|at| (CHECKPOINT.to_owned(), at.display().to_string()));
+    let of_egress = egress.map(EgressPlan::variables).unwrap_or_default();
+    for (name, value) in own(uid).into_iter().chain(of_egress).chain(checkpoints) {
         let passed = result.iter().find(|(set, _)| *set == name && name == JAVA_OPTIONS);
         let value = passed.map_or(value.clone(), |(_, options)| format!("{options} {value}"));
         set(&mut result, &name, &value);

@@ -74,6 +74,9 @@ pub struct LaunchPlan {
     pub decisions: Vec<Decision>,
     /// What becomes of what is written in the project; `off` also where a transaction was asked for and nothing is written there directly.
     pub transaction: Transaction,
+    /// Where the workload says that a step of its work is done, in a transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<PathBuf>,
     /// Where unknown paths ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GatePlan>,
@@ -95,12 +98,40 @@ impl LaunchPlan {
         if is_in_it { self.transaction } else { Transaction::Off }
     }
 
+    /// The overlays of which what was written is kept: those that a flag or a file of the user's asked for. In this order the manifest
+    /// of a transaction has them, and the set-up child sends how it sees them.
+    pub fn kept_overlays(&self) -> Vec<KeptOverlay<'_>> {
+        let learns = self.gate.as_ref().is_some_and(|gate| gate.learns);
+        let mounts = self.steps.iter().filter_map(|step| match step {
+            Step::Mount(mount) => Some(mount),
+            _ => None,
+        });
+        let overlays = mounts.filter_map(|mount| match &mount.kind {
+            MountKind::Overlay { lower, slot, .. } => Some(KeptOverlay { slot: *slot, lower, target: &mount.target }),
+            _ => None,
+        });
+        let is_asked = |overlay: &KeptOverlay<'_>| {
+            decide(&self.decisions, overlay.lower).is_some_and(|decision| decision.origin.layer != Layer::BuiltIn)
+        };
+        overlays.filter(|overlay| !learns && is_asked(overlay)).collect()
+    }
+
     /// The trees with watched covers, in the order in which the set-up child sends their descriptors.
     pub fn watched_trees(&self) -> Vec<&Path> {
         let watched = self.covers.iter().filter(|cover| cover.is_watched());
         let trees: BTreeSet<&Path> = watched.filter_map(|cover| cover.tree.as_deref()).collect();
         trees.into_iter().collect()
     }
+}
+
+/// An overlay whose upper layer outlives the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptOverlay<'a> {
+    pub slot: usize,
+    /// On the host.
+    pub lower: &'a Path,
+    /// Inside.
+    pub target: &'a Path,
 }
 
 /// A wall that was asked for by hand, for this run, or a transaction: no silence may mean that there is none.
@@ -138,7 +169,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     }
     let mut decided = Decided::of(policy, facts, request)?;
     let steps = if isolation == Isolation::None { Vec::new() } else { decided.steps(facts) };
-    let Decided { full, own_network, egress, gate, decisions, files, limits, filter, landlock, .. } = decided;
+    let Decided { full, own_network, egress, gate, decisions, files, limits, filter, landlock, checkpoints, .. } =
+        decided;
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
     tell_of_covers(isolation, &files.covers, &decisions, &mut posture);
     let transaction = in_force(policy.transaction.value, &decisions);
@@ -155,7 +187,13 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         posture,
         command: CommandSpec {
             argv: request.argv.clone(),
-            environment: environment::build(policy, &request.environment, facts.uid, egress.as_ref()),
+            environment: environment::build(
+                policy,
+                &request.environment,
+                facts.uid,
+                egress.as_ref(),
+                checkpoints.as_deref(),
+            ),
             cwd: facts.cwd.clone(),
         },
         holds: if on { files.holds } else { Vec::new() },
@@ -170,6 +208,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         overlays: files.overlays,
         decisions,
         transaction,
+        checkpoints,
         gate,
         egress,
     })
@@ -202,6 +241,7 @@ struct Decided {
     limits: ChosenLimits,
     filter: Filter,
     landlock: LandlockStep,
+    checkpoints: Option<PathBuf>,
 }
 
 impl Decided {
@@ -232,7 +272,23 @@ impl Decided {
         }
         let filter = seccomp::filter(policy, full, limits.pinned, trigger)?;
         let landlock = landlock(facts, exec.as_ref());
-        Ok(Decided { full, own_network, egress, exec, gate, decisions, files, overlay, limits, filter, landlock })
+        let is_transaction = full && in_force(policy.transaction.value, &decisions).is_on();
+        let has_place = facts.system.iter().any(|path| path == Path::new("/run"));
+        let checkpoints = (is_transaction && has_place).then(|| format!("/run/user/{}/checkpoint", facts.uid).into());
+        Ok(Decided {
+            full,
+            own_network,
+            egress,
+            exec,
+            gate,
+            decisions,
+            files,
+            overlay,
+            limits,
+            filter,
+            landlock,
+            checkpoints,
+        })
     }
 
     /// As a launch carries them out. Takes the mounts with it.
@@ -270,6 +326,9 @@ impl Decided {
         }
         if let Some(agent) = self.egress.as_ref().and_then(|egress| egress.agent.as_ref()) {
             steps.push(Step::OfferAgent { at: agent.inside.clone() });
+        }
+        if let Some(at) = &self.checkpoints {
+            steps.push(Step::OfferCheckpoints { at: at.clone() });
         }
         if self.egress.is_some() {
             steps.push(Step::AwaitEgress);

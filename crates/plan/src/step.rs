@@ -207,6 +207,10 @@ pub enum Step {
     OfferAgent {
         at: PathBuf,
     },
+    /// Makes the pipe into which the workload says that a step of its work is done, and nothing else.
+    OfferCheckpoints {
+        at: PathBuf,
+    },
     Limit {
         resource: Resource,
         value: u64,

@@ -5,7 +5,6 @@
 //!
 //! It notices and cannot prevent: between the host's change and the stop a workload may read or write what lost its cover.
 
-mod halt;
 mod names;
 mod search;
 #[cfg(test)]
@@ -22,9 +21,9 @@ use cofferdam_plan::{Covered, Hold, HoldKind, Kind, LaunchPlan, Mount, MountKind
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::covers::halt::Session;
 use crate::covers::names::{At, Guard, Names, Seen};
 use crate::covers::search::Object;
+use crate::halt::Session;
 use crate::store::held_names::Holds;
 
 /// A host program that replaces a name in two steps gets so long before the name is held.

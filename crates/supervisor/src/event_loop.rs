@@ -10,6 +10,7 @@
 //! ```
 
 mod attached;
+mod checkpoints;
 mod covers;
 mod egress;
 mod ending;
@@ -44,6 +45,7 @@ use rustix::process::Signal;
 use crate::approvals::Approvals;
 use crate::approvals::control_socket::{self, ControlSocket};
 use crate::attach::{self, AttachedCommands};
+use crate::checkpoints::{self as session_checkpoints, SessionCheckpoints};
 use crate::covers::Keeper as CoverKeeper;
 use crate::execs::{self as session_execs, Execs};
 use crate::first_process::FirstProcess;
@@ -92,6 +94,8 @@ pub(crate) struct Running<'a> {
     pub(crate) holds: Holds,
     /// Watches covers that host programs can take off.
     pub(crate) keeper: Option<CoverKeeper>,
+    /// In a transaction.
+    pub(crate) checkpoints: Option<SessionCheckpoints>,
     /// Seconds since 1970.
     pub(crate) started: f64,
     pub(crate) ending: Ending,
@@ -128,6 +132,7 @@ enum Ready {
     /// The process that writes answers to a policy.
     Writer,
     Keeper,
+    Checkpoints(session_checkpoints::Ready),
     Ended,
 }
 
@@ -150,7 +155,9 @@ impl<'a> Running<'a> {
         options: &'a Options,
     ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
+        let transaction = directory.as_ref().filter(|_| plan.transaction.is_on()).map(|one| one.path.clone());
         Running {
+            checkpoints: transaction.map(SessionCheckpoints::new),
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             first: ends.first,
@@ -236,6 +243,7 @@ impl<'a> Running<'a> {
                     Ready::Egress => self.hear_egress()?,
                     Ready::Writer => self.hear_writer()?,
                     Ready::Keeper => self.keep_covers()?,
+                    Ready::Checkpoints(ready) => self.hear_checkpoints(ready)?,
                     Ready::Ended => return self.finish(),
                 }
             }
@@ -245,6 +253,7 @@ impl<'a> Running<'a> {
             self.pass_news()?;
             self.check_output()?;
             self.see_to_execs()?;
+            self.save_after_execs();
         }
     }
 
@@ -313,6 +322,8 @@ impl<'a> Running<'a> {
         let ordered = self.options.ordered.iter().filter(|ordered| ordered.lifetime == Lifetime::WithClient);
         let client = ordered.filter(|_| !self.is_client_gone).map(|ordered| ordered.client.as_fd());
         watched.extend(client.map(|client| (client, PollFlags::IN, Ready::OrderClient)));
+        let saved = self.checkpoints.iter().flat_map(SessionCheckpoints::wanted);
+        watched.extend(saved.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Checkpoints(ready))));
         let egress = self.network.egress.as_ref().and_then(Egress::wanted);
         watched.extend(egress.map(|(fd, flags)| (fd, flags, Ready::Egress)));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
@@ -352,7 +363,8 @@ impl<'a> Running<'a> {
         let gate = self.gate.as_ref().and_then(Gate::deadline);
         let hosts = self.approvals.hosts.deadline();
         let execs = self.execs.deadline();
-        [self.ending.clock.next(), look, self.streams.deadline(), control, gate, hosts, execs]
+        let checkpoints = self.checkpoints.as_ref().and_then(SessionCheckpoints::deadline);
+        [self.ending.clock.next(), look, self.streams.deadline(), control, gate, hosts, execs, checkpoints]
             .into_iter()
             .flatten()
             .min()
@@ -371,6 +383,12 @@ impl<'a> Running<'a> {
             self.first.kill()?;
         }
         self.check_hosts(now)?;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.check_clock(now)?;
+            if checkpoints.is_put_back_late(now) {
+                self.end_put_back();
+            }
+        }
         if self.set_up.stands && now >= self.monitor.next_look() {
             self.look(now)?;
         }
@@ -380,6 +398,8 @@ impl<'a> Running<'a> {
     /// No process is left inside that could ask or be counted.
     fn let_go(&mut self) -> Result<(), Errno> {
         self.attached.namespaces = None;
+        // What is there at the end needs no copy.
+        self.checkpoints = None;
         self.end_hosts()?;
         // It is in the session's network, which is taken apart next.
         self.network.dialer = None;

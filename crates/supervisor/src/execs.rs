@@ -108,6 +108,8 @@ struct Exec {
     timed_out: bool,
     failed: Option<String>,
     end: Option<ExecEnd>,
+    /// That it ended was taken note of.
+    is_noted: bool,
     /// Why the session ends while it runs.
     session_end: Option<End>,
     ended_at: Option<Instant>,
@@ -184,6 +186,7 @@ impl Execs {
             timed_out: false,
             failed: None,
             end: None,
+            is_noted: false,
             session_end: None,
             ended_at: None,
         };
@@ -311,6 +314,17 @@ impl Execs {
         for exec in self.all.iter_mut().filter(|exec| exec.end.is_none()) {
             exec.session_end.get_or_insert(reason);
         }
+    }
+
+    /// Those that ended since this was asked last, with their command lines.
+    pub(crate) fn take_ended(&mut self) -> Vec<(ExecId, Vec<String>)> {
+        let ended = self.all.iter_mut().filter(|exec| exec.end.is_some() && !exec.is_noted);
+        ended
+            .map(|exec| {
+                exec.is_noted = true;
+                (exec.id, exec.argv.clone())
+            })
+            .collect()
     }
 
     pub(crate) fn is_any_running(&self) -> bool {

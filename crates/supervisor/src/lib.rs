@@ -6,11 +6,13 @@
 mod approvals;
 mod attach;
 mod attach_client;
+mod checkpoints;
 mod covers;
 mod error;
 mod event_loop;
 mod execs;
 mod first_process;
+mod halt;
 mod launch;
 mod limits;
 mod network;

@@ -76,6 +76,12 @@ pub enum Command {
     /// Answered with `event.exec_end`.
     #[serde(rename = "cmd.wait")]
     Wait { exec: ExecId },
+    /// Take a checkpoint of the session's transaction; answered with `ok` and its number, or none where nothing has changed.
+    #[serde(rename = "cmd.checkpoint")]
+    Checkpoint { label: String },
+    /// Put an earlier checkpoint in the place of what is there, which becomes one itself; answered with `ok`.
+    #[serde(rename = "cmd.put_back")]
+    PutBack { to: usize },
     /// End the session.
     #[serde(rename = "cmd.kill")]
     Kill {},

@@ -150,6 +150,8 @@ pub enum OpenError {
     },
     #[error("its records cannot be read")]
     Records(#[source] Errno),
+    #[error("a part of it was committed already")]
+    Committed,
     #[error("it is {}", state.name())]
     State { state: State },
     #[error("a commit that was interrupted cannot be finished")]

@@ -63,4 +63,13 @@ pub(crate) struct CommitArgs {
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
+    /// Drop only what came after this checkpoint; 0 is the beginning of the session
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) to: Option<usize>,
+    /// Show what would come back and what would go, and change nothing
+    #[arg(long, requires = "to")]
+    pub(crate) preview: bool,
+    /// Do not ask at a terminal
+    #[arg(long, short, requires = "to")]
+    pub(crate) yes: bool,
 }

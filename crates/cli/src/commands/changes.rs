@@ -67,6 +67,14 @@ pub(crate) enum ChangesError {
         "the changes of session {id} are lost: the machine went down before they were on the disk; the host's files are untouched"
     )]
     Lost { id: String },
+    #[error("session {id} does not run any more: a checkpoint is taken while it does")]
+    NotRunning { id: String },
+    #[error("session {id}: {why}")]
+    Session { id: String, why: String },
+    #[error("there are no {steps} steps to take back")]
+    NoStep { steps: usize },
+    #[error("there is no checkpoint {number}")]
+    NoCheckpoint { number: usize },
     #[error("{} is in none of the session's directories", path.display())]
     Outside { path: PathBuf },
     #[error("{} leads out of the project", path.display())]
@@ -102,7 +110,7 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
 }
 
 /// The transaction that is meant: by its session's name, or the one that waits in this directory.
-fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
+pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let mut found = all(&own_state()?);
     found.retain(|one| one.state.waits());
     let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;

@@ -124,6 +124,9 @@ fn describe(step: &Step) -> String {
         Step::SetHostname(name) => format!("set the host name to `{name}`"),
         Step::CreateNetwork => "start making a network namespace with loopback, beside what follows".to_owned(),
         Step::JoinNetwork => "move into the network namespace".to_owned(),
+        Step::OfferCheckpoints { at } => {
+            format!("take what the workload writes to {} for the end of a step", at.display())
+        }
         Step::OfferAgent { at } => format!("listen for uses of the ssh-agent at {}", at.display()),
         Step::Limit { resource, value } => format!("limit {resource:?} to {value}"),
         Step::DropCapabilities => "empty all capability sets, lock securebits".to_owned(),

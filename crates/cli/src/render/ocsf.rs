@@ -92,7 +92,9 @@ fn class_of(entry: &Entry) -> Class {
         Some(E::FileRequested | E::FileDecided | E::FileAccessViolation) => file_class(entry),
         Some(E::SyscallBlocked) => class(KERNEL, "Kernel Activity", 4, "Invoke"),
         Some(E::ConnectionAttempt) => class(NETWORK, "Network Activity", 1, "Open"),
-        Some(E::PolicyChanged) => class(ENTITY, "Entity Management", 3, "Update"),
+        Some(E::PolicyChanged | E::WorkspaceCheckpoint | E::WorkspaceRestored) => {
+            class(ENTITY, "Entity Management", 3, "Update")
+        }
         Some(E::PolicyViolation | E::EscapeAttempt | E::ResourceLimitApproached | E::ResourceLimitExceeded) => {
             class(FINDING, "Detection Finding", 1, "Create")
         }

@@ -6,6 +6,7 @@ mod answers;
 mod approvals;
 mod attach;
 mod audit;
+mod checkpoints;
 mod command_line;
 mod covers;
 mod debugging;

@@ -213,3 +213,14 @@ fn what_cannot_be_committed_yet_is_not_thrown_away() {
     assert_eq!(states(&place), ["sealed"], "it is too large to commit, and it is the session's work");
     place.sandbox(&["rollback"]).code(0);
 }
+
+#[test]
+fn the_project_looks_as_on_the_host_but_for_what_is_hidden() {
+    let Some(place) = Place::with_repository() else { return };
+    // The names of hidden files begin with it, and it is none of them.
+    place.write("config", "of the project\n");
+    place.host("chmod 755 .").ok();
+    let listing = "ls -A | grep -v '^.git$'; stat -c '%a' .; cat config";
+    let inside = place.run(&["--transaction"], &["bash", "-c", listing]).ok();
+    assert_eq!(inside, place.host(listing).ok());
+}

@@ -91,6 +91,14 @@ pub(crate) enum Said {
         signal: i32,
     },
     Wait(ClientId, ExecId),
+    Checkpoint {
+        client: ClientId,
+        label: String,
+    },
+    PutBack {
+        client: ClientId,
+        to: usize,
+    },
 }
 
 pub(crate) struct ControlSocket {
@@ -369,6 +377,8 @@ impl ControlSocket {
             Command::Input { exec, data, end } => Ok(Said::Input { client, exec, data, end }),
             Command::Signal { exec, signal } => Ok(Said::Signal { client, exec, signal }),
             Command::Wait { exec } => Ok(Said::Wait(client, exec)),
+            Command::Checkpoint { label } => Ok(Said::Checkpoint { client, label }),
+            Command::PutBack { to } => Ok(Said::PutBack { client, to }),
             Command::Approve { .. } | Command::Deny { .. } => self.answer(&command, Cause::Person),
         });
         match taken {

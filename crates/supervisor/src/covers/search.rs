@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use crate::covers::halt::{directory, numbers, read, task, tasks, unless_gone};
+use crate::halt::{directory, numbers, read, task, tasks, unless_gone};
 
 /// What is not answered by then counts as held.
 const PATIENCE: Duration = Duration::from_secs(2);

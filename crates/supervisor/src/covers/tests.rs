@@ -14,9 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::halt::{Session, numbers};
 use super::names::{Guard, Names};
 use super::search::{self, Object};
+use crate::halt::{Session, numbers};
 
 /// A Python script as a child of pid 1; it has said that it is up.
 struct Inside {

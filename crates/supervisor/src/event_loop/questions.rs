@@ -118,6 +118,8 @@ impl Running<'_> {
             (Said::Attach(client), Some(_)) => self.take_in(client),
             (Said::Status(client), Some(control)) => control.status(client, status.unwrap_or_default()),
             (Said::Status(_) | Said::Attach(_), None) => {}
+            (Said::Checkpoint { client, label }, _) => self.checkpoint_for(client, label),
+            (Said::PutBack { client, to }, _) => self.put_back_for(client, to),
             (Said::Exec(client, request), _) => self.exec_for(client, &request),
             (Said::Output { client, exec, stream, from, follow }, _) => {
                 self.execs.read(client, exec, stream, from, follow);

@@ -67,6 +67,9 @@ impl Running<'_> {
                 if let Some(keeper) = &mut self.keeper {
                     keeper.know(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
                 }
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.processes = Some(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?);
+                }
                 if self.plan.limits.counts_processes() {
                     self.monitor.count_in(fd);
                 }
@@ -86,6 +89,16 @@ impl Running<'_> {
             (Some(Message::Tree), Some(fd)) => {
                 if let Some(keeper) = &mut self.keeper {
                     keeper.enter(fd)?;
+                }
+            }
+            (Some(Message::View), Some(fd)) => {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.views.push(fd);
+                }
+            }
+            (Some(Message::Checkpoints), Some(fd)) => {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.pipe = Some(fd);
                 }
             }
             (Some(Message::Segments), Some(fd)) => self.monitor.count_segments(fd),

@@ -94,6 +94,8 @@ impl Lingering {
             Said::Exec(client, _)
             | Said::Input { client, .. }
             | Said::Signal { client, .. }
+            | Said::Checkpoint { client, .. }
+            | Said::PutBack { client, .. }
             | Said::Save(client, _)
             | Said::Attach(client) => self.control.refuse(client, "the session has ended"),
             Said::Kill | Said::Answer { .. } => {}

@@ -197,6 +197,8 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         | Message::Gate
         | Message::Mounts
         | Message::Tree
+        | Message::View
+        | Message::Checkpoints
         | Message::Namespaces => LaunchError::Vanished,
     }
 }
@@ -246,6 +248,7 @@ fn step_name(step: &Step) -> String {
         Step::CreateNetwork => "start the network namespace".to_owned(),
         Step::JoinNetwork => "join the network namespace".to_owned(),
         Step::OfferAgent { .. } => "offer an ssh-agent".to_owned(),
+        Step::OfferCheckpoints { .. } => "offer checkpoints".to_owned(),
         Step::Limit { resource, .. } => format!("limit {resource:?}"),
         Step::DropCapabilities => "drop capabilities".to_owned(),
         Step::NoNewPrivileges => "no_new_privs".to_owned(),

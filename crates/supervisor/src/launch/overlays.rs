@@ -1,16 +1,17 @@
 //! The session's directories for what is written to overlays: made before the clone, looked at and given up at the end. Owns which
 //! of them are kept; the directory itself is `store`'s. Called by `launch`.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::file;
-use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, MountKind, Step, all_gate_rules, decide};
-use cofferdam_policy::{Layer, Transaction};
+use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, Step, all_gate_rules};
+use cofferdam_policy::Transaction;
 use cofferdam_wire::Changed;
 use cofferdam_workspace::transaction::index_of;
 use cofferdam_workspace::{HiddenRule, Manifest, Time, TreeRecord};
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,23 +19,6 @@ use crate::error::LaunchError;
 use crate::options::Options;
 use crate::store::overlay_changes;
 use crate::store::session_dir::{Kept, SessionDir};
-
-/// Overlay steps, by slot: the host path and whether a flag or a file of the user asked for it (then its changes are kept).
-fn overlay_slots(plan: &LaunchPlan) -> Vec<(usize, PathBuf, bool)> {
-    let mounts = plan.steps.iter().filter_map(|step| match step {
-        Step::Mount(mount) => Some(mount),
-        _ => None,
-    });
-    mounts
-        .filter_map(|mount| match &mount.kind {
-            MountKind::Overlay { lower, slot, .. } => {
-                let asked = decide(&plan.decisions, lower).is_some_and(|d| d.origin.layer != Layer::BuiltIn);
-                Some((*slot, lower.clone(), asked))
-            }
-            _ => None,
-        })
-        .collect()
-}
 
 pub(super) fn make_overlays(
     plan: &LaunchPlan,
@@ -48,14 +32,12 @@ pub(super) fn make_overlays(
     let Some(state) = &options.state else {
         return Err(LaunchError::SessionDirectory { path: PathBuf::from("sessions"), errno: Errno::NOENT });
     };
-    let slots = overlay_slots(plan);
-    let learns = plan.gate.as_ref().is_some_and(|gate| gate.learns);
-    let asked = slots.iter().filter(|(_, _, asked)| *asked && !learns);
-    let keep: Vec<Kept<'_>> = asked.map(|(slot, lower, _)| Kept { slot: *slot, lower }).collect();
+    let kept = plan.kept_overlays();
+    let keep: Vec<Kept<'_>> = kept.iter().map(|kept| Kept { slot: kept.slot, lower: kept.lower }).collect();
     let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
         lead_home(plan, &directory)?;
         if !keep.is_empty() {
-            manifest(plan, options, session, &keep)?.write(directory.claim.as_fd())?;
+            manifest(plan, options, session, &keep, directory.claim.as_fd())?.write(directory.claim.as_fd())?;
         }
         Ok(directory)
     });
@@ -66,7 +48,13 @@ pub(super) fn make_overlays(
 }
 
 /// What a later process needs to compare, commit or drop what was written: written down before anything can be written.
-fn manifest(plan: &LaunchPlan, options: &Options, session: &str, keep: &[Kept<'_>]) -> Result<Manifest, Errno> {
+fn manifest(
+    plan: &LaunchPlan,
+    options: &Options,
+    session: &str,
+    keep: &[Kept<'_>],
+    directory: BorrowedFd<'_>,
+) -> Result<Manifest, Errno> {
     // Without them nothing would say which names are hidden.
     let known = options.known.as_deref().ok_or(Errno::INVAL)?;
     let is_repository = |lower: &Path| {
@@ -79,6 +67,9 @@ fn manifest(plan: &LaunchPlan, options: &Options, session: &str, keep: &[Kept<'_
     let mut manifest = Manifest::new(session, began, &plan.command.argv, is_auto)?;
     for kept in keep {
         let stat = rustix::fs::stat(kept.lower)?;
+        // The top of an overlay looks as its upper layer does.
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+        rustix::fs::chmodat(directory, format!("{}/upper", kept.slot), mode, AtFlags::empty())?;
         // A file system without nameless files is stamped by the clock that runs behind: a conflict too many at most.
         let mounted = file::stamp(kept.lower).map_or((coarse.tv_sec, coarse.tv_nsec), |(_, time)| time);
         manifest.trees.push(TreeRecord {
@@ -133,8 +124,8 @@ pub(super) fn finish_directory(
 ) -> (Vec<(PathBuf, PathBuf)>, Option<PathBuf>) {
     let (Some(directory), Some(state)) = (directory, &options.state) else { return (Vec::new(), None) };
     let finished = directory.finish(state);
-    let slots = overlay_slots(plan);
-    let lower_of = |slot: usize| slots.iter().find(|(s, _, _)| *s == slot).map(|(_, lower, _)| lower.clone());
+    let overlays = plan.kept_overlays();
+    let lower_of = |slot: usize| overlays.iter().find(|one| one.slot == slot).map(|one| one.lower.to_path_buf());
     let kept = finished.kept.into_iter().filter_map(|(slot, upper)| Some((lower_of(slot)?, upper)));
     (kept.collect(), finished.left_behind)
 }

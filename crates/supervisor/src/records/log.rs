@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_audit::{Actor, Decision, Event, Journal, JournalError, Record as Entry, Severity, to_hex};
@@ -17,6 +17,7 @@ use cofferdam_wire::{
     Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reached, Settled, Subject, Unrouted, Usage, Verdict,
     Wall,
 };
+use cofferdam_workspace::checkpoint::By;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -133,6 +134,17 @@ impl<'a> Log<'a> {
     /// A command of a session with an order.
     pub(crate) fn exec_started(&mut self, argv: &[String], exec: u64) {
         self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(argv), "exec": exec }));
+    }
+
+    /// A step of a transaction that can be taken back.
+    pub(crate) fn checkpoint(&mut self, number: usize, by: By, label: &str, stopped: Duration) {
+        let millis = stopped.as_secs_f64() * 1e3;
+        let details = json!({ "checkpoint": number, "by": by, "label": label, "stoppedMillis": millis });
+        self.tell(Event::WorkspaceCheckpoint, Severity::Info, details);
+    }
+
+    pub(crate) fn put_back(&mut self, to: usize, stayed: &[PathBuf]) {
+        self.tell(Event::WorkspaceRestored, Severity::Info, json!({ "checkpoint": to, "stayed": stayed }));
     }
 
     pub(crate) fn exited(&mut self, end: End, ran: Duration, usage: &Usage) {

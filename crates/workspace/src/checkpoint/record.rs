@@ -57,6 +57,9 @@ pub struct Record {
     pub first: Vec<PathBuf>,
     /// Content that was copied for it.
     pub bytes: u64,
+    /// Names that could not be put back, on the host.
+    #[serde(default, with = "path_texts")]
+    pub stayed: Vec<PathBuf>,
     /// Earlier ones were merged into it.
     #[serde(default)]
     pub is_squashed: bool,
@@ -65,15 +68,33 @@ pub struct Record {
 impl Record {
     pub(super) fn new(number: usize, by: By, label: &str, of: Option<usize>, bytes: u64, deltas: &[Delta]) -> Self {
         let made = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0);
-        let names = deltas.iter().flat_map(Delta::names).count();
-        let is_leaf = |held: Option<&Held>| !matches!(held, Some(Held::Directory { .. }));
-        let leaves = deltas.iter().flat_map(|delta| {
-            let now = delta.now.iter().filter(|name| is_leaf(Some(&name.held))).map(|name| &name.path);
-            now.chain(&delta.gone)
-        });
-        let first = leaves.take(MOST_NAMES).cloned().collect();
-        let label = label.chars().filter(|letter| !letter.is_control()).take(MOST_LABEL).collect();
-        Record { number, made, by, label, of, names, first, bytes, is_squashed: false }
+        let is_leaf = |name: &&Name| !matches!(name.held, Held::Directory { .. });
+        let leaves =
+            deltas.iter().flat_map(|delta| delta.now.iter().filter(is_leaf).map(|name| &name.path).chain(&delta.gone));
+        let mut all: Vec<&PathBuf> = leaves.collect();
+        if all.is_empty() {
+            all = deltas.iter().flat_map(Delta::names).collect();
+        }
+        let (names, first) = (all.len(), all.into_iter().take(MOST_NAMES).cloned().collect());
+        let mut record = Record {
+            number,
+            made,
+            by,
+            label: String::new(),
+            of,
+            names,
+            first,
+            bytes,
+            stayed: Vec::new(),
+            is_squashed: false,
+        };
+        record.label_as(by, label);
+        record
+    }
+
+    pub(super) fn label_as(&mut self, by: By, label: &str) {
+        self.by = by;
+        self.label = label.chars().filter(|letter| !letter.is_control()).take(MOST_LABEL).collect();
     }
 }
 
@@ -152,6 +173,10 @@ pub(super) fn is_noise(own: BorrowedFd<'_>, before: &[Layer], after: &[Layer], d
 pub(super) fn write(directory: BorrowedFd<'_>, record: &Record, deltas: &[Delta]) -> Result<(), Errno> {
     // Not on the disk at once: what the machine loses of a running session, it loses with it.
     journal::write_plainly(directory, CHANGES, &deltas)?;
+    write_record(directory, record)
+}
+
+pub(super) fn write_record(directory: BorrowedFd<'_>, record: &Record) -> Result<(), Errno> {
     journal::write_plainly(directory, RECORD, record)
 }
 

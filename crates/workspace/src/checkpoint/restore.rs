@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::best_effort;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -86,27 +86,29 @@ impl Checkpoints {
             back.all()?;
             stayed.extend(back.stayed.into_iter().map(|path| self.lowers[which].join(path)));
         }
-        let mut pending = self.begin()?;
-        self.catch_up(&mut pending)?;
-        let number = self.settle(pending, By::Undo, &format!("as {to}"), Some(to))?;
+        let number = self.record_put_back(&then, to)?;
+        self.note_stayed(&stayed)?;
         Ok(Restored { number, stayed })
     }
 
     /// After the session: the layers are made anew. What is there is a checkpoint before.
-    pub fn put_back_sealed(path: &Path, to: usize) -> Result<Restored, Errno> {
-        let directory = beneath::root(path)?;
-        rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
-        let mut all = Checkpoints::of(directory)?;
-        if !all.has(to) {
+    pub fn put_back_sealed(&mut self, to: usize) -> Result<Restored, Errno> {
+        if !self.has(to) {
             return Err(Errno::NOENT);
         }
-        let then = all.layers_at(to)?;
-        for (slot, layer) in all.slots.iter().zip(&then) {
-            all.rebuild(*slot, layer)?;
+        let then = self.layers_at(to)?;
+        for (slot, layer) in self.slots.iter().zip(&then) {
+            self.rebuild(*slot, layer)?;
         }
-        let pending = all.begin()?;
-        let number = all.settle(pending, By::Undo, &format!("as {to}"), Some(to))?;
+        let number = self.record_put_back(&then, to)?;
         Ok(Restored { number, stayed: Vec::new() })
+    }
+
+    /// What was put back is what it was: it refers to the same copies, whatever file has the name now.
+    fn record_put_back(&mut self, then: &[Layer], to: usize) -> Result<Option<usize>, Errno> {
+        let mut pending = self.begin()?;
+        self.refer_to(then, &mut pending)?;
+        self.settle(pending, By::Undo, &format!("as {to}"), Some(to))
     }
 
     fn rebuild(&self, slot: usize, layer: &Layer) -> Result<(), Errno> {
@@ -292,11 +294,14 @@ impl Back<'_> {
         name: &OsStr,
         path: &Path,
     ) -> Result<(), Errno> {
-        let actual = Entry::at(view, name)?;
-        if actual.is_some() {
-            // A cover is a mount, and stays.
-            drop(beneath::opened_as_path(view, name)?);
-        }
+        // A cover is a mount, and stays: what is mounted there is not even looked at.
+        let actual = match beneath::opened_as_path(view, name) {
+            Err(Errno::NOENT) => None,
+            opened => {
+                drop(opened?);
+                Entry::at(view, name)?
+            }
+        };
         let lower = below.map(|below| Entry::at(below, name)).transpose()?.flatten();
         let wanted = match self.then.get(path) {
             Some(Held::Whiteout) => Wanted::Nothing,

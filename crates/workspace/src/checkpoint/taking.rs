@@ -1,18 +1,29 @@
 //! Takes checkpoints: looks at the layers, copies what changed, writes the record. Owns the open checkpoints of a transaction. Called by
 //! `supervisor` while a session runs, and by `restore`.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use super::layer::{self, Layer, Scan};
+use super::layer::{self, Held, Layer, Scan};
 use super::record::{self, By, PART, Record, deltas};
 use super::squash::squash;
-use crate::beneath;
+use crate::changes::is_same_file;
 use crate::hidden::Hidden;
-use crate::transaction::{CHECKPOINTS, Manifest};
+use crate::state::State;
+use crate::transaction::{CHECKPOINTS, Manifest, OpenError};
+use crate::{beneath, commit, journal, staging};
+
+/// Written by the process that copies while the session runs.
+const PREPARED: &str = "prepared.json";
+/// So many bytes are copied while the session stands still, where it does not write faster than they can be copied.
+const LITTLE: u64 = 16 << 20;
+const MOST_ROUNDS: usize = 3;
+/// Copies of all checkpoints together; past it there are no more, where none is left to be merged.
+const MOST_KEPT: u64 = 16 << 30;
 
 /// The checkpoints of one transaction, and what the layers held at the last of them.
 #[derive(Debug)]
@@ -25,6 +36,13 @@ pub struct Checkpoints {
     pub(super) hidden: Hidden,
     pub(super) layers: Vec<Layer>,
     pub(super) records: Vec<Record>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Prepared {
+    next_file: usize,
+    bytes: u64,
+    changes: Vec<record::Delta>,
 }
 
 /// One that was begun while the session ran: most is copied, and what changed since is copied when no process runs.
@@ -45,7 +63,24 @@ impl Checkpoints {
         Checkpoints::of(beneath::root(path)?)
     }
 
-    pub(super) fn of(directory: OwnedFd) -> Result<Self, Errno> {
+    /// For putting one back after the session: no other process has the transaction, and nothing of it was committed.
+    pub fn open_sealed(path: &Path) -> Result<Self, OpenError> {
+        let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
+            other => other.map_err(OpenError::Records)?,
+        }
+        let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
+        if !matches!(state, State::Sealed | State::Reviewing) {
+            return Err(OpenError::State { state });
+        }
+        if !commit::numbers(directory.as_fd()).map_err(OpenError::Records)?.is_empty() {
+            return Err(OpenError::Committed);
+        }
+        Checkpoints::of(directory).map_err(OpenError::Records)
+    }
+
+    fn of(directory: OwnedFd) -> Result<Self, Errno> {
         let manifest = Manifest::read(directory.as_fd())?.ok_or(Errno::NOENT)?;
         match rustix::fs::mkdirat(&directory, CHECKPOINTS, Mode::RWXU) {
             Err(Errno::EXIST) => {}
@@ -141,8 +176,11 @@ impl Checkpoints {
 
     /// Copies what changed since the last one, while processes may go on to write.
     pub fn begin(&self) -> Result<Pending, Errno> {
-        crate::commit::remove(self.own.as_fd(), PART)?;
-        let own = crate::staging::make(self.own.as_fd(), PART)?;
+        if self.records.iter().map(|record| record.bytes).sum::<u64>() > MOST_KEPT {
+            return Err(Errno::DQUOT);
+        }
+        commit::remove(self.own.as_fd(), PART)?;
+        let own = staging::make(self.own.as_fd(), PART)?;
         let mut pending =
             Pending { layers: self.layers.clone(), own, number: self.last() + 1, next_file: 0, bytes: 0, copied: 0 };
         self.catch_up(&mut pending)?;
@@ -178,13 +216,91 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Where a new copy is the same as one of an earlier state, that one counts.
+    pub(super) fn refer_to(&self, earlier: &[Layer], pending: &mut Pending) -> Result<(), Errno> {
+        for (layer, earlier) in pending.layers.iter_mut().zip(earlier) {
+            for (path, held) in layer {
+                let (Held::File { copy, mode, .. }, Some(Held::File { copy: old, mode: with, .. })) =
+                    (held, earlier.get(path))
+                else {
+                    continue;
+                };
+                if copy.0 != pending.number || mode != with {
+                    continue;
+                }
+                let (new, number) = (pending.own.as_fd(), copy.1.to_string());
+                let kept = beneath::directory(self.own.as_fd(), Path::new(&old.0.to_string()))?;
+                let is_same = is_same_file((new, number.as_ref()), (kept.as_fd(), old.1.to_string().as_ref()));
+                if is_same {
+                    rustix::fs::unlinkat(new, &number, AtFlags::empty())?;
+                    *copy = *old;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// In a process beside the supervisor: copies until little is left, and writes down what was found. `false` where nothing changed.
+    pub fn prepare(&self) -> Result<bool, Errno> {
+        if !self.is_due()? {
+            return Ok(false);
+        }
+        let mut pending = self.begin()?;
+        for _ in 0..MOST_ROUNDS {
+            if pending.copied <= LITTLE {
+                break;
+            }
+            self.catch_up(&mut pending)?;
+        }
+        let changes = record::differences(&self.layers, &pending.layers);
+        let prepared = Prepared { next_file: pending.next_file, bytes: pending.bytes, changes };
+        journal::write_plainly(pending.own.as_fd(), PREPARED, &prepared)?;
+        Ok(true)
+    }
+
+    /// What such a process left.
+    pub fn prepared(&self) -> Result<Pending, Errno> {
+        let own = beneath::directory(self.own.as_fd(), Path::new(PART))?;
+        let Prepared { next_file, bytes, changes } = journal::read(own.as_fd(), PREPARED)?.ok_or(Errno::NOENT)?;
+        rustix::fs::unlinkat(&own, PREPARED, AtFlags::empty())?;
+        let mut layers = self.layers.clone();
+        for (layer, delta) in layers.iter_mut().zip(changes) {
+            delta.apply(layer);
+        }
+        Ok(Pending { layers, own, number: self.last() + 1, next_file, bytes, copied: 0 })
+    }
+
+    /// What such a process needs.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.directory.as_fd(), self.own.as_fd()]
+    }
+
+    /// Gives the last one to what asked for it a moment too late, where nothing had asked for it by name.
+    pub fn claim_last(&mut self, by: By, label: &str) -> Result<(), Errno> {
+        let Some(last) = self.records.last_mut().filter(|last| last.by == By::Child) else { return Ok(()) };
+        last.label_as(by, label);
+        let directory = beneath::directory(self.own.as_fd(), Path::new(&last.number.to_string()))?;
+        record::write_record(directory.as_fd(), last)
+    }
+
+    pub(super) fn note_stayed(&mut self, stayed: &[PathBuf]) -> Result<(), Errno> {
+        let Some(last) = self.records.last_mut().filter(|_| !stayed.is_empty()) else { return Ok(()) };
+        last.stayed = stayed.to_vec();
+        let directory = beneath::directory(self.own.as_fd(), Path::new(&last.number.to_string()))?;
+        record::write_record(directory.as_fd(), last)
+    }
+
     /// The rest, while no process of the session runs. `None` where nothing differs from the last one.
     pub fn finish(&mut self, mut pending: Pending, by: By, label: &str) -> Result<Option<usize>, Errno> {
         self.catch_up(&mut pending)?;
+        self.write_down(pending, by, label)
+    }
+
+    /// The same where the rest was copied. Needs no process to stand still any more.
+    pub fn write_down(&mut self, pending: Pending, by: By, label: &str) -> Result<Option<usize>, Errno> {
         self.settle(pending, by, label, None)
     }
 
-    /// Writes the record down. Needs no process to stand still any more.
     pub(super) fn settle(
         &mut self,
         pending: Pending,
@@ -197,7 +313,7 @@ impl Checkpoints {
         let is_noise = of.is_none() && record::is_noise(self.own.as_fd(), &self.layers, &layers, &changes);
         if is_noise || of.is_none() && changes.iter().all(record::Delta::is_empty) {
             // Only times differ; what was copied on the way goes.
-            return crate::commit::remove(self.own.as_fd(), PART).map(|()| None);
+            return commit::remove(self.own.as_fd(), PART).map(|()| None);
         }
         let record = Record::new(number, by, label, of, bytes, &changes);
         let part = beneath::directory(self.own.as_fd(), Path::new(PART))?;

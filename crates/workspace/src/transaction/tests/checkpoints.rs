@@ -1,6 +1,6 @@
 //! Checkpoints of real overlays, while they are mounted and afterwards: each is put back and compared with what was there.
 
-use super::properties::{Deed, Random, begin, sequences};
+use super::properties::{Deed, Random, begin, plain, sequences};
 use super::*;
 use crate::checkpoint::{By, Checkpoints, Would};
 
@@ -17,6 +17,12 @@ fn undo(scene: &Scene, all: &mut Checkpoints, to: usize) {
     take(all, "before undo");
     let restored = all.put_back_live(to, &view(scene)).expect("nothing is in the way");
     assert_eq!(restored.stayed, Vec::<PathBuf>::new());
+}
+
+fn put_back_sealed(scene: &Scene, to: usize) {
+    let mut all = Checkpoints::open_sealed(&scene.kept()).expect("it is sealed");
+    take(&mut all, "the end");
+    all.put_back_sealed(to).expect("nothing is in the way");
 }
 
 #[test]
@@ -97,7 +103,7 @@ fn a_sealed_transaction_goes_back_to_a_checkpoint_and_is_committed_as_it_was_the
         take(&mut all, "bad").expect("it changed");
         drop(all);
         drop(scene.end());
-        Checkpoints::put_back_sealed(&scene.kept(), 1).expect("nothing is in the way");
+        put_back_sealed(&scene, 1);
         let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
         commit_all(&mut transaction);
         assert_eq!(picture(&scene.project()), good);
@@ -155,6 +161,11 @@ fn a_hidden_name_is_in_no_checkpoint() {
     });
 }
 
+/// Without which names are one file: of a file that was linked before it was written to, an overlay shows two numbers.
+fn contents(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
+    picture(root).iter().map(|(path, text)| (path.clone(), plain(Some(text)))).collect()
+}
+
 #[test]
 fn any_sequence_goes_back_to_any_of_its_checkpoints() {
     apart("checkpoints::any_sequence_goes_back_to_any_of_its_checkpoints", || {
@@ -165,7 +176,7 @@ fn any_sequence_goes_back_to_any_of_its_checkpoints() {
             begin(&scene, &mut random);
             scene.begin();
             let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
-            let mut seen = vec![(0, picture(&scene.inside()))];
+            let mut seen = vec![(0, contents(&scene.inside()))];
             let mut done = Vec::new();
             for _ in 0..=random.below(6) {
                 for _ in 0..=random.below(5) {
@@ -174,22 +185,27 @@ fn any_sequence_goes_back_to_any_of_its_checkpoints() {
                     done.push(deed);
                 }
                 if let Some(number) = take(&mut all, "") {
-                    seen.push((number, picture(&scene.inside())));
+                    seen.push((number, contents(&scene.inside())));
                 }
             }
             for _ in 0..2 {
                 let which = usize::try_from(random.below(seen.len() as u64)).expect("small");
                 undo(&scene, &mut all, seen[which].0);
-                assert_eq!(picture(&scene.inside()), seen[which].1, "seed {seed}: to {} after {done:?}", seen[which].0);
+                assert_eq!(
+                    contents(&scene.inside()),
+                    seen[which].1,
+                    "seed {seed}: to {} after {done:?}",
+                    seen[which].0
+                );
                 put_back += 1;
             }
             let (to, wanted) = seen.swap_remove(usize::try_from(random.below(seen.len() as u64)).expect("small"));
             drop(all);
             drop(scene.end());
-            Checkpoints::put_back_sealed(&scene.kept(), to).expect("nothing is in the way");
+            put_back_sealed(&scene, to);
             let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
             commit_all(&mut transaction);
-            assert_eq!(picture(&scene.project()), wanted, "seed {seed}: committed as of {to} after {done:?}");
+            assert_eq!(contents(&scene.project()), wanted, "seed {seed}: committed as of {to} after {done:?}");
         }
         println!("{} sequences, {put_back} put back while mounted", sequences());
         assert!(put_back > 0);

@@ -110,7 +110,7 @@ fn touched(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
 }
 
 /// Without which other name a file has.
-fn plain(text: Option<&String>) -> Option<String> {
+pub(super) fn plain(text: Option<&String>) -> Option<String> {
     let text = text?;
     match text.strip_prefix("file ") {
         None => Some(text.clone()),

@@ -1,5 +1,5 @@
 //! Stops every process of a session and lets it go on. Owns the two ways to do it (the cgroup's freezer, SIGSTOP) and what was
-//! stopped before, which stays stopped; why and for how long is the keeper's. Called by `covers`.
+//! stopped before, which stays stopped; why and for how long is the caller's. Called by `covers` and `checkpoints`.
 //!
 //! SIGSTOP goes to pid 1 first: it would take the command's stop for one of job control. It is continued last, when no stop
 //! can be waited for any more, and every other process before its parent for the same reason.

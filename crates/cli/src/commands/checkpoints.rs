@@ -1,0 +1,152 @@
+//! `sandbox checkpoint`, `undo` and `rollback --to`: the steps of a transaction, while its session runs and afterwards. Owns which
+//! step is meant and the question before; taking and putting back is `workspace`'s, and the supervisor's while the session
+//! runs.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cofferdam_supervisor::finish_killed;
+use cofferdam_wire::protocol::{Command, Event};
+use cofferdam_workspace::checkpoint::By;
+use cofferdam_workspace::{Checkpoints, OpenError, State};
+use serde_json::json;
+
+use crate::args::changes::{RollbackArgs, WhichArgs};
+use crate::args::checkpoints::{CheckpointArgs, PutBackArgs, UndoArgs};
+use crate::client::Connection;
+use crate::commands::changes::{ChangesError, meant};
+use crate::environment::own_state;
+use crate::render::checkpoints as lines;
+use crate::render::exit::NOT_SO;
+use crate::render::output::{print, print_json};
+use crate::waiting::Found;
+
+/// What was written since the last checkpoint is copied meanwhile.
+const LONGEST_COPY: Duration = Duration::from_mins(2);
+
+/// Which step is meant.
+enum To {
+    Steps(usize),
+    Number(usize),
+}
+
+pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode, ChangesError> {
+    let found = meant(&args.which)?;
+    let id = found.manifest.session.clone();
+    if args.list {
+        let all = Checkpoints::open(&found.path).map_err(|source| ChangesError::Read { id: id.clone(), source })?;
+        return Ok(if args.json {
+            print_json(&json!({ "session": id, "checkpoints": all.records() }))
+        } else {
+            print(&lines::list(all.records()))
+        });
+    }
+    let Some(mut session) = live(&found) else { return Err(ChangesError::NotRunning { id }) };
+    let number = session.call(&Command::Checkpoint { label: args.label.clone().unwrap_or_default() })?;
+    let number = number.parse::<usize>().ok();
+    Ok(if args.json {
+        print_json(&json!({ "session": id, "checkpoint": number }))
+    } else {
+        print(&number.map_or("nothing has changed since the last checkpoint\n".to_owned(), |number| {
+            format!("checkpoint {number}\n")
+        }))
+    })
+}
+
+pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
+    put_back(&args.which, &To::Steps(args.steps), &args.how)
+}
+
+pub(crate) fn rollback(args: &RollbackArgs, to: usize) -> Result<ExitCode, ChangesError> {
+    put_back(&args.which, &To::Number(to), &PutBackArgs { preview: args.preview, yes: args.yes })
+}
+
+/// The session of a transaction, where it runs.
+struct Live {
+    id: String,
+    connection: Connection,
+}
+
+fn live(found: &Found) -> Option<Live> {
+    let (directory, session) = (found.path.parent()?, found.path.file_name()?.to_str()?);
+    let connection = Connection::open(directory, session, "undo").ok().filter(|_| found.state == State::Open)?;
+    Some(Live { id: found.manifest.session.clone(), connection })
+}
+
+impl Live {
+    /// What it says to a command that is carried out.
+    fn call(&mut self, command: &Command) -> Result<String, ChangesError> {
+        let said = self.connection.say(command).and_then(|()| {
+            self.connection.hear_for(LONGEST_COPY, |event| match event {
+                Event::Done { message } => Some(Ok(message)),
+                Event::Refused { message } => Some(Err(message)),
+                Event::End {} => Some(Err("the session has ended".to_owned())),
+                _ => None,
+            })
+        });
+        let refused = |why: String| ChangesError::Session { id: self.id.clone(), why };
+        said.map_err(|error| refused(error.to_string()))?.map_err(refused)
+    }
+}
+
+/// The checkpoints of a transaction of which what is there now is the last, so that what follows can be taken back, too.
+fn saved(found: Found) -> Result<(Option<Live>, Checkpoints), ChangesError> {
+    let id = found.manifest.session.clone();
+    let read = |source| ChangesError::Read { id: id.clone(), source };
+    if let Some(mut session) = live(&found) {
+        session.call(&Command::Checkpoint { label: "before undo".to_owned() })?;
+        return Ok((Some(session), Checkpoints::open(&found.path).map_err(read)?));
+    }
+    let mut all = match Checkpoints::open_sealed(&sealed(found)?) {
+        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        opened => opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
+    };
+    let pending = all.begin().map_err(read)?;
+    all.finish(pending, By::Undo, "the end of the session").map_err(read)?;
+    Ok((None, all))
+}
+
+fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, ChangesError> {
+    let found = meant(which)?;
+    let id = found.manifest.session.clone();
+    let read = |source| ChangesError::Read { id: id.clone(), source };
+    let (session, mut all) = saved(found)?;
+    let number = match *to {
+        To::Steps(steps) => all.before(steps).ok_or(ChangesError::NoStep { steps })?,
+        To::Number(number) if all.has(number) => number,
+        To::Number(number) => return Err(ChangesError::NoCheckpoint { number }),
+    };
+    let shown = lines::preview(number, &all.preview(number).map_err(read)?, &here());
+    print(&shown);
+    if how.preview {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !how.yes && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        print("put this back? [y/N] ");
+        let mut answer = String::new();
+        let heard = std::io::stdin().lock().read_line(&mut answer);
+        if heard.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(ExitCode::from(NOT_SO));
+        }
+    }
+    let said = match session {
+        Some(mut session) => session.call(&Command::PutBack { to: number })?,
+        None => all.put_back_sealed(number).map(|_| String::new()).map_err(read)?,
+    };
+    Ok(print(&lines::put_back(&said)))
+}
+
+fn here() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_path_buf())
+}
+
+/// Where the layers of a session that has ended lie, once what a killed one left was finished.
+fn sealed(found: Found) -> Result<PathBuf, ChangesError> {
+    if found.state != State::Open {
+        return Ok(found.path);
+    }
+    finish_killed(&own_state()?);
+    Ok(meant(&WhichArgs { session: Some(found.manifest.session) })?.path)
+}

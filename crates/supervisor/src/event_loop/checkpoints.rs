@@ -1,0 +1,119 @@
+//! Checkpoints in the loop: what asks for one, and what clients and the log are told of it.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use cofferdam_wire::exec::ExecId;
+use cofferdam_workspace::checkpoint::By;
+use rustix::io::Errno;
+
+use crate::approvals::control_socket::ClientId;
+use crate::checkpoints::{PutBack, Ready, Request, SessionCheckpoints, Taken};
+use crate::event_loop::Running;
+use crate::halt::Session;
+
+const NO_TRANSACTION: &str = "the session has no transaction: it was not started with `--transaction`";
+
+impl Running<'_> {
+    pub(crate) fn hear_checkpoints(&mut self, ready: Ready) -> Result<(), Errno> {
+        match ready {
+            Ready::Pipe => self.checkpoints.as_mut().map_or(Ok(()), SessionCheckpoints::read_labels),
+            Ready::Copied => {
+                let taken = self.with_session(SessionCheckpoints::complete).flatten();
+                if let Some(taken) = taken {
+                    self.tell_of_checkpoint(taken);
+                }
+                Ok(())
+            }
+            Ready::PutBack => {
+                self.end_put_back();
+                Ok(())
+            }
+        }
+    }
+
+    /// With what is needed to stop the session.
+    fn with_session<T>(&mut self, act: impl FnOnce(&mut SessionCheckpoints, &Session<'_>) -> T) -> Option<T> {
+        let mut checkpoints = self.checkpoints.take()?;
+        let processes: Option<OwnedFd> = checkpoints.processes.as_ref().and_then(|fd| fd.try_clone().ok());
+        let done = processes.map(|processes| {
+            let session = Session {
+                processes: processes.as_fd(),
+                first: self.first.as_fd(),
+                cgroup: self.first.cgroup.as_ref(),
+                has_question: self.gate.as_ref().is_some_and(|gate| gate.open_questions().next().is_some()),
+            };
+            act(&mut checkpoints, &session)
+        });
+        self.checkpoints = Some(checkpoints);
+        done
+    }
+
+    fn tell_of_checkpoint(&mut self, Taken { request, number, stopped }: Taken) {
+        match number {
+            Ok(Some(number)) => self.log().checkpoint(number, request.by, &request.label, stopped),
+            Ok(None) => {}
+            Err(errno) => {
+                let has_told = self.checkpoints.as_mut().is_none_or(|all| std::mem::replace(&mut all.has_told, true));
+                if !has_told && self.ending.reason.is_none() {
+                    self.warn(format!(
+                        "a checkpoint could not be taken ({errno}): `sandbox undo` cannot go back to it"
+                    ));
+                }
+            }
+        }
+        let (Some(client), Some(control)) = (request.client, &mut self.approvals.control) else { return };
+        match number {
+            Ok(number) => control.ok(client, &number.map(|number| number.to_string()).unwrap_or_default()),
+            Err(errno) => control.refuse(client, &format!("no checkpoint could be taken: {errno}")),
+        }
+    }
+
+    pub(super) fn checkpoint_for(&mut self, client: ClientId, label: String) {
+        match (&mut self.checkpoints, &mut self.approvals.control) {
+            (Some(checkpoints), _) => checkpoints.ask(Request { by: By::Operator, label, client: Some(client) }),
+            (None, Some(control)) => control.refuse(client, NO_TRANSACTION),
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn put_back_for(&mut self, client: ClientId, to: usize) {
+        let begun = self.with_session(|checkpoints, session| checkpoints.put_back(session, to, client));
+        let Some(control) = &mut self.approvals.control else { return };
+        match begun {
+            None => control.refuse(client, NO_TRANSACTION),
+            Some(Err(Errno::NOENT)) => control.refuse(client, &format!("there is no checkpoint {to}")),
+            Some(Err(errno)) => control.refuse(client, &format!("checkpoint {to} cannot be put back: {errno}")),
+            Some(Ok(())) => {}
+        }
+    }
+
+    pub(super) fn end_put_back(&mut self) {
+        let done = self.with_session(SessionCheckpoints::end_put_back).flatten();
+        let Some(PutBack { to, client, stayed }) = done else { return };
+        if let Ok(stayed) = &stayed {
+            self.log().put_back(to, stayed);
+        }
+        let Some(control) = &mut self.approvals.control else { return };
+        match stayed {
+            Ok(stayed) if stayed.is_empty() => control.ok(client, ""),
+            Ok(stayed) => {
+                let stayed: Vec<String> = stayed.iter().map(|path| path.display().to_string()).collect();
+                control.ok(client, &format!("left as they are, because they are covered: {}", stayed.join(", ")));
+            }
+            Err(errno) => control.refuse(client, &format!("checkpoint {to} cannot be put back: {errno}")),
+        }
+    }
+
+    /// Commands of an order that have ended since the last turn.
+    pub(super) fn save_after_execs(&mut self) {
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        for (exec, argv) in self.execs.take_ended() {
+            let label = label(exec, &argv);
+            checkpoints.ask(Request { by: By::Exec, label, client: None });
+        }
+    }
+}
+
+fn label(exec: ExecId, argv: &[String]) -> String {
+    format!("exec {exec}: {}", argv.join(" "))
+}
