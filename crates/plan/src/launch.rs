@@ -84,9 +84,10 @@ pub struct LaunchPlan {
 }
 
 impl LaunchPlan {
-    /// Whether the supervisor watches a cover, or may have to once an answer gives a tree for writing.
+    /// Whether the supervisor watches a cover, or may have to: once an answer gives a tree for writing, or a hidden name comes into
+    /// being below a transaction.
     pub fn watches_covers(&self) -> bool {
-        self.gate.is_some() || self.covers.iter().any(Cover::is_watched)
+        self.gate.is_some() || self.covers.iter().any(Cover::is_watched) || self.transaction_trees().next().is_some()
     }
 
     /// What becomes of what is written at a path.
@@ -95,10 +96,23 @@ impl LaunchPlan {
         if is_in_it { self.transaction } else { Transaction::Off }
     }
 
-    /// The trees with watched covers, in the order in which the set-up child sends their descriptors.
+    /// The overlays of the transaction, each with its slot.
+    pub fn transaction_trees(&self) -> impl Iterator<Item = (&Path, usize)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Mount(Mount { target, kind: MountKind::Overlay { slot, .. }, .. })
+                if self.transaction_at(target).is_on() =>
+            {
+                Some((target.as_path(), *slot))
+            }
+            _ => None,
+        })
+    }
+
+    /// The trees with watched covers or of a transaction, in the order in which the set-up child sends their descriptors.
     pub fn watched_trees(&self) -> Vec<&Path> {
         let watched = self.covers.iter().filter(|cover| cover.is_watched());
-        let trees: BTreeSet<&Path> = watched.filter_map(|cover| cover.tree.as_deref()).collect();
+        let covered = watched.filter_map(|cover| cover.tree.as_deref());
+        let trees: BTreeSet<&Path> = covered.chain(self.transaction_trees().map(|(tree, _)| tree)).collect();
         trees.into_iter().collect()
     }
 }
