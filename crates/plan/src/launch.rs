@@ -24,7 +24,7 @@ use crate::network::egress::{EgressPlan, tell_of_credentials};
 use crate::network::terminates::{TerminatesPlan, refuse_writable_secrets};
 use crate::posture::Posture;
 use crate::seccomp::{self, Filter};
-use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
+use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, OVERLAY_OPTIONS, Step, Trigger};
 use crate::{PlanError, environment};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
@@ -199,7 +199,10 @@ fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {
         Transaction::Review => "what was written waits for review",
         Transaction::Auto => "what was written is applied at the end",
     };
-    posture.enforced("transaction", format!("the project is written to an overlay; {end}"));
+    let option =
+        |(name, value): &(&str, &str)| if value.is_empty() { (*name).to_owned() } else { format!("{name}={value}") };
+    let options: Vec<String> = OVERLAY_OPTIONS.iter().map(option).collect();
+    posture.enforced("transaction", format!("the project is written to an overlay ({}); {end}", options.join(",")));
 }
 
 /// What was decided, before it becomes steps: the same could be written as another runtime's configuration.
