@@ -26,6 +26,8 @@ pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 const MOST_BYTES: usize = 1 << 28;
 /// Two directories are open for each.
 pub(crate) const DEEPEST: usize = 200;
+/// The kernel takes no longer path, and a commit needs some of it for the name of its stage.
+const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
@@ -310,6 +312,7 @@ impl<'a> Walk<'a> {
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
         match upper.kind {
+            _ if path.as_os_str().len() > LONGEST_PATH => self.skip(path, Why::TooDeep),
             Kind::Device => self.skip(path, Why::Device),
             Kind::Fifo => self.skip(path, Why::Fifo),
             Kind::Socket => self.skip(path, Why::Socket),
@@ -363,7 +366,7 @@ impl<'a> Walk<'a> {
         upper: Entry,
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
-        let Ok(opened) = beneath::closed_directory(pair.upper, name) else {
+        let Ok((opened, _unclosed)) = beneath::layer_directory(pair.upper, name) else {
             self.skip(path, Why::Unreadable);
             return Ok(());
         };

@@ -2,6 +2,7 @@
 //! namespace of its own, as a session does.
 
 mod checkpoints;
+mod closed;
 mod properties;
 
 use std::collections::BTreeMap;
