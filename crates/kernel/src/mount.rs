@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
@@ -171,7 +171,15 @@ pub fn pivot_into(root: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 fn mount_id(path: &CStr) -> Result<u64, Errno> {
-    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
+    number_of(&rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?)
+}
+
+/// The number of the mount that a descriptor is on, as the table of mounts has it.
+pub fn id_of(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    number_of(&rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?)
+}
+
+fn number_of(stat: &Statx) -> Result<u64, Errno> {
     // A kernel that does not say so cannot be checked.
     if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 { Err(Errno::NOSYS) } else { Ok(stat.stx_mnt_id) }
 }

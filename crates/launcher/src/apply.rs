@@ -14,11 +14,14 @@ use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{fuse, landlock, namespace, network, privilege, process, seccomp, socket};
-use cofferdam_plan::{FileId, HiddenName, Kind, LaunchPlan, Mount, MountKind, Resource, Step, Trigger};
+use cofferdam_plan::{
+    FileId, HiddenName, Kind, LaunchPlan, Mount, MountKind, OVERLAY_OPTIONS, Resource, Step, Trigger,
+};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::marks;
+use crate::overlay_options::{self, Defaults, MadeOverlay};
 use crate::report::{About, EGRESS_READY, HOLDS_READY, JOINED, Message, StepError};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
@@ -48,6 +51,8 @@ struct Builder<'a> {
     rendered: BTreeMap<PathBuf, OwnedFd>,
     /// Mounted by now, and holding nothing but what this launch puts there.
     own: Vec<PathBuf>,
+    overlays: Vec<MadeOverlay>,
+    overlay_defaults: Defaults,
 }
 
 /// A file system that exists only during set-up: stand-ins for masked paths are cloned out of it.
@@ -147,6 +152,8 @@ impl<'a> Builder<'a> {
             has_network: false,
             rendered: BTreeMap::new(),
             own: Vec::new(),
+            overlays: Vec::new(),
+            overlay_defaults: Defaults::default(),
         }
     }
 }
@@ -288,7 +295,8 @@ impl Builder<'_> {
     /// What is written where nothing is mounted lands in the session; what is read is asked for underneath.
     fn overlay_root(&mut self, slot: usize) -> Result<(), StepError> {
         let about = || "an overlay on the root that asks".to_owned();
-        let tree = self.overlay_on(&[self.root()?], slot).about(about)?;
+        let below = self.root.take().ok_or(Errno::NOENT).about(about)?;
+        let tree = self.overlay_on(Path::new("/"), &[below.as_fd()], slot).about(about)?;
         let host = mount::open_source(Path::new("/")).about(about)?;
         mount::attach(tree.as_fd(), host.as_fd()).about(about)?;
         self.root = Some(tree);
@@ -431,16 +439,16 @@ impl Builder<'_> {
         let lower_fd = mount::open_source(lower).about(about)?;
         verify(lower_fd.as_fd(), lower, id)?;
         if absent.is_empty() {
-            return self.overlay_on(&[lower_fd.as_fd()], slot).about(about);
+            return self.overlay_on(lower, &[lower_fd.as_fd()], slot).about(about);
         }
         let scratch = self.scratch()?.place(lower).about(about)?;
         let layer = filtered::layer(lower_fd.as_fd(), &hidden_names(absent), scratch.as_fd()).about(about)?;
         let layers: Vec<BorrowedFd<'_>> = layer.iter().chain([&lower_fd]).map(OwnedFd::as_fd).collect();
-        self.overlay_on(&layers, slot).about(about)
+        self.overlay_on(lower, &layers, slot).about(about)
     }
 
     /// Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.
-    fn overlay_on(&self, layers: &[BorrowedFd<'_>], slot: usize) -> Result<OwnedFd, Errno> {
+    fn overlay_on(&mut self, over: &Path, layers: &[BorrowedFd<'_>], slot: usize) -> Result<OwnedFd, Errno> {
         let base = self.overlay_dir.ok_or(Errno::NOENT)?.join(slot.to_string());
         let name = |layer: &BorrowedFd<'_>| format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(layer));
         let lower = layers.iter().map(name).collect::<Vec<_>>().join(":");
@@ -451,14 +459,14 @@ impl Builder<'_> {
         };
         let (_upper_fd, upper) = fd_path("upper")?;
         let (_work_fd, work) = fd_path("work")?;
-        let options = [
-            ("lowerdir", lower.as_str()),
-            ("upperdir", &upper),
-            ("workdir", &work),
-            ("userxattr", ""),
-            ("volatile", ""),
-        ];
-        mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false })
+        let layers = [("lowerdir", lower.as_str()), ("upperdir", &upper), ("workdir", &work)];
+        let options: Vec<(&str, &str)> = layers.iter().chain(OVERLAY_OPTIONS).copied().collect();
+        let made = mount::new_filesystem("overlay", &options, Attributes { write: true, exec: true, devices: false })?;
+        if self.overlays.is_empty() {
+            self.overlay_defaults = Defaults::read();
+        }
+        self.overlays.push(MadeOverlay { mount: mount::id_of(made.as_fd())?, over: over.to_path_buf() });
+        Ok(made)
     }
 
     fn make_mount_point(&self, target: &Path, kind: Kind) -> Result<(), StepError> {
@@ -541,7 +549,7 @@ impl Builder<'_> {
         self.root = None;
         self.scratch = None;
         self.proc = None;
-        Ok(())
+        overlay_options::check(&self.overlays, self.overlay_defaults)
     }
 
     /// Every cover is mounted by now: this is how the keeper sees them.

@@ -24,7 +24,7 @@ use crate::network::egress::{EgressPlan, tell_of_credentials};
 use crate::network::terminates::{TerminatesPlan, refuse_writable_secrets};
 use crate::posture::Posture;
 use crate::seccomp::{self, Filter};
-use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, Step, Trigger};
+use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, OVERLAY_OPTIONS, Step, Trigger};
 use crate::{PlanError, environment};
 
 /// Landlock ABI from which abstract sockets and signals can be scoped.
@@ -87,9 +87,10 @@ pub struct LaunchPlan {
 }
 
 impl LaunchPlan {
-    /// Whether the supervisor watches a cover, or may have to once an answer gives a tree for writing.
+    /// Whether the supervisor watches a cover, or may have to: once an answer gives a tree for writing, or a hidden name comes into
+    /// being below a transaction.
     pub fn watches_covers(&self) -> bool {
-        self.gate.is_some() || self.covers.iter().any(Cover::is_watched)
+        self.gate.is_some() || self.covers.iter().any(Cover::is_watched) || self.transaction_trees().next().is_some()
     }
 
     /// What becomes of what is written at a path.
@@ -116,10 +117,23 @@ impl LaunchPlan {
         overlays.filter(|overlay| !learns && is_asked(overlay)).collect()
     }
 
-    /// The trees with watched covers, in the order in which the set-up child sends their descriptors.
+    /// The overlays of the transaction, each with its slot.
+    pub fn transaction_trees(&self) -> impl Iterator<Item = (&Path, usize)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Mount(Mount { target, kind: MountKind::Overlay { slot, .. }, .. })
+                if self.transaction_at(target).is_on() =>
+            {
+                Some((target.as_path(), *slot))
+            }
+            _ => None,
+        })
+    }
+
+    /// The trees with watched covers or of a transaction, in the order in which the set-up child sends their descriptors.
     pub fn watched_trees(&self) -> Vec<&Path> {
         let watched = self.covers.iter().filter(|cover| cover.is_watched());
-        let trees: BTreeSet<&Path> = watched.filter_map(|cover| cover.tree.as_deref()).collect();
+        let covered = watched.filter_map(|cover| cover.tree.as_deref());
+        let trees: BTreeSet<&Path> = covered.chain(self.transaction_trees().map(|(tree, _)| tree)).collect();
         trees.into_iter().collect()
     }
 }
@@ -224,7 +238,10 @@ fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {
         Transaction::Review => "what was written waits for review",
         Transaction::Auto => "what was written is applied at the end",
     };
-    posture.enforced("transaction", format!("the project is written to an overlay; {end}"));
+    let option =
+        |(name, value): &(&str, &str)| if value.is_empty() { (*name).to_owned() } else { format!("{name}={value}") };
+    let options: Vec<String> = OVERLAY_OPTIONS.iter().map(option).collect();
+    posture.enforced("transaction", format!("the project is written to an overlay ({}); {end}", options.join(",")));
 }
 
 /// What was decided, before it becomes steps: the same could be written as another runtime's configuration.

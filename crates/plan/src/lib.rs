@@ -37,5 +37,6 @@ pub use network::egress::{AgentPlan, EgressPlan};
 pub use network::terminates::{CredentialPlan, SecretPlace, TerminatesPlan};
 pub use posture::{LayerState, Posture, PostureLine};
 pub use step::{
-    HiddenName, Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, Resource, Step, Trigger, TrustFormat,
+    HiddenName, Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, OVERLAY_OPTIONS, Resource, Step, Trigger,
+    TrustFormat,
 };

@@ -114,6 +114,17 @@ pub enum MountKind {
     },
 }
 
+/// How every overlay is mounted, and what the kernel has to say of it then. Without a redirect a directory that was there before is
+/// not renamed, and what the upper layer has is all that was written.
+pub const OVERLAY_OPTIONS: &[(&str, &str)] = &[
+    ("userxattr", ""),
+    ("volatile", ""),
+    ("redirect_dir", "nofollow"),
+    ("metacopy", "off"),
+    ("index", "off"),
+    ("xino", "off"),
+];
+
 /// A name below a filtered directory, whether or not it exists by now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HiddenName {

@@ -5,7 +5,9 @@
 //!
 //! It notices and cannot prevent: between the host's change and the stop a workload may read or write what lost its cover.
 
+pub(crate) mod arrivals;
 mod names;
+mod overlaid;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,9 @@ use cofferdam_plan::{Covered, Hold, HoldKind, Kind, LaunchPlan, Mount, MountKind
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::covers::arrivals::Arrivals;
 use crate::covers::names::{At, Guard, Names, Seen};
+use crate::covers::overlaid::Overlaid;
 use crate::covers::search::Object;
 use crate::halt::Session;
 use crate::store::held_names::Holds;
@@ -117,6 +121,7 @@ pub(crate) struct Keeper {
     given: Vec<PathBuf>,
     /// Read-only trees with hidden names in them: what comes in their place is covered as a whole, and would show those.
     filtered: Vec<PathBuf>,
+    overlaid: Overlaid,
     fallen: BTreeMap<(PathBuf, u8), (Covered, Tally)>,
 }
 
@@ -130,13 +135,17 @@ pub(crate) struct Found {
 
 impl Keeper {
     /// Takes the instance and the watches; `None` where no cover needs them.
-    pub(crate) fn take(plan: &LaunchPlan) -> Result<Option<Keeper>, (PathBuf, Errno)> {
+    pub(crate) fn take(plan: &LaunchPlan, arrivals: Option<Arrivals>) -> Result<Option<Keeper>, (PathBuf, Errno)> {
         if !plan.watches_covers() {
             return Ok(None);
         }
         let watched = plan.covers.iter().filter(|cover| cover.is_watched());
         let named = watched.filter_map(|cover| Some((cover, cover.tree.as_deref()?, may_execute(plan, &cover.path))));
-        let names = Names::watch(named)?;
+        let mut names = Names::watch(named)?;
+        for (tree, _) in plan.transaction_trees() {
+            names.add_tree(tree)?;
+        }
+        names.arrivals = arrivals;
         let awaited = plan.watched_trees().into_iter().rev().map(Path::to_path_buf).collect();
         let given = plan.steps.iter().filter_map(|step| match step {
             Step::Mount(Mount { target, kind: MountKind::Bind { .. }, .. }) => Some(target.clone()),
@@ -155,6 +164,7 @@ impl Keeper {
             tells_listeners: plan.namespaces.net,
             given: given.collect(),
             filtered: filtered.collect(),
+            overlaid: Overlaid::new(plan.transaction_trees()),
             fallen: BTreeMap::new(),
         }))
     }
@@ -182,13 +192,14 @@ impl Keeper {
         if self.tells_listeners && !fresh.is_empty() {
             self.guard_listeners(&fresh);
         }
-        Ok(())
+        self.receive_arrivals()
     }
 
     /// A process of the host listens there, or may do so: it is covered as those are that listened at the start (decision 0025).
     fn guard_listeners(&mut self, fresh: &[At]) {
         let mut waiting: Vec<(&At, PathBuf)> = fresh.iter().map(|at| (at, self.names.path(at))).collect();
-        waiting.retain(|(_, path)| !self.given.contains(path));
+        // No process listens at an overlay's copy.
+        waiting.retain(|(at, path)| !self.given.contains(path) && !self.overlaid.has(self.names.tree_of(at)));
         for look in 0..LISTENER_LOOKS {
             if waiting.is_empty() {
                 return;
@@ -252,7 +263,8 @@ impl Keeper {
     /// Looks at what happened. What fell is covered when this returns, or there are grounds to end the session.
     pub(crate) fn turn(&mut self, around: &mut Surroundings<'_>) -> Found {
         // Where it cannot be known whether a cover stands, nothing goes on.
-        self.look(around).unwrap_or_else(|_| Found { grounds: Some(Grounds::Uncovered), ..Found::default() })
+        let found = self.look(around).and_then(|found| self.cover_made(around).map(|()| found));
+        found.unwrap_or_else(|_| Found { grounds: Some(Grounds::Uncovered), ..Found::default() })
     }
 
     /// What fell and was not noticed while the session ran: it may have ended at once. And whether every name could be looked at.
@@ -261,6 +273,7 @@ impl Keeper {
         let noticed = Some(SystemTime::now());
         let looked: Option<Result<(), Errno>> = self.is_ready().then(|| {
             self.hear(usize::MAX)?;
+            self.note_made();
             // The kernel tells of a change after it is made, and the workload may be gone by then.
             self.names.look_at_all();
             let suspects = self.suspects()?;
@@ -348,7 +361,10 @@ impl Keeper {
         let mut began = noticed.unwrap_or(now);
         if let Seen::Bare { object, links, is_directory, changed } = seen {
             found.objects.push(*object);
-            if *is_directory && guard.what != Covered::Parent && !below(&path, MOST_OBJECTS, &mut found.objects) {
+            if *is_directory
+                && guard.what != Covered::Parent
+                && !below(&self.way_to(at), MOST_OBJECTS, &mut found.objects)
+            {
                 found.grounds.get_or_insert(Grounds::Held);
             }
             if !is_directory && *links > 1 {
@@ -389,7 +405,9 @@ impl Keeper {
                     }
                     Seen::Gone => {
                         self.names.forget_signs(&at);
-                        self.await_return(&at, ends)?;
+                        if !self.stand_before_host(&at)? {
+                            self.await_return(&at, ends)?;
+                        }
                     }
                 }
             }

@@ -292,6 +292,7 @@ impl<'a> Running<'a> {
         match &self.gate {
             Some(gate) if gate.has_to_learn() => gate.learn(),
             _ if !self.startup.is_done() => self.do_startup_task()?,
+            _ if self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look) => self.keep_covers()?,
             _ => {
                 let log = &mut self.log;
                 self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
@@ -330,7 +331,8 @@ impl<'a> Running<'a> {
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
-        let has_work = has_to_learn || self.sweep.is_some() || !self.startup.is_done();
+        let has_to_look = self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look);
+        let has_work = has_to_learn || has_to_look || self.sweep.is_some() || !self.startup.is_done();
         let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
         let idle = has_work.then(|| Instant::now() + patience);
         let timeout = idle.into_iter().chain(self.next_deadline()).min().map(time_until);

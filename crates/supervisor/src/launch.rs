@@ -7,7 +7,7 @@ mod overlays;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cofferdam_gate::{Gate, RulesInHome};
 use cofferdam_host::Shown;
@@ -35,6 +35,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::attach;
 use crate::covers::Keeper;
+use crate::covers::arrivals::Arrivals;
 use crate::error::LaunchError;
 use crate::event_loop::{Ends, Running};
 use crate::first_process::FirstProcess;
@@ -48,6 +49,9 @@ use crate::options::Options;
 use crate::store::held_names::Holds;
 use crate::store::session_dir::{self, SessionDir};
 use crate::terminal::output;
+
+/// Looking through the trees of a transaction takes so long while the child sets itself up; the rest is for idle moments.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// Runs a plan until its command has ended.
 pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
@@ -66,10 +70,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let overlays = make_overlays(plan, options, &session)?;
     let quota = put_quota(plan, overlays.as_ref())?;
     let outer = Outer::look(plan.terminal).map_err(LaunchError::Supervise)?;
-    let keeper = Keeper::take(plan).map_err(|(path, errno)| LaunchError::Keeper {
-        path: Some(path).filter(|path| !path.as_os_str().is_empty()),
-        errno,
-    })?;
+    let mut keeper = take_keeper(plan, options, overlays.as_ref())?;
     let cgroup = make_cgroup(plan, &session)?;
     let (early, filled) = give_secrets(plan, starting, credentials)?;
     let plan = filled.as_ref().unwrap_or(plan);
@@ -81,6 +82,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     marks.mark(marks::CLONED);
     let starting = way_out.map(egress_process::Ends::start).transpose()?;
     let Before { git, links, root, shown } = early_look.unwrap_or_else(|| Before::look(plan, options, since));
+    if let Some(keeper) = &mut keeper {
+        keeper.look_through(FIRST_LOOK);
+    }
     let mut holds = take_holds(plan, &ends, options, &session)?;
     (holds.links, holds.root) = (links, root);
     marks.mark(marks::HOLDS);
@@ -101,6 +105,21 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let ended = running.until_end().map_err(LaunchError::Supervise);
     marks.mark(marks::ENDED);
     Begun { plan, options, session, began, since, git, shown, exposed, quota, marks }.finish(running, ended)
+}
+
+fn take_keeper(
+    plan: &LaunchPlan,
+    options: &Options,
+    overlays: Option<&SessionDir>,
+) -> Result<Option<Keeper>, LaunchError> {
+    let arrivals = match (overlays, options.known.as_deref()) {
+        (Some(overlays), Some(known)) => Arrivals::of(plan, known, &overlays.path),
+        _ => Ok(None),
+    };
+    arrivals.and_then(|arrivals| Keeper::take(plan, arrivals)).map_err(|(path, errno)| LaunchError::Keeper {
+        path: Some(path).filter(|path| !path.as_os_str().is_empty()),
+        errno,
+    })
 }
 
 /// Before anything is made. Without walls the streams are the command's as they are.

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
+use cofferdam_kernel::best_effort;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -61,6 +62,77 @@ pub(crate) fn closed_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<O
     rustix::fs::chmod(&itself, mode | Mode::RUSR | Mode::XUSR)?;
     let opened = open(parent, Path::new(name), DIRECTORY);
     rustix::fs::chmod(&itself, mode)?;
+    opened
+}
+
+/// A directory of an upper layer that the workload closed to its owner, open until this is dropped. A process that is ended before
+/// leaves it open to its owner.
+#[derive(Debug)]
+pub(crate) struct Unclosed {
+    closed: OwnedFd,
+    mode: Mode,
+}
+
+impl Drop for Unclosed {
+    fn drop(&mut self) {
+        best_effort(
+            rustix::fs::chmod(itself(&self.closed), self.mode),
+            "it is open to its owner, and to no other user",
+        );
+    }
+}
+
+/// A directory of an upper layer in which names can be looked up as long as what comes with it is kept.
+pub(crate) fn layer_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(OwnedFd, Option<Unclosed>), Errno> {
+    let open_and_enter = || {
+        let opened = open(parent, Path::new(name), DIRECTORY)?;
+        // One that can only be listed is as good as closed.
+        rustix::fs::statat(&opened, ".", AtFlags::empty()).map(|_| opened)
+    };
+    match open_and_enter() {
+        Err(Errno::ACCESS) => {}
+        other => return Ok((other?, None)),
+    }
+    let closed = open(parent, Path::new(name), OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW)?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&closed)?.st_mode);
+    rustix::fs::chmod(itself(&closed), mode | Mode::RWXU)?;
+    let unclosed = Unclosed { closed, mode };
+    Ok((open_and_enter()?, Some(unclosed)))
+}
+
+/// The directory of an upper layer in which a path lies, its last name, and what keeps the way there open.
+pub(crate) fn layer_parent<'a>(
+    root: BorrowedFd<'_>,
+    path: &'a Path,
+) -> Result<(OwnedFd, &'a OsStr, Vec<Unclosed>), Errno> {
+    match parent(root, path) {
+        Err(Errno::ACCESS) => {}
+        Ok((directory, name)) => match rustix::fs::statat(&directory, ".", AtFlags::empty()) {
+            Err(Errno::ACCESS) => {}
+            entered => return entered.map(|_| (directory, name, Vec::new())),
+        },
+        Err(errno) => return Err(errno),
+    }
+    let (mut at, mut kept) = (directory(root, Path::new(""))?, Vec::new());
+    for name in path.parent().into_iter().flat_map(Path::iter) {
+        let (next, unclosed) = layer_directory(at.as_fd(), name)?;
+        kept.extend(unclosed);
+        at = next;
+    }
+    Ok((at, path.file_name().ok_or(Errno::INVAL)?, kept))
+}
+
+/// A regular file of an upper layer for reading, also one that the workload closed to its owner.
+pub(crate) fn layer_file(directory: BorrowedFd<'_>, name: &OsStr) -> Result<std::fs::File, Errno> {
+    match file(directory, name) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    let mut opened = Err(Errno::ACCESS);
+    with_reading(directory, name, || {
+        opened = file(directory, name);
+        Ok(())
+    })?;
     opened
 }
 

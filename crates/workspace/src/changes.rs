@@ -26,11 +26,15 @@ pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 const MOST_BYTES: usize = 1 << 28;
 /// Two directories are open for each.
 pub(crate) const DEEPEST: usize = 200;
+/// The kernel takes no longer path, and a commit needs some of it for the name of its stage.
+const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
 /// What overlayfs says of its own layers in a user namespace.
 pub(crate) const OPAQUE: &str = "user.overlay.opaque";
+/// On everything that was copied up, under whatever name it is now. A link has none.
+const ORIGIN: &str = "user.overlay.origin";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +52,8 @@ pub enum What {
 pub enum Conflict {
     /// The host changed it after the session began.
     Changed,
+    /// The session changed what the host has removed since; or it moved something to a directory in which the host worked.
+    Removed,
     /// A part of the same unit is in conflict: a database and its log, a repository.
     Unit,
     /// A link that leads out of the tree would take the place of something.
@@ -133,6 +139,8 @@ struct Pair<'a> {
     lower: Option<BorrowedFd<'a>>,
     /// What the lower layer has here cannot be seen through.
     is_opaque: bool,
+    /// The host may have removed names here after the mount.
+    may_lack: bool,
     depth: usize,
 }
 
@@ -143,7 +151,8 @@ impl<'a> Walk<'a> {
 
     pub(crate) fn all(mut self, upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> Result<Changes, Errno> {
         let is_opaque = is_opaque(upper);
-        self.directory(Path::new(""), &Pair { upper, lower: Some(lower), is_opaque, depth: 0 })?;
+        let may_lack = self.may_lack(Path::new(""), lower)?;
+        self.directory(Path::new(""), &Pair { upper, lower: Some(lower), is_opaque, may_lack, depth: 0 })?;
         let linked: HashSet<u64> =
             self.found.changes.iter().filter_map(|change| Some(change.after.as_ref()?.inode)).collect();
         let unchanged = std::mem::take(&mut self.unchanged).into_iter();
@@ -187,6 +196,11 @@ impl<'a> Walk<'a> {
     fn is_touched(&self, path: &Path, entry: &Entry) -> bool {
         let is_by_us = self.earlier.directories.get(path) == Some(&entry.changed);
         self.mounted.is_before(entry.changed) && !is_by_us
+    }
+
+    /// A name that goes changes its directory.
+    fn may_lack(&self, at: &Path, lower: BorrowedFd<'_>) -> Result<bool, Errno> {
+        Ok(self.is_touched(at, &Entry::of(&rustix::fs::fstat(lower)?)))
     }
 
     fn is_full(&mut self, at: &Path) -> bool {
@@ -310,6 +324,7 @@ impl<'a> Walk<'a> {
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
         match upper.kind {
+            _ if path.as_os_str().len() > LONGEST_PATH => self.skip(path, Why::TooDeep),
             Kind::Device => self.skip(path, Why::Device),
             Kind::Fifo => self.skip(path, Why::Fifo),
             Kind::Socket => self.skip(path, Why::Socket),
@@ -330,7 +345,8 @@ impl<'a> Walk<'a> {
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
         let Some((lower, directory)) = lower.zip(pair.lower) else {
-            self.add(path, What::Added, None, Some(upper), None);
+            let is_lost = pair.may_lack && upper.kind == Kind::File && was_below(pair.upper, name);
+            self.add(path, What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed));
             return Ok(());
         };
         if lower.kind == upper.kind && is_same(pair.upper, directory, name, &upper, &lower) {
@@ -363,7 +379,7 @@ impl<'a> Walk<'a> {
         upper: Entry,
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
-        let Ok(opened) = beneath::closed_directory(pair.upper, name) else {
+        let Ok((opened, _unclosed)) = beneath::layer_directory(pair.upper, name) else {
             self.skip(path, Why::Unreadable);
             return Ok(());
         };
@@ -380,8 +396,9 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
+        let is_lost = lower.is_none() && pair.may_lack && was_below(pair.upper, name);
         match lower {
-            None => self.add(path.clone(), What::Added, None, Some(upper), None),
+            None => self.add(path.clone(), What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed)),
             Some(lower) if lower.kind != Kind::Directory => {
                 let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
                 self.add(path.clone(), What::Replaced, Some(lower), Some(upper), conflict);
@@ -394,13 +411,21 @@ impl<'a> Walk<'a> {
             Some(_) => {}
         }
         let lower = below.as_ref().map(|below| below.as_fd());
-        self.directory(&path, &Pair { upper: opened.as_fd(), lower, is_opaque, depth: pair.depth + 1 })
+        let may_lack = lower.map_or(Ok(is_lost), |lower| self.may_lack(&path, lower))?;
+        self.directory(&path, &Pair { upper: opened.as_fd(), lower, is_opaque, may_lack, depth: pair.depth + 1 })
     }
 }
 
 pub(crate) fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     let mut value = [0u8; 2];
     matches!(rustix::fs::fgetxattr(directory, OPAQUE, &mut value), Ok(length) if value[..length] == *b"y")
+}
+
+/// Whether something of the upper layer began as a copy of the lower one. What cannot be asked may have.
+fn was_below(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let Ok(opened) = beneath::opened_as_path(directory, name) else { return true };
+    let asked = rustix::fs::getxattr(beneath::itself(&opened), ORIGIN, &mut [0u8; 0][..]);
+    !matches!(asked, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Whether a link at `path` leads out of the tree, by its text.

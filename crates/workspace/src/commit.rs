@@ -24,9 +24,10 @@ use cofferdam_kernel::best_effort;
 use rustix::fs::{Access, AtFlags, CWD, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::beneath;
+use crate::beneath::{self, Unclosed};
 use crate::entry::{Entry, Kind, PERMISSIONS};
 use crate::journal::{self, Action, Below, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging};
+use crate::moves;
 use crate::operations::is_opening;
 use crate::remove_tree::Removal;
 use crate::staging::{self, Source, copy_tree, sync_file_system};
@@ -41,6 +42,8 @@ const DEEPEST: usize = 200;
 pub(crate) struct Tree {
     pub(crate) lower: OwnedFd,
     pub(crate) upper: OwnedFd,
+    /// Keeps the layer open where the workload closed it.
+    pub(crate) _unclosed: Option<Unclosed>,
 }
 
 /// What a commit did.
@@ -286,8 +289,8 @@ impl Place<'_> {
         for (operation, _) in done.operations.iter().zip(&done.applied).filter(|(_, applied)| **applied) {
             let upper = self.trees[operation.tree].upper.as_fd();
             for path in &operation.takes {
-                let gone = beneath::parent(upper, path)
-                    .and_then(|(parent, name)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
+                let gone = beneath::layer_parent(upper, path)
+                    .and_then(|(parent, name, _unclosed)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
                 best_effort(gone, "directories stay, and what was removed is a mark that means nothing now");
             }
         }
@@ -328,6 +331,7 @@ impl Place<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(false),
             other => other?,
         };
+        let (place, waits) = ((parent.as_fd(), name), (stage, OsStr::new(number)));
         let target = Entry::at(parent.as_fd(), name)?;
         let staged = operation.staged.as_ref();
         let is_ours = |entry: &Entry| staged.is_some_and(|staged| is_same_inode(entry, staged));
@@ -335,19 +339,17 @@ impl Place<'_> {
         let waiting = Entry::at(stage, OsStr::new(number))?;
         match &operation.action {
             Action::Create => match (&target, &waiting) {
-                (Some(target), None) => Ok(is_ours(target)),
-                (None, Some(_)) => {
-                    match rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::NOREPLACE) {
-                        Err(Errno::EXIST) => Ok(false),
-                        other => other.map(|()| true),
-                    }
-                }
+                (Some(target), None) if is_ours(target) => moves::settle(place, staged).map(|()| true),
+                (None, Some(_)) => match moves::rename(waits, place, RenameFlags::NOREPLACE) {
+                    Err(Errno::EXIST) => Ok(false),
+                    other => other.map(|()| true),
+                },
                 _ => Ok(false),
             },
             Action::Exchange => match &target {
-                Some(target) if is_ours(target) => Ok(true),
+                Some(target) if is_ours(target) => moves::settle(place, staged).map(|()| true),
                 Some(target) if is_base(target) => {
-                    let exchange = || rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::EXCHANGE);
+                    let exchange = || moves::rename(waits, place, RenameFlags::EXCHANGE);
                     exchange()?;
                     // What came out is looked at: it may have been put there after the look before.
                     let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
@@ -363,7 +365,7 @@ impl Place<'_> {
                 (None, _) => Ok(true),
                 (Some(_), Some(_)) => Ok(false),
                 (Some(target), None) if is_base(target) => {
-                    match rustix::fs::renameat_with(&parent, name, stage, number, RenameFlags::NOREPLACE) {
+                    match moves::rename(place, waits, RenameFlags::NOREPLACE) {
                         // Something is mounted there.
                         Err(Errno::BUSY | Errno::XDEV) => return Ok(false),
                         other => other?,
@@ -371,7 +373,7 @@ impl Place<'_> {
                     let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
                         && has_only(stage, number, operation.below)?;
                     if !is_right {
-                        rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::NOREPLACE)?;
+                        moves::rename(waits, place, RenameFlags::NOREPLACE)?;
                     }
                     Ok(is_right)
                 }
@@ -388,6 +390,7 @@ impl Place<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(false),
             other => other?,
         };
+        let (place, waits) = ((parent.as_fd(), name), (stage, OsStr::new(number)));
         let target = Entry::at(parent.as_fd(), name)?;
         let waiting = Entry::at(stage, OsStr::new(number))?;
         let is_ours = target
@@ -396,15 +399,15 @@ impl Place<'_> {
             .is_some_and(|(target, staged)| is_same_inode(target, staged));
         match (&operation.action, &target, &waiting) {
             (Action::Create, Some(_), None) if is_ours => {
-                rustix::fs::renameat_with(&parent, name, stage, number, RenameFlags::NOREPLACE)?;
+                moves::rename(place, waits, RenameFlags::NOREPLACE)?;
                 Ok(true)
             }
             (Action::Exchange, Some(_), Some(_)) if is_ours => {
-                rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::EXCHANGE)?;
+                moves::rename(waits, place, RenameFlags::EXCHANGE)?;
                 Ok(true)
             }
             (Action::Remove, None, Some(_)) => {
-                rustix::fs::renameat_with(stage, number, &parent, name, RenameFlags::NOREPLACE)?;
+                moves::rename(waits, place, RenameFlags::NOREPLACE)?;
                 Ok(true)
             }
             (Action::Remove, None, None) => Ok(true),
@@ -512,8 +515,8 @@ fn own_stage(number: usize) -> String {
 fn names_of_files<'a>(tree: &Tree, operations: impl Iterator<Item = &'a Operation>) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     for path in operations.flat_map(|operation| &operation.takes) {
-        let entry =
-            beneath::parent(tree.upper.as_fd(), path).and_then(|(parent, name)| Entry::at(parent.as_fd(), name));
+        let entry = beneath::layer_parent(tree.upper.as_fd(), path)
+            .and_then(|(parent, name, _unclosed)| Entry::at(parent.as_fd(), name));
         if let Ok(Some(entry)) = entry
             && entry.kind == Kind::File
             && entry.links > 1

@@ -15,6 +15,7 @@ pub mod diff;
 pub mod entry;
 mod hidden;
 mod journal;
+mod moves;
 mod operations;
 pub mod remove_tree;
 mod staging;

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::attributes::{OVERLAY, attribute_names, attributes};
-use crate::beneath;
+use crate::beneath::{self, Unclosed};
 use crate::entry::{Entry, Kind, PERMISSIONS};
 
 /// Where what is staged comes from.
@@ -38,14 +38,17 @@ impl Source<'_> {
         name: &str,
     ) -> Result<Entry, Errno> {
         let mut modes: Vec<(PathBuf, u32)> = Vec::new();
+        // Outer directories come first, each looked at before it is opened.
+        let mut kept: Vec<Unclosed> = Vec::new();
         for taken in takes {
             let relative = taken.strip_prefix(path).map_err(|_| Errno::INVAL)?;
             let to = if relative.as_os_str().is_empty() { PathBuf::from(name) } else { Path::new(name).join(relative) };
             // A name that goes with the directory in whose place something else comes.
-            let (from, last) = match beneath::parent(self.upper, taken) {
+            let (from, last, unclosed) = match beneath::layer_parent(self.upper, taken) {
                 Err(Errno::NOTDIR | Errno::NOENT) => continue,
                 other => other?,
             };
+            kept.extend(unclosed);
             let Some(entry) = Entry::at(from.as_fd(), last)?.filter(|entry| !entry.is_whiteout) else { continue };
             let (into, new) = beneath::parent(stage, &to)?;
             match (entry.kind, entry.target.as_deref()) {
@@ -84,7 +87,16 @@ impl Source<'_> {
             let (directory, last) = beneath::parent(stage, copy)?;
             return rustix::fs::linkat(&directory, last, &into, new, AtFlags::empty());
         }
-        copy_file(from, name, into.as_fd(), new)?;
+        let copy = || copy_file(from, name, into.as_fd(), new);
+        match copy() {
+            // The workload closed it to its owner, and so is the copy.
+            Err(Errno::ACCESS) => {
+                beneath::with_reading(from, name, copy)?;
+                let made = beneath::opened_as_path(into.as_fd(), new)?;
+                rustix::fs::chmod(beneath::itself(&made), Mode::from_raw_mode(entry.mode))?;
+            }
+            other => other?,
+        }
         if entry.links > 1 {
             self.copied.insert(entry.inode, to.to_path_buf());
         }

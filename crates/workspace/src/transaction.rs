@@ -246,7 +246,7 @@ impl Transaction {
     /// The content of a changed file, before and after.
     pub fn contents(&self, tree: usize, path: &Path, most: u64) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let Some(tree) = self.trees.get(tree) else { return (None, None) };
-        (read(tree.lower.as_fd(), path, most), read(tree.upper.as_fd(), path, most))
+        (read(tree.lower.as_fd(), path, most), read_layer(tree.upper.as_fd(), path, most))
     }
 
     /// Takes over what was chosen of the changes that were looked at.
@@ -379,8 +379,8 @@ fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool)
     }
     let slot = beneath::directory(directory, Path::new(&record.slot.to_string())).map_err(OpenError::Records)?;
     // The workload may have closed it.
-    let upper = beneath::closed_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;
-    Ok(Tree { lower, upper })
+    let (upper, unclosed) = beneath::layer_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;
+    Ok(Tree { lower, upper, _unclosed: unclosed })
 }
 
 /// An index of git that was only read again by a command like `git status`.
@@ -389,13 +389,22 @@ fn is_refreshed(tree: &Tree, path: &Path) -> bool {
         return false;
     }
     let one = read(tree.lower.as_fd(), path, LARGEST_INDEX);
-    let other = read(tree.upper.as_fd(), path, LARGEST_INDEX);
+    let other = read_layer(tree.upper.as_fd(), path, LARGEST_INDEX);
     one.zip(other).is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
 }
 
 fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {
     let (parent, name) = beneath::parent(root, path).ok()?;
-    let file = beneath::file(parent.as_fd(), name).ok()?;
+    bytes(beneath::file(parent.as_fd(), name).ok()?, most)
+}
+
+/// The same in an upper layer, where the workload may have closed what leads to it.
+fn read_layer(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {
+    let (parent, name, _unclosed) = beneath::layer_parent(root, path).ok()?;
+    bytes(beneath::layer_file(parent.as_fd(), name).ok()?, most)
+}
+
+fn bytes(file: std::fs::File, most: u64) -> Option<Vec<u8>> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }

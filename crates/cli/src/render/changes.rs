@@ -38,6 +38,7 @@ fn why(conflict: Conflict) -> &'static str {
         Conflict::Changed => {
             "the host changed it meanwhile, and that stays; `--overwrite` with its name takes the session's version"
         }
+        Conflict::Removed => "the host removed it meanwhile, or worked in the directory that it was moved to",
         Conflict::Unit => "it goes with something that is in conflict",
         Conflict::Held => "something in it stays: a hidden name, another file system, or what cannot be read",
         Conflict::LeavesTree => "a link that leads out would take the place of something",

@@ -460,3 +460,51 @@ fn a_directory_that_is_closed_at_the_end_is_told_of() {
     assert!(slurp(&place.path("home:err")).contains("could not be looked at when it ended"));
     place.host("chmod 700 sub").ok();
 }
+
+/// One that the session has asked for before is remembered as missing by the overlay, and one lies in a directory that is new.
+#[test]
+fn a_hidden_name_that_the_host_makes_below_a_transaction_is_covered_at_any_depth() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        place.write("sub/deep/kept", "");
+        let look = "for f in sub/deep/.env.local sub/.env new/x.tfvars moved/.env; do cat $f; test -S $f && echo covered; done; \
+                    cat sub/deep/shown; ls -A sub/.env.d; rm -rf sub/.env; mv sub/deep/.env.local sub/deep/other; echo end";
+        let flags = ["--mode", mode, "--transaction"];
+        let mut session = begin(&place, &flags, &format!("test -e sub/.env; echo up; read line; {look}"));
+        place.host("mkdir ~/apart && echo T=hunter2 > ~/apart/.env").ok();
+        place.host("echo T=hunter2 > sub/deep/.env.local; echo T=hunter2 > sub/.env; echo x > sub/deep/shown").ok();
+        place.host("mkdir new && echo T=hunter2 > new/x.tfvars; mv ~/apart moved; mkdir sub/.env.d; echo T=hunter2 > sub/.env.d/a").ok();
+        await_falls(&place, 5);
+        // A cover on an overlay's own name does not fall.
+        place.host("sed -i s/T/U/ sub/deep/.env.local; mv -T sub/.env sub/.env2; echo U=hunter2 > sub/.env").ok();
+        await_falls(&place, 6);
+        session.tell("go\n");
+        let (code, out) = session.end();
+        let told = slurp(&place.path("home:err"));
+        assert_eq!((code, out.as_str()), (0, "covered\ncovered\ncovered\ncovered\nx\nend\n"), "{mode}: {told}");
+        assert!(told.contains("sub/deep/.env.local (hidden)") && told.contains("may have been read"), "{mode}: {told}");
+        assert_eq!(place.sandbox(&["changes"]).ok(), "No changes wait.\n", "{mode}");
+        assert_eq!(place.read("sub/deep/.env.local").as_deref(), Some("U=hunter2\n"), "{mode}");
+    }
+}
+
+/// No mount stands on a name that is not there: it is made, and covered then.
+#[test]
+fn a_hidden_name_that_a_transaction_makes_is_covered_told_and_left_out() {
+    for mode in MODES {
+        let Some(place) = Place::with_repository() else { return };
+        let made = "mkdir -p a/b; echo T=1 > a/b/.env.local; echo T=1 > .env; echo x > a/b/shown; echo T=1 > .npmrc; \
+                    for f in a/b/.env.local .env; do while test -f $f; do sleep 0.01; done; done; echo up; \
+                    cat a/b/.env.local; echo T=2 > .env; mv .env other; rm a/b/.env.local; cat a/b/shown .npmrc";
+        let (code, out) = begin(&place, &["--mode", mode, "--transaction"], made).end();
+        let told = slurp(&place.path("home:err"));
+        assert_eq!((code, out.as_str()), (0, "x\nT=1\n"), "{mode}: {told}");
+        assert!(told.contains("a/b/.env.local: made by the session, hidden by the policy"), "{mode}: {told}");
+        let stat = place.sandbox(&["diff", "--stat"]).ok();
+        let left_out = |name: &str| stat.contains(&format!("- {name}  left out: a name that the policy hides"));
+        assert!(left_out(".env") && left_out("a/b/.env.local"), "{mode}: {stat}");
+        assert!(stat.contains("A a/b/shown") && stat.contains("A .npmrc"), "{mode}: {stat}");
+        place.sandbox(&["commit"]).ok();
+        assert!(place.exists("a/b/shown") && !place.exists(".env") && !place.exists("a/b/.env.local"), "{mode}");
+    }
+}

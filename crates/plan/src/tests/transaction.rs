@@ -81,6 +81,8 @@ fn the_posture_says_what_becomes_of_what_is_written() {
         let line = plan.posture.0.iter().find(|line| line.layer == "transaction").expect("listed");
         assert_eq!(line.state, LayerState::Enforced);
         assert!(line.by.ends_with(end), "{}", line.by);
+        let options = "(userxattr,volatile,redirect_dir=nofollow,metacopy=off,index=off,xino=off)";
+        assert!(line.by.contains(options), "{}", line.by);
     }
     let plan = planned(&decided_at_start(), &project());
     assert!(!plan.posture.0.iter().any(|line| line.layer == "transaction"));

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::watches::Watches;
@@ -20,6 +20,7 @@ use rustix::fs::inotify::{self, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
+use crate::covers::arrivals::Arrivals;
 use crate::covers::search::Object;
 
 const EVENTS: WatchFlags = WatchFlags::MOVED_TO
@@ -95,6 +96,8 @@ pub(crate) struct Names {
     dirty: BTreeSet<At>,
     /// Names without a cover that came into being.
     fresh: BTreeSet<At>,
+    /// What comes into being in the trees of a transaction.
+    pub(crate) arrivals: Option<Arrivals>,
 }
 
 impl Names {
@@ -105,7 +108,7 @@ impl Names {
         let inotify = Watches::new().map_err(|errno| (PathBuf::new(), errno))?;
         let (directories, by_path, by_watch) = (Vec::new(), HashMap::new(), HashMap::new());
         let (dirty, fresh) = (BTreeSet::new(), BTreeSet::new());
-        let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh };
+        let mut names = Names { inotify, directories, by_path, by_watch, dirty, fresh, arrivals: None };
         for (cover, tree, exec) in covers {
             let guard = Guard { what: cover.what, kind: cover.kind, exec, is_absent: false };
             match names.add(&cover.path, tree, guard, false) {
@@ -137,6 +140,41 @@ impl Names {
         name.guard = Some(guard);
         name.signs.appeared = name.signs.appeared.max(1);
         self.dirty.insert(at.clone());
+    }
+
+    /// A tree of which no name is covered yet.
+    pub(crate) fn add_tree(&mut self, tree: &Path) -> Result<(), (PathBuf, Errno)> {
+        self.directory(tree, tree, false).map(drop)
+    }
+
+    /// A name that came into being somewhere in a tree and has to be covered.
+    pub(crate) fn guard_arrival(&mut self, path: &Path, tree: &Path, guard: Guard) -> Result<(), Errno> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        self.add(path, tree, guard, true).map_err(|(_, errno)| errno)?;
+        if let Some(root) = self.by_path.get(tree) {
+            self.reopen_below(*root)?;
+        }
+        if let Some(parent) = self.by_path.get(parent) {
+            self.guard_new(&(*parent, name.to_owned()), guard);
+        }
+        Ok(())
+    }
+
+    /// Looks through directories that came into being, for as long as this.
+    pub(crate) fn look_through(&mut self, until: Instant) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.look_through(self.inotify.as_fd(), until);
+        }
+    }
+
+    /// The sandbox's view of a whole tree.
+    pub(crate) fn view_of(&self, tree: &Path) -> Option<BorrowedFd<'_>> {
+        let root = self.by_path.get(tree)?;
+        self.directories[*root].inside.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(crate) fn tree_of(&self, at: &At) -> &Path {
+        &self.directories[at.0].tree
     }
 
     /// Socket nodes among the names that came into being.
@@ -175,6 +213,9 @@ impl Names {
         sharing.retain(|one| *one != number);
         if sharing.is_empty() {
             self.by_watch.remove(&watch);
+            if self.arrivals.as_ref().is_some_and(|arrivals| arrivals.has(watch)) {
+                return;
+            }
             best_effort(inotify::remove_watch(&self.inotify, watch), "a directory that was removed has none");
         }
     }
@@ -323,10 +364,14 @@ impl Names {
             let flags = event.events();
             heard += 1;
             is_over |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
+            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.heard(event.wd(), name, flags);
+            }
             let Some(numbers) = self.by_watch.get(&event.wd()) else { continue };
             for number in numbers {
                 let directory = &mut self.directories[*number];
-                let Some(name) = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes())) else {
+                let Some(name) = name else {
                     // The directory itself: gone, moved, or not watched any more.
                     replaced.extend(directory.above.as_ref().map(|above| above.0));
                     continue;
@@ -348,6 +393,7 @@ impl Names {
         if is_over {
             // Anything may have happened meanwhile.
             self.look_at_all();
+            self.arrivals.iter_mut().for_each(Arrivals::look_again);
             for directory in &mut self.directories {
                 directory.names.values_mut().for_each(|one| one.signs.appeared = one.signs.appeared.max(1));
             }

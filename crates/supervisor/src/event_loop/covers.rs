@@ -10,6 +10,9 @@ use rustix::io::Errno;
 use crate::covers::Surroundings;
 use crate::event_loop::Running;
 
+/// Names in one sentence.
+const MOST_NAMED: usize = 3;
+
 impl Running<'_> {
     /// Trees that answers gave for writing, or took back.
     pub(crate) fn keep_trees(&mut self) -> Result<(), Errno> {
@@ -45,8 +48,16 @@ impl Running<'_> {
         for fall in &falls {
             keeper.remember(fall);
         }
+        let made = keeper.made().take(MOST_NAMED).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+        let count = keeper.made().count();
         for fall in &falls {
             self.log().fell(fall);
+        }
+        if count > 0 {
+            let more = if count > MOST_NAMED { format!(" and {} more", count - MOST_NAMED) } else { String::new() };
+            self.warn(format!(
+                "{made}{more}: made by the session, hidden by the policy: covered, and no part of its changes"
+            ));
         }
         if !saw_all {
             let text = "covered names in a directory that the session closed could not be looked at when it ended: what a host \
@@ -80,6 +91,13 @@ impl Running<'_> {
         for fall in &found.falls {
             keeper.remember(fall);
             self.log().fell(fall);
+        }
+        if let Some((first, count)) = keeper.take_unwatched() {
+            self.warn(format!(
+                "{count} directories of the project are not watched, {} the first: names in them that the policy hides and that are \
+                 made on the host while the session runs can be read",
+                first.display()
+            ));
         }
         self.keeper = Some(keeper);
         Ok(())

@@ -2,6 +2,7 @@
 //! namespace of its own, as a session does.
 
 mod checkpoints;
+mod closed;
 mod properties;
 
 use std::collections::BTreeMap;
@@ -340,6 +341,44 @@ fn what_the_host_changed_meanwhile_is_a_conflict_and_stays() {
         // The operator takes the session's version of one.
         commit_only(&mut transaction, "a");
         assert_eq!(read("a"), "old\nsession\n");
+    });
+}
+
+#[test]
+fn what_the_host_removed_meanwhile_is_a_conflict_and_what_the_session_renamed_is_none() {
+    apart("what_the_host_removed_meanwhile_is_a_conflict_and_what_the_session_renamed_is_none", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "mkdir d d/e calm; for f in a d/x d/e/y calm/z; do echo old > $f; done");
+        scene.begin();
+        let script = "echo session >> a; echo session >> d/x; echo session >> d/e/y; echo n > d/e/new; echo n > new
+            echo more >> calm/z; mv calm/z calm/renamed; mkdir made; mv calm/renamed made/moved; cp made/moved calm/copy";
+        sh(&scene.inside(), script);
+        sh(&scene.project(), "rm -r a d");
+        let mut transaction = scene.end();
+        let expected = [
+            "Added a conflict",
+            "Deleted calm/z",
+            "Added calm/copy",
+            "Added d conflict",
+            "Added d/e conflict",
+            "Added d/e/new",
+            "Added d/e/y conflict",
+            "Added d/x conflict",
+            "Added made",
+            "Added made/moved",
+            "Added new",
+        ];
+        let mut sorted = told(&transaction);
+        sorted.sort_by_key(|line| line.split(' ').nth(1).map(str::to_owned));
+        let mut expected: Vec<&str> = expected.to_vec();
+        expected.sort_by_key(|line| line.split(' ').nth(1));
+        assert_eq!(sorted, expected);
+        commit_all(&mut transaction);
+        let names: Vec<PathBuf> = picture(&scene.project()).into_keys().collect();
+        let left = ["calm", "calm/copy", "made", "made/moved", "new"].map(PathBuf::from);
+        assert_eq!(names, left, "what the host removed stays so");
+        commit_only(&mut transaction, "a");
+        assert_eq!(std::fs::read(scene.project().join("a")).expect("taken by name"), b"old\nsession\n");
     });
 }
 
