@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inbox;
 pub(crate) mod learn;

@@ -6,6 +6,7 @@
 //! Both trees were written by processes that are not trusted or not known: everything is done on descriptors, no link is
 //! followed, no other mount is entered.
 
+pub mod archive;
 mod attributes;
 mod beneath;
 pub mod changes;
@@ -16,6 +17,7 @@ pub mod entry;
 mod hidden;
 mod journal;
 mod operations;
+pub mod patch;
 pub mod remove_tree;
 mod staging;
 pub mod state;

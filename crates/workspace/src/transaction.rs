@@ -247,6 +247,14 @@ impl Transaction {
         (read(tree.lower.as_fd(), path, most), read(tree.upper.as_fd(), path, most))
     }
 
+    /// A changed file as the session left it, and its size.
+    pub(crate) fn changed_file(&self, tree: usize, path: &Path) -> Option<(std::fs::File, u64)> {
+        let (parent, name) = beneath::parent(self.trees.get(tree)?.upper.as_fd(), path).ok()?;
+        let file = beneath::file(parent.as_fd(), name).ok()?;
+        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some((file, metadata.len()))
+    }
+
     /// Takes over what was chosen of the changes that were looked at.
     pub fn commit(&mut self, changes: &[Changes], choices: Vec<Choice>) -> Result<Committed, CommitError> {
         let committed = self.commit_with(changes, choices, &mut || Ok(()));

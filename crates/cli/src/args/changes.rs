@@ -1,4 +1,4 @@
-//! Flags of the commands about transactions: `changes`, `diff`, `commit`, `rollback`. Owns their names and help. Read by
+//! Flags of the commands about transactions: `changes`, `diff`, `export`, `commit`, `rollback`. Owns their names and help. Read by
 //! `commands::changes`.
 
 use std::path::PathBuf;
@@ -29,6 +29,9 @@ pub(crate) struct DiffArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
+    /// A patch, as `git apply` takes it; so is what is written without this
+    #[arg(long, conflicts_with_all = ["json", "stat"])]
+    pub(crate) patch: bool,
     /// A line for each file instead of what changed in it
     #[arg(long, conflicts_with = "json")]
     pub(crate) stat: bool,
@@ -57,6 +60,27 @@ pub(crate) struct CommitArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Only these files, and what lies below these directories
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// A patch, as `git apply` takes it; so is what is written without this
+    #[arg(long, conflicts_with = "tar")]
+    pub(crate) patch: bool,
+    /// An archive of what is new or changed
+    #[arg(long)]
+    pub(crate) tar: bool,
+    /// Write to this file, which must not exist, instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// What host programs obey without being asked, too: hooks, editor tasks, agents' settings
+    #[arg(long)]
+    pub(crate) opens: bool,
 }
 
 #[derive(Debug, Args)]

@@ -19,9 +19,11 @@ use thiserror::Error;
 
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
 use crate::environment::own_state;
+use crate::pager::paged;
 use crate::render::changes as lines;
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, print_json, say};
+use crate::render::patch::{self, Reader};
 use crate::session_name::{SessionKind, SessionNameError, choose};
 use crate::waiting::{Classes, Found, all};
 
@@ -67,6 +69,13 @@ pub(crate) enum ChangesError {
         "the changes of session {id} are lost: the machine went down before they were on the disk; the host's files are untouched"
     )]
     Lost { id: String },
+    #[error("an archive is not for a terminal")]
+    Terminal,
+    #[error("what was changed cannot be written")]
+    Write {
+        #[source]
+        source: std::io::Error,
+    },
     #[error("{} is in none of the session's directories", path.display())]
     Outside { path: PathBuf },
     #[error("{} leads out of the project", path.display())]
@@ -130,20 +139,35 @@ fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     }
 }
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant(&args.which)?;
+/// What waits of what was named, to look at.
+pub(crate) fn looked_at(which: &WhichArgs, paths: &[PathBuf]) -> Result<(Transaction, Vec<Changes>), ChangesError> {
+    let found = meant(which)?;
     let id = || found.manifest.session.clone();
     let transaction = Transaction::look(&found.path).map_err(|source| ChangesError::Open { id: id(), source })?;
     let mut changes = transaction.changes().map_err(|source| ChangesError::Read { id: id(), source })?;
-    let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
+    let wanted = Wanted::new(paths, &transaction.manifest, &changes)?;
     for (tree, found) in changes.iter_mut().enumerate() {
         found.changes.retain(|change| wanted.is_wanted(tree, &change.path));
     }
+    Ok((transaction, changes))
+}
+
+pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
+    let (transaction, changes) = looked_at(&args.which, &args.paths)?;
     if args.json {
         return Ok(print_json(&lines::json(&transaction, &changes)));
     }
-    let text = if args.stat { lines::stat(&transaction, &changes) } else { lines::patch(&transaction, &changes) };
-    Ok(print(&text))
+    if args.stat {
+        return Ok(print(&lines::stat(&transaction, &changes)));
+    }
+    // What a file holds must not move the cursor of the person who reads it; a program gets the bytes.
+    let reader = Reader::of_stdout();
+    let missing = paged(|out| patch::write(&transaction, &changes, reader, out))
+        .map_err(|source| ChangesError::Write { source })?;
+    for line in missing.lines() {
+        say!("sandbox: {line}");
+    }
+    Ok(if missing.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {

@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod properties;
+mod review;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
