@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inbox;
+pub(crate) mod interactive;
 pub(crate) mod learn;
 pub(crate) mod output;
 pub(crate) mod policy;

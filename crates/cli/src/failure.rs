@@ -176,6 +176,7 @@ impl Failure {
             Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
             Failure::Changes(
                 ChangesError::Nothing { .. }
+                | ChangesError::NothingToUndo { .. }
                 | ChangesError::Several { .. }
                 | ChangesError::Outside { .. }
                 | ChangesError::Unmatched { .. },

@@ -19,14 +19,17 @@ mod journal;
 mod operations;
 pub mod patch;
 pub mod remove_tree;
+mod stages;
 mod staging;
 pub mod state;
+mod steps;
 pub mod transaction;
+mod undo;
 mod units;
 
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
 pub use checkpoint::Checkpoints;
-pub use commit::{CommitError, Committed};
+pub use commit::{CommitError, Committed, Parts};
 pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;
 pub use state::State;

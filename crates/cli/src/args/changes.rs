@@ -7,6 +7,9 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArgs {
+    /// Remove what was committed or rolled back and is kept to be taken back, where that was so many days ago
+    #[arg(long, value_name = "DAYS", num_args = 0..=1, default_missing_value = "30", conflicts_with_all = ["all", "json"])]
+    pub(crate) prune: Option<u64>,
     /// Those that were committed or rolled back, too
     #[arg(long)]
     pub(crate) all: bool,
@@ -54,6 +57,12 @@ pub(crate) struct CommitArgs {
     /// Put the session's version in the place of what the host changed meanwhile; what was there is kept
     #[arg(long, requires = "paths")]
     pub(crate) overwrite: bool,
+    /// Ask about each change, of text files about each hunk
+    #[arg(long, short, conflicts_with_all = ["overwrite", "json", "opens"])]
+    pub(crate) interactive: bool,
+    /// Take the last commit back: what it replaced comes back, and what it took waits again
+    #[arg(long, conflicts_with_all = ["paths", "opens", "overwrite", "strict", "interactive"])]
+    pub(crate) undo: bool,
     /// Refuse all where one name is a link that leads out of the project
     #[arg(long)]
     pub(crate) strict: bool,

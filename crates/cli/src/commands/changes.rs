@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use cofferdam_host::HomeError;
 use cofferdam_host::state::kept_in;
@@ -18,6 +19,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
+use crate::commands::interactive;
 use crate::environment::own_state;
 use crate::pager::paged;
 use crate::render::changes as lines;
@@ -69,6 +71,8 @@ pub(crate) enum ChangesError {
         "the changes of session {id} are lost: the machine went down before they were on the disk; the host's files are untouched"
     )]
     Lost { id: String },
+    #[error("nothing was committed to {} that could be taken back", directory.display())]
+    NothingToUndo { directory: PathBuf },
     #[error("an archive is not for a terminal")]
     Terminal,
     #[error("what was changed cannot be written")]
@@ -98,6 +102,9 @@ pub(crate) fn finish_interrupted(state: &Path) {
 }
 
 pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
+    if let Some(days) = args.prune {
+        return prune(days);
+    }
     let mut found = all(&own_state()?);
     found.retain(|one| args.all || one.state.waits());
     let counted: Vec<Option<Vec<Changes>>> =
@@ -108,6 +115,23 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
         return Ok(print_json(&json!({ "transactions": listed })));
     }
     Ok(print(&lines::table(&found, &counted)))
+}
+
+/// What waits is never removed.
+fn prune(days: u64) -> Result<ExitCode, ChangesError> {
+    let oldest = Duration::from_hours(24).saturating_mul(u32::try_from(days).unwrap_or(u32::MAX));
+    let is_old = |one: &Found| {
+        let ended = one.path.join("state").symlink_metadata().and_then(|state| state.modified());
+        ended.is_ok_and(|ended| ended.elapsed().is_ok_and(|since| since >= oldest))
+    };
+    let mut removed = 0;
+    for one in all(&own_state()?).iter().filter(|one| !one.state.waits() && is_old(one)) {
+        match transaction::prune(&one.path) {
+            Ok(was_removed) => removed += usize::from(was_removed),
+            Err(error) => say!("sandbox: {}: {error}", one.path.display()),
+        }
+    }
+    Ok(print(&lines::pruned(removed)))
 }
 
 /// The transaction that is meant: by its session's name, or the one that waits in this directory.
@@ -171,6 +195,9 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
 }
 
 pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+    if args.undo {
+        return undo(args);
+    }
     let mut transaction = open(&args.which)?;
     let id = transaction.id().to_owned();
     let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
@@ -180,6 +207,9 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
         return Err(ChangesError::LeavesTree { path: change.path.clone() });
+    }
+    if args.interactive {
+        return interactive::commit(transaction, &changes, &asked);
     }
     let classes = Classes::of(&transaction.manifest);
     let may = |tree: usize, change: &Change| {
@@ -199,6 +229,29 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
         print(&lines::committed(&transaction, &committed, &waiting));
     }
     Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+}
+
+/// The last commit to this directory, or of the session that is named.
+fn undo(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+    let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
+    let found = all(&own_state()?).into_iter().filter(|one| match args.which.session.as_deref() {
+        Some(name) if name != "last" => name.len() >= 6 && one.manifest.session.contains(name),
+        _ => one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower)),
+    });
+    let last = found.filter_map(|one| Some((transaction::last_commit(&one.path)?, one))).max_by_key(|(at, _)| *at);
+    let (_, found) = last.ok_or(ChangesError::NothingToUndo { directory: here })?;
+    let id = found.manifest.session.clone();
+    let mut transaction = match Transaction::open(&found.path) {
+        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        other => other.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
+    };
+    let undone = transaction.undo_commit().map_err(|source| ChangesError::Commit { id, source })?;
+    if args.json {
+        print_json(&lines::undone_json(&transaction, &undone));
+    } else {
+        print(&lines::undone(&transaction, &undone, &found.path));
+    }
+    Ok(if undone.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {

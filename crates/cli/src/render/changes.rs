@@ -228,7 +228,11 @@ pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
 /// What a commit did, and what waits.
 pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
     let classes = Classes::of(&transaction.manifest);
-    let mut text = format!("{} committed to {}", names(done.taken.len()), places(&transaction.manifest));
+    let parts = match done.parts.len() {
+        0 => String::new(),
+        count => format!(" and hunks of {}", if count == 1 { "1 file".to_owned() } else { format!("{count} files") }),
+    };
+    let mut text = format!("{}{parts} committed to {}", names(done.taken.len()), places(&transaction.manifest));
     if waiting.is_empty() {
         text.push('\n');
         return text;
@@ -252,6 +256,38 @@ pub(crate) fn committed_json(transaction: &Transaction, done: &Committed, waitin
     json!({
         "session": transaction.id(), "state": transaction.state().name(), "committed": taken, "waiting": waiting,
     })
+}
+
+/// What taking a commit back did.
+pub(crate) fn undone(transaction: &Transaction, done: &Committed, kept: &Path) -> String {
+    let (taken, place) = (names(done.taken.len() + done.parts.len()), places(&transaction.manifest));
+    let mut text =
+        format!("{taken} taken back in {place}: the changes of session {} wait again\n", short(transaction.id()));
+    if !done.left.is_empty() {
+        text.push_str("The host has changed these since, and they stay; what the commit replaced is kept in ");
+        writeln!(text, "{}:", name(kept)).unwrap_or_default();
+        for (_, path) in done.left.iter().take(MOST_NAMED) {
+            writeln!(text, "  {}", name(path)).unwrap_or_default();
+        }
+        if done.left.len() > MOST_NAMED {
+            writeln!(text, "  and {} more", done.left.len() - MOST_NAMED).unwrap_or_default();
+        }
+    }
+    text
+}
+
+pub(crate) fn undone_json(transaction: &Transaction, done: &Committed) -> Value {
+    let texts = |names: &[(usize, std::path::PathBuf)]| -> Vec<String> {
+        names.iter().map(|(_, path)| path.to_string_lossy().into_owned()).collect()
+    };
+    json!({
+        "session": transaction.id(), "state": transaction.state().name(), "undone": texts(&done.taken),
+        "parts": texts(&done.parts), "left": texts(&done.left),
+    })
+}
+
+pub(crate) fn pruned(count: usize) -> String {
+    format!("what {} kept is removed\n", if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") })
 }
 
 fn names(count: usize) -> String {

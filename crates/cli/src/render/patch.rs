@@ -4,7 +4,7 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
-use cofferdam_workspace::diff::Tag;
+use cofferdam_workspace::diff::{Hunk, Tag};
 use cofferdam_workspace::patch::{self, Held, Part};
 use cofferdam_workspace::{Change, Changes, Kind, Transaction, What};
 
@@ -99,6 +99,13 @@ pub(crate) fn write(
         }
     }
     Ok(missing)
+}
+
+/// One hunk, as in a patch.
+pub(crate) fn write_hunk(hunk: &Hunk, reader: Reader, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Page { reader, out, is_to_read: false, written: 0 };
+    page.line(Part::Position, hunk.position().as_bytes())?;
+    hunk.lines.iter().try_for_each(|line| patch::write_line(line, &mut |part, text| page.line(part, text)))
 }
 
 struct Page<'a> {

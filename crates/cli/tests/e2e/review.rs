@@ -1,4 +1,4 @@
-//! What a person does with a session's changes besides taking or dropping them whole: patches, archives.
+//! What a person does with a session's changes besides taking or dropping them whole: patches, archives, hunks, taking a commit back.
 
 use crate::screen::Screen;
 use crate::support::{Place, binary};
@@ -56,4 +56,57 @@ fn at_a_terminal_the_patch_is_coloured_paged_and_cannot_draw() {
     screen.keys(&["q"]);
     screen.line("clear; PAGER=cat sandbox diff long");
     screen.wait_for("+100");
+}
+
+/// Answers the questions of `sandbox commit --interactive`.
+fn answered(place: &Place, answers: &str) -> String {
+    place.host(&format!("printf '{answers}' | {} commit --interactive 2>&1", binary().display())).ok()
+}
+
+#[test]
+fn hunks_are_taken_one_by_one_and_what_was_left_out_is_written_where_an_agent_reads_it() {
+    let Some(place) = Place::with_repository() else { return };
+    place.host("seq 1 40 > many; git add many; git commit -qm many").ok();
+    let script = "set -e; sed -i '3s/$/ three/;20d;38s/$/ last/' many; mkdir -p new .vscode; echo n > new/n; echo {} > .vscode/tasks.json; \
+                  echo x > other; git add many; git commit -qm inside";
+    place.run(&["--transaction"], &["sh", "-c", script]).code(0);
+    // The git directory; .vscode/tasks.json, for which y is no answer; three hunks; new/n; other.
+    let said = answered(&place, "y\\ny\\nn\\ny\\nn\\nd\\ny\\nn\\n");
+    let expected = place.host("seq 1 40 | sed '3s/$/ three/'").ok();
+    assert_eq!(place.read("many").as_deref(), Some(expected.as_str()), "{said}");
+    assert!(place.exists("new/n") && !place.exists("other") && !place.exists(".vscode"), "{said}");
+    assert_eq!(place.host("git log --format=%s -1; git fsck --strict").ok(), "inside\n");
+    assert!(said.contains("Type `yes`") && said.contains("hunks of 1 file"), "{said}");
+    assert!(said.contains("many: an object of git that the session made"), "{said}");
+    let note = place.read(".git/cofferdam-rejected.patch").expect("it is written");
+    assert!(note.contains("-20\n") && note.contains("+38 last") && note.contains("b/other"), "{note}");
+    assert!(!note.contains("three") && !note.contains("new/n"), "{note}");
+    let seen = place.run(&[], &["cat", ".git/cofferdam-rejected.patch"]).code(0).out;
+    assert_eq!(seen, note, "a later session reads it");
+    // The rest waits, without a conflict; `yes` takes what hosts obey, and the end of the answers leaves the rest.
+    let said = answered(&place, "yes\\na\\n");
+    assert!(place.exists(".vscode/tasks.json") && !place.exists("other"), "{said}");
+    let expected = place.host("seq 1 40 | sed '3s/$/ three/;20d;38s/$/ last/'").ok();
+    assert_eq!(place.read("many").as_deref(), Some(expected.as_str()), "{said}");
+}
+
+#[test]
+fn a_commit_is_taken_back_but_for_what_the_host_changed_since() {
+    let Some(place) = Place::with_repository() else { return };
+    place.sandbox(&["commit", "--undo"]).code(1).says(&["nothing was committed"]);
+    place.run(&["--transaction=auto"], &["sh", "-c", "echo two >> first; mkdir d; echo n > d/n; echo m > m"]).code(0);
+    assert!(place.exists("d/n") && place.exists("m"));
+    place.write("m", "mine\n");
+    let said = place.sandbox(&["commit", "--undo"]).code(1).out;
+    assert!(said.contains("wait again") && said.contains("  m\n"), "{said}");
+    assert_eq!(place.read("first").as_deref(), Some("one\n"));
+    assert_eq!(place.read("m").as_deref(), Some("mine\n"));
+    assert!(!place.exists("d"));
+    place.sandbox(&["commit", "--undo"]).code(1).says(&["nothing was committed"]);
+    place.sandbox(&["commit", "first", "d"]).code(0);
+    assert!(place.exists("d/n"));
+    // What is kept is removed by a word, where it is as old as was said.
+    assert!(place.sandbox(&["changes", "--prune"]).ok().contains("0 sessions"));
+    assert!(place.sandbox(&["changes", "--prune", "0"]).ok().contains("1 session"));
+    place.sandbox(&["commit", "--undo"]).code(1);
 }

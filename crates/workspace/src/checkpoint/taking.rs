@@ -141,7 +141,7 @@ impl Checkpoints {
 
     /// Copies what changed since the last one, while processes may go on to write.
     pub fn begin(&self) -> Result<Pending, Errno> {
-        crate::commit::remove(self.own.as_fd(), PART)?;
+        crate::stages::remove(self.own.as_fd(), PART)?;
         let own = crate::staging::make(self.own.as_fd(), PART)?;
         let mut pending =
             Pending { layers: self.layers.clone(), own, number: self.last() + 1, next_file: 0, bytes: 0, copied: 0 };
@@ -197,7 +197,7 @@ impl Checkpoints {
         let is_noise = of.is_none() && record::is_noise(self.own.as_fd(), &self.layers, &layers, &changes);
         if is_noise || of.is_none() && changes.iter().all(record::Delta::is_empty) {
             // Only times differ; what was copied on the way goes.
-            return crate::commit::remove(self.own.as_fd(), PART).map(|()| None);
+            return crate::stages::remove(self.own.as_fd(), PART).map(|()| None);
         }
         let record = Record::new(number, by, label, of, bytes, &changes);
         let part = beneath::directory(self.own.as_fd(), Path::new(PART))?;
