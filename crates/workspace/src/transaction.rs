@@ -253,7 +253,7 @@ impl Transaction {
     }
 
     /// A changed file as the session left it, and its size.
-    pub(crate) fn changed_file(&self, tree: usize, path: &Path) -> Option<(std::fs::File, u64)> {
+    pub fn changed_file(&self, tree: usize, path: &Path) -> Option<(std::fs::File, u64)> {
         let (parent, name) = beneath::parent(self.trees.get(tree)?.upper.as_fd(), path).ok()?;
         let file = beneath::file(parent.as_fd(), name).ok()?;
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;

@@ -60,6 +60,9 @@ pub(crate) struct CommitArgs {
     /// Ask about each change, of text files about each hunk
     #[arg(long, short, conflicts_with_all = ["overwrite", "json", "opens"])]
     pub(crate) interactive: bool,
+    /// Make a commit on this new branch of the project's repository instead; `HEAD`, index and files stay as they are
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["overwrite", "interactive", "undo", "json"])]
+    pub(crate) as_branch: Option<String>,
     /// Take the last commit back: what it replaced comes back, and what it took waits again
     #[arg(long, conflicts_with_all = ["paths", "opens", "overwrite", "strict", "interactive"])]
     pub(crate) undo: bool,

@@ -19,6 +19,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
+use crate::commands::as_branch::{self, BranchError};
 use crate::commands::interactive;
 use crate::environment::own_state;
 use crate::pager::paged;
@@ -73,6 +74,12 @@ pub(crate) enum ChangesError {
     Lost { id: String },
     #[error("nothing was committed to {} that could be taken back", directory.display())]
     NothingToUndo { directory: PathBuf },
+    #[error("cannot make the branch {branch}")]
+    Branch {
+        branch: String,
+        #[source]
+        source: BranchError,
+    },
     #[error("an archive is not for a terminal")]
     Terminal,
     #[error("what was changed cannot be written")]
@@ -207,6 +214,10 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
         return Err(ChangesError::LeavesTree { path: change.path.clone() });
+    }
+    if let Some(branch) = &args.as_branch {
+        let made = as_branch::commit(&transaction, &asked, branch, args.opens);
+        return made.map_err(|source| ChangesError::Branch { branch: branch.clone(), source });
     }
     if args.interactive {
         return interactive::commit(transaction, &changes, &asked);

@@ -110,3 +110,30 @@ fn a_commit_is_taken_back_but_for_what_the_host_changed_since() {
     assert!(place.sandbox(&["changes", "--prune", "0"]).ok().contains("1 session"));
     place.sandbox(&["commit", "--undo"]).code(1);
 }
+
+#[test]
+fn changes_become_a_commit_on_a_new_branch_and_nothing_else_is_touched() {
+    let Some(place) = Place::with_repository() else { return };
+    let prepare = "echo 'build/' > .gitignore; echo x > becomes-dir; echo g > gone; printf '* filter=evil\\n' > .gitattributes; \
+                   git add .; git commit -qm base; git config filter.evil.clean 'touch ../ran; cat'; \
+                   printf '#!/bin/sh\\ntouch ../ran\\n' > .git/hooks/reference-transaction; chmod +x .git/hooks/*; echo staged > staged; git add staged; rm -f ../ran";
+    place.host(prepare).ok();
+    let script = "set -e; echo two >> first; rm gone becomes-dir; mkdir becomes-dir build .vscode; echo i > becomes-dir/in; echo o > build/out; \
+                  ln -s first link; echo run > tool; chmod +x tool; echo {} > .vscode/tasks.json";
+    place.run(&["--transaction"], &["sh", "-c", script]).code(0);
+    let state = "rm -f ../ran; git rev-parse HEAD; git symbolic-ref HEAD; sha1sum .git/index; ls -A";
+    let before = place.host(state).ok();
+    place.sandbox(&["commit", "--as-branch", "agent"]).code(1).says(&[".vscode/tasks.json is not in it"]);
+    assert!(!place.exists("../ran"), "a hook or a filter has run");
+    assert_eq!(place.host(state).ok(), before);
+    let told =
+        place.host("git diff --raw --abbrev=4 HEAD agent | cut -d' ' -f1,2,5 | tr '\\t' ' '; git fsck --strict").ok();
+    let expected = ":100644 000000 D becomes-dir\n:000000 100644 A becomes-dir/in\n:100644 100644 M first\n:100644 000000 D gone\n\
+                    :000000 120000 A link\n:000000 100755 A tool\n";
+    assert_eq!(told, expected);
+    // A branch that is there is not moved; the changes wait.
+    place.sandbox(&["commit", "--as-branch", "agent"]).code(125).says(&["cannot make the branch agent"]);
+    place.sandbox(&["commit", "--as-branch", "../x"]).code(125);
+    place.sandbox(&["commit", "--opens"]).code(0);
+    assert!(place.exists("tool") && place.exists("build/out"));
+}
