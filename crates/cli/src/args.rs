@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::audit::{AuditArgs, LogsArgs};
-use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs};
+use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, RollbackArgs};
 use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Changes(ChangesArgs),
     /// Show what a session changed in its transaction
     Diff(DiffArgs),
+    /// Write what a session changed in its transaction as a patch or an archive
+    Export(ExportArgs),
     /// Take over what a session changed in its transaction, all of it or these paths
     ///
     /// What the host changed meanwhile stays as it is and waits, and so does what host programs obey without being asked.

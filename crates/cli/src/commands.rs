@@ -1,14 +1,17 @@
 //! What each command of `sandbox` does, one module for each. Owns the order of steps of a command and the words of its
 //! answer; arguments are `args`'s, and how failures and outcomes read is `render`'s. Called by `main`.
 
+pub(crate) mod as_branch;
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod checkpoints;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inbox;
+pub(crate) mod interactive;
 pub(crate) mod learn;
 pub(crate) mod output;
 pub(crate) mod policy;

@@ -176,6 +176,7 @@ impl Failure {
             Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
             Failure::Changes(
                 ChangesError::Nothing { .. }
+                | ChangesError::NothingToUndo { .. }
                 | ChangesError::Several { .. }
                 | ChangesError::Outside { .. }
                 | ChangesError::Unmatched { .. }
@@ -247,6 +248,7 @@ impl Failure {
             Failure::Changes(ChangesError::Open { source: OpenError::OtherDirectory { .. }, .. }) => {
                 "put the directory that the session began with back to its place, or drop the changes with `sandbox rollback`"
             }
+            Failure::Changes(ChangesError::Terminal) => "name a file with `--output`, or pipe it into `tar`",
             Failure::Changes(ChangesError::LeavesTree { .. }) => "commit other paths, or leave --strict out",
             Failure::SessionName(SessionNameError::Several { .. }) => "give more of its name",
             Failure::Session(SessionError::Unreachable { .. }) => {

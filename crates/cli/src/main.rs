@@ -8,6 +8,7 @@ mod environment;
 mod failure;
 mod import;
 mod log;
+mod pager;
 mod render;
 mod session_name;
 mod waiting;
@@ -17,8 +18,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, changes, checkpoints, doctor, explain, generate, inbox, learn, output, policy, questions, run,
-    sessions, supervise, trust, why,
+    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, output, policy, questions,
+    run, sessions, supervise, trust, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Why(args) => told(why::why(&args)),
         Command::Changes(args) => told(changes::changes(&args)),
         Command::Diff(args) => told(changes::diff(&args)),
+        Command::Export(args) => told(export::export(&args)),
         Command::Commit(args) => told(changes::commit(&args)),
         Command::Rollback(args) => match args.to {
             Some(to) => told(checkpoints::rollback(&args, to)),

@@ -11,6 +11,7 @@ pub(crate) mod hints;
 pub(crate) mod obeyed;
 pub(crate) mod ocsf;
 pub(crate) mod output;
+pub(crate) mod patch;
 pub(crate) mod question;
 pub(crate) mod report;
 pub(crate) mod saved;

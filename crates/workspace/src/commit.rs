@@ -18,24 +18,22 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use cofferdam_kernel::best_effort;
-use rustix::fs::{Access, AtFlags, CWD, Mode, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use crate::beneath::{self, Unclosed};
-use crate::entry::{Entry, Kind, PERMISSIONS};
-use crate::journal::{self, Action, Below, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging};
-use crate::moves;
+use crate::entry::{Entry, Kind};
+use crate::journal::{
+    self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging, UNDONE,
+};
 use crate::operations::is_opening;
-use crate::remove_tree::Removal;
-use crate::staging::{self, Source, copy_tree, sync_file_system};
+use crate::stages::{Stages, keep_replaced, numbers, own_stage, remove, remove_any};
+use crate::staging::{self, DEEPEST, Source, sync_file_system};
 
-/// How long removing a layer or what was staged may take.
-const LONGEST_REMOVAL: Duration = Duration::from_mins(10);
-/// As deep as changes are looked for.
-const DEEPEST: usize = 200;
+/// Files of a tree that are taken in part, with what they are to hold.
+pub type Parts = HashMap<PathBuf, Vec<u8>>;
 
 /// One tree of the host and the layer that lies over it.
 #[derive(Debug)]
@@ -51,6 +49,8 @@ pub(crate) struct Tree {
 pub struct Committed {
     /// Names that are as the session left them, by tree.
     pub taken: Vec<(usize, PathBuf)>,
+    /// Files of which some hunks were taken.
+    pub parts: Vec<(usize, PathBuf)>,
     /// Names that the host changed in the last moment: left alone.
     pub left: Vec<(usize, PathBuf)>,
 }
@@ -77,6 +77,10 @@ pub enum CommitError {
     },
     #[error("{} has more changes than can be committed", path.display())]
     TooMany { path: PathBuf },
+    #[error("nothing was committed that could be taken back")]
+    NothingToUndo,
+    #[error("{} cannot be taken in part", path.display())]
+    NoPart { path: PathBuf },
     #[error("cannot write the journal of the commit")]
     Journal(#[source] Errno),
 }
@@ -95,28 +99,45 @@ impl Place<'_> {
         &self,
         number: usize,
         mut operations: Vec<Operation>,
+        parts: &[Parts],
         between: Between<'_>,
     ) -> Result<Committed, CommitError> {
         let journal = CommitError::Journal;
         self.refuse_unwritable(&operations)?;
         let staging = self.make_stages(number, &operations, between).map_err(journal)?;
-        let stages = Stages::open(self, number, &staging).map_err(journal)?;
-        self.stage_all(&stages, &mut operations, between)?;
+        let stages = self.stages(number, &staging).map_err(journal)?;
+        self.stage_all(&stages, &mut operations, parts, between)?;
         self.sync(&stages).map_err(journal)?;
-        let intent = Intent { version: 1, number, operations, staging };
+        let intent = Intent { version: 1, number, operations, staging, is_undo: false };
+        self.begin(&intent, &stages, between)
+    }
+
+    /// Writes the intent, and carries it through.
+    pub(crate) fn begin(
+        &self,
+        intent: &Intent,
+        stages: &Stages,
+        between: Between<'_>,
+    ) -> Result<Committed, CommitError> {
+        let journal = CommitError::Journal;
         between().map_err(journal)?;
-        journal::write(self.directory, JOURNAL, &intent).map_err(journal)?;
+        journal::write(self.directory, JOURNAL, intent).map_err(journal)?;
         best_effort(rustix::fs::unlinkat(self.directory, STAGING, AtFlags::empty()), "the journal says it too");
         between().map_err(journal)?;
-        self.carry_through(&intent, &stages, between)
+        self.carry_through(intent, stages, between)
+    }
+
+    pub(crate) fn stages(&self, number: usize, staging: &Staging) -> Result<Stages, Errno> {
+        let lowers: Vec<BorrowedFd<'_>> = self.trees.iter().map(|tree| tree.lower.as_fd()).collect();
+        Stages::open(self.directory, &lowers, number, staging)
     }
 
     /// Goes on with what a process before has begun.
     pub(crate) fn recover(&self, between: Between<'_>) -> Result<Option<Committed>, CommitError> {
         let error = CommitError::Journal;
         if let Some(intent) = journal::read::<Intent>(self.directory, JOURNAL).map_err(error)? {
-            let stages = Stages::open(self, intent.number, &intent.staging).map_err(error)?;
-            let is_done = journal::read::<Done>(stages.own.as_fd(), DONE).map_err(error)?;
+            let stages = self.stages(intent.number, &intent.staging).map_err(error)?;
+            let is_done = journal::read::<Done>(stages.own.as_fd(), intent.record()).map_err(error)?;
             if let Some(done) = is_done {
                 self.finish(&intent, &stages, &done, between)?;
                 return Ok(Some(committed(&done)));
@@ -128,7 +149,7 @@ impl Place<'_> {
     }
 
     /// What was staged without an intent is given up.
-    fn unstage(&self) -> Result<(), Errno> {
+    pub(crate) fn unstage(&self) -> Result<(), Errno> {
         if let Some(staging) = journal::read::<Staging>(self.directory, STAGING)? {
             for (tree, name) in &staging.beside {
                 if let Some(tree) = self.trees.get(*tree) {
@@ -147,7 +168,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn refuse_unwritable(&self, operations: &[Operation]) -> Result<(), CommitError> {
+    pub(crate) fn refuse_unwritable(&self, operations: &[Operation]) -> Result<(), CommitError> {
         let opened: HashSet<(usize, &Path)> =
             operations.iter().filter(|one| is_opening(one)).map(|one| (one.tree, one.path.as_path())).collect();
         let mut last: Option<(usize, &Path)> = None;
@@ -193,11 +214,12 @@ impl Place<'_> {
         &self,
         stages: &Stages,
         operations: &mut [Operation],
+        parts: &[Parts],
         between: Between<'_>,
     ) -> Result<(), CommitError> {
         let mut sources: Vec<Source<'_>> = Vec::new();
         for (index, tree) in self.trees.iter().enumerate() {
-            let taken = names_of_files(tree, operations.iter().filter(|operation| operation.tree == index));
+            let taken = names_of_files(tree, operations.iter().filter(|one| one.tree == index && !one.is_part));
             let may_link = !stages.beside.contains_key(&index);
             let (copied, linked) = (HashMap::new(), HashSet::new());
             sources.push(Source { upper: tree.upper.as_fd(), may_link, taken, copied, linked });
@@ -206,16 +228,39 @@ impl Place<'_> {
             if matches!(operation.action, Action::Create | Action::Exchange) {
                 let source = sources.get_mut(operation.tree).ok_or(CommitError::Journal(Errno::INVAL))?;
                 let stage = stages.of(operation.tree);
-                let staged = source.stage(&operation.path, &operation.takes, stage, &number.to_string());
-                let path = || operation.path.clone();
-                operation.staged = Some(staged.map_err(|errno| CommitError::Stage { path: path(), errno })?);
+                let failed = |errno| CommitError::Stage { path: operation.path.clone(), errno };
+                let name = number.to_string();
+                let staged = if operation.is_part {
+                    self.stage_part(operation, parts, stage, &name)
+                } else {
+                    source.stage(&operation.path, &operation.takes, stage, &name)
+                };
+                let staged = staged.map_err(failed)?;
+                if staged.kind == Kind::Directory {
+                    operation.staged_sum = Some(staging::sum(stage, OsStr::new(&name), DEEPEST).map_err(failed)?);
+                }
+                operation.staged = Some(staged);
                 between().map_err(CommitError::Journal)?;
             }
         }
         Ok(())
     }
 
-    fn sync(&self, stages: &Stages) -> Result<(), Errno> {
+    /// A file of the host with the hunks that were chosen.
+    fn stage_part(
+        &self,
+        operation: &Operation,
+        parts: &[Parts],
+        stage: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<Entry, Errno> {
+        let content = parts.get(operation.tree).and_then(|parts| parts.get(&operation.path)).ok_or(Errno::INVAL)?;
+        let tree = self.trees.get(operation.tree).ok_or(Errno::INVAL)?;
+        let (parent, last) = beneath::parent(tree.lower.as_fd(), &operation.path)?;
+        staging::write_part(parent.as_fd(), last, content, stage, name)
+    }
+
+    pub(crate) fn sync(&self, stages: &Stages) -> Result<(), Errno> {
         sync_file_system(self.directory)?;
         for tree in stages.beside.keys() {
             sync_file_system(&self.trees[*tree].lower)?;
@@ -229,7 +274,7 @@ impl Place<'_> {
         let journal = CommitError::Journal;
         let mut applied = Vec::with_capacity(intent.operations.len());
         for (number, operation) in intent.operations.iter().enumerate() {
-            match self.apply(operation, stages.of(operation.tree), &number.to_string()) {
+            match self.apply(operation, stages.of(operation.tree), &operation.staged_name(number)) {
                 Ok(was_applied) => applied.push(was_applied),
                 Err(errno) => {
                     let path = operation.path.clone();
@@ -241,30 +286,53 @@ impl Place<'_> {
         }
         self.sync(stages).map_err(journal)?;
         between().map_err(journal)?;
-        let directories = self.directories(&intent.operations, &applied).map_err(journal)?;
+        let directories = self.settled(intent, &applied).map_err(journal)?;
         let done = Done { operations: intent.operations.clone(), applied, directories };
         self.finish(intent, stages, &done, between)?;
         Ok(committed(&done))
     }
 
-    /// As this commit leaves them.
-    fn directories(&self, operations: &[Operation], applied: &[bool]) -> Result<Vec<Settled>, Errno> {
+    /// Names as this commit leaves them: directories in which it put something, and files of which the layer has another version.
+    fn settled(&self, intent: &Intent, applied: &[bool]) -> Result<Vec<Settled>, Errno> {
         let mut settled: Vec<Settled> = Vec::new();
         let mut seen = HashSet::new();
-        for (operation, _) in operations.iter().zip(applied).filter(|(_, applied)| **applied) {
+        for (operation, _) in intent.operations.iter().zip(applied).filter(|(_, applied)| **applied) {
+            let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
             // The mode of a directory is its own time's, a name that of the directory it lies in.
             let path = match operation.action {
                 Action::SetMode { .. } => operation.path.as_path(),
                 _ => operation.path.parent().unwrap_or(Path::new("")),
             };
             if seen.insert((operation.tree, path)) {
-                let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
                 let Ok(directory) = beneath::directory(lower, path) else { continue };
                 let changed = Entry::of(&rustix::fs::fstat(&directory)?).changed;
                 settled.push(Settled { tree: operation.tree, path: path.to_path_buf(), changed });
             }
+            if operation.is_part || intent.is_undo {
+                self.settle_below(operation, &mut settled)?;
+            }
         }
         Ok(settled)
+    }
+
+    /// What an operation has put in place, unless the host has changed it since.
+    fn settle_below(&self, operation: &Operation, settled: &mut Vec<Settled>) -> Result<(), Errno> {
+        let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
+        let mut left = vec![operation.path.clone()];
+        while let Some(path) = left.pop() {
+            let Ok((parent, name)) = beneath::parent(lower, &path) else { continue };
+            let Some(entry) = Entry::at(parent.as_fd(), name)? else { continue };
+            let is_top = path == operation.path;
+            if is_top && operation.staged.as_ref().is_some_and(|staged| !entry.is_still(staged)) {
+                return Ok(());
+            }
+            if entry.kind == Kind::Directory && !matches!(operation.action, Action::SetMode { .. }) {
+                let directory = beneath::directory(parent.as_fd(), Path::new(name))?;
+                left.extend(beneath::names(directory.as_fd(), 1 << 20)?.iter().map(|name| path.join(name)));
+            }
+            settled.push(Settled { tree: operation.tree, path, changed: entry.changed });
+        }
+        Ok(())
     }
 
     fn finish(&self, intent: &Intent, stages: &Stages, done: &Done, between: Between<'_>) -> Result<(), CommitError> {
@@ -272,12 +340,18 @@ impl Place<'_> {
     }
 
     fn finish_on_disk(&self, intent: &Intent, stages: &Stages, done: &Done, between: Between<'_>) -> Result<(), Errno> {
-        if Entry::at(stages.own.as_fd(), OsStr::new(DONE))?.is_none() {
+        if Entry::at(stages.own.as_fd(), OsStr::new(intent.record()))?.is_none() {
+            for (at, operation) in done.operations.iter().enumerate().filter(|(at, _)| done.applied[*at]) {
+                // An undo has put a copy of it back.
+                if intent.is_undo && stages.beside.contains_key(&operation.tree) {
+                    remove_any(stages.own.as_fd(), OsStr::new(&operation.staged_name(at)))?;
+                }
+            }
             for beside in stages.beside.values() {
                 keep_replaced(beside.as_fd(), stages.own.as_fd())?;
             }
             between()?;
-            journal::write(stages.own.as_fd(), DONE, done)?;
+            journal::write(stages.own.as_fd(), intent.record(), done)?;
             between()?;
         }
         // Only now: the copy of what was replaced is whole.
@@ -285,9 +359,16 @@ impl Place<'_> {
             remove(self.trees[*tree].lower.as_fd(), name)?;
             between()?;
         }
-        // From now on these files are the host's alone.
-        for (operation, _) in done.operations.iter().zip(&done.applied).filter(|(_, applied)| **applied) {
+        // From now on these files are the host's alone, or the layer's again.
+        for (at, operation) in done.operations.iter().enumerate().filter(|(at, _)| done.applied[*at]) {
             let upper = self.trees[operation.tree].upper.as_fd();
+            if operation.is_part {
+                continue;
+            }
+            if intent.is_undo {
+                best_effort(give_back(upper, operation, at, stages), "the session's version stays beside the journal");
+                continue;
+            }
             for path in &operation.takes {
                 let gone = beneath::layer_parent(upper, path)
                     .and_then(|(parent, name, _unclosed)| rustix::fs::unlinkat(&parent, name, AtFlags::empty()));
@@ -306,13 +387,13 @@ impl Place<'_> {
         left.resize(intent.operations.len(), false);
         for (number, operation) in intent.operations.iter().enumerate().rev() {
             if left[number] {
-                let back = self.reverse(operation, stages.of(operation.tree), &number.to_string());
+                let back = self.reverse(operation, stages.of(operation.tree), &operation.staged_name(number));
                 left[number] = !back.map_err(|errno| CommitError::Apply { path: operation.path.clone(), errno })?;
             }
         }
         self.sync(stages).map_err(CommitError::Journal)?;
         if left.contains(&true) {
-            let directories = self.directories(&intent.operations, &left).map_err(CommitError::Journal)?;
+            let directories = self.settled(intent, &left).map_err(CommitError::Journal)?;
             let done = Done { operations: intent.operations.clone(), applied: left, directories };
             return self.finish(intent, stages, &done, &mut || Ok(()));
         }
@@ -323,158 +404,42 @@ impl Place<'_> {
         };
         end().map_err(CommitError::Journal)
     }
+}
 
-    /// `false` where the host has changed what has the name.
-    fn apply(&self, operation: &Operation, stage: BorrowedFd<'_>, number: &str) -> Result<bool, Errno> {
-        let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
-        let (parent, name) = match beneath::parent(lower, &operation.path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(false),
-            other => other?,
+/// What a commit that is taken back had put in place is the layer's again, and waits.
+fn give_back(upper: BorrowedFd<'_>, operation: &Operation, at: usize, stages: &Stages) -> Result<(), Errno> {
+    let top = PathBuf::from(operation.staged_name(at));
+    for path in &operation.takes {
+        let Ok((into, name)) = beneath::parent(upper, path) else { continue };
+        let below = path.strip_prefix(&operation.path).map_err(|_| Errno::INVAL)?;
+        let from = if below.as_os_str().is_empty() { top.clone() } else { top.join(below) };
+        let kept = match beneath::parent(stages.own.as_fd(), &from) {
+            Ok((parent, last)) => Entry::at(parent.as_fd(), last)?.map(|entry| (parent, last, entry)),
+            Err(_) => None,
         };
-        let (place, waits) = ((parent.as_fd(), name), (stage, OsStr::new(number)));
-        let target = Entry::at(parent.as_fd(), name)?;
-        let staged = operation.staged.as_ref();
-        let is_ours = |entry: &Entry| staged.is_some_and(|staged| is_same_inode(entry, staged));
-        let is_base = |entry: &Entry| operation.base.as_ref().is_some_and(|base| entry.is_still(base));
-        let waiting = Entry::at(stage, OsStr::new(number))?;
-        match &operation.action {
-            Action::Create => match (&target, &waiting) {
-                (Some(target), None) if is_ours(target) => moves::settle(place, staged).map(|()| true),
-                (None, Some(_)) => match moves::rename(waits, place, RenameFlags::NOREPLACE) {
-                    Err(Errno::EXIST) => Ok(false),
-                    other => other.map(|()| true),
-                },
-                _ => Ok(false),
-            },
-            Action::Exchange => match &target {
-                Some(target) if is_ours(target) => moves::settle(place, staged).map(|()| true),
-                Some(target) if is_base(target) => {
-                    let exchange = || moves::rename(waits, place, RenameFlags::EXCHANGE);
-                    exchange()?;
-                    // What came out is looked at: it may have been put there after the look before.
-                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
-                        && has_only(stage, number, operation.below)?;
-                    if !is_right {
-                        exchange()?;
-                    }
-                    Ok(is_right)
-                }
-                _ => Ok(false),
-            },
-            Action::Remove => match (&target, &waiting) {
-                (None, _) => Ok(true),
-                (Some(_), Some(_)) => Ok(false),
-                (Some(target), None) if is_base(target) => {
-                    match moves::rename(place, waits, RenameFlags::NOREPLACE) {
-                        // Something is mounted there.
-                        Err(Errno::BUSY | Errno::XDEV) => return Ok(false),
-                        other => other?,
-                    }
-                    let is_right = Entry::at(stage, OsStr::new(number))?.as_ref().is_some_and(is_base)
-                        && has_only(stage, number, operation.below)?;
-                    if !is_right {
-                        moves::rename(waits, place, RenameFlags::NOREPLACE)?;
-                    }
-                    Ok(is_right)
-                }
-                _ => Ok(false),
-            },
-            Action::SetMode { to } => set_mode(&parent, name, target, operation.base.as_ref(), *to),
+        let is_there = Entry::at(into.as_fd(), name)?.is_some();
+        match kept {
+            Some((parent, last, entry)) if entry.kind != Kind::Directory => {
+                rustix::fs::renameat(&parent, last, &into, name)?;
+            }
+            Some((_, _, entry)) if !is_there => {
+                rustix::fs::mkdirat(&into, name, Mode::from_raw_mode(entry.mode))?;
+            }
+            // How overlayfs says that a name was removed.
+            None if !is_there => rustix::fs::mknodat(&into, name, FileType::CharacterDevice, Mode::empty(), 0)?,
+            _ => {}
         }
     }
-
-    /// Undoes one operation that was carried out, where what it put in place is still there.
-    fn reverse(&self, operation: &Operation, stage: BorrowedFd<'_>, number: &str) -> Result<bool, Errno> {
-        let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
-        let (parent, name) = match beneath::parent(lower, &operation.path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(false),
-            other => other?,
-        };
-        let (place, waits) = ((parent.as_fd(), name), (stage, OsStr::new(number)));
-        let target = Entry::at(parent.as_fd(), name)?;
-        let waiting = Entry::at(stage, OsStr::new(number))?;
-        let is_ours = target
-            .as_ref()
-            .zip(operation.staged.as_ref())
-            .is_some_and(|(target, staged)| is_same_inode(target, staged));
-        match (&operation.action, &target, &waiting) {
-            (Action::Create, Some(_), None) if is_ours => {
-                moves::rename(place, waits, RenameFlags::NOREPLACE)?;
-                Ok(true)
-            }
-            (Action::Exchange, Some(_), Some(_)) if is_ours => {
-                moves::rename(waits, place, RenameFlags::EXCHANGE)?;
-                Ok(true)
-            }
-            (Action::Remove, None, Some(_)) => {
-                moves::rename(waits, place, RenameFlags::NOREPLACE)?;
-                Ok(true)
-            }
-            (Action::Remove, None, None) => Ok(true),
-            (Action::SetMode { to }, Some(now), _) => {
-                let from = Entry { mode: *to, ..now.clone() };
-                let back = operation.base.as_ref().map_or(*to, |base| base.mode);
-                set_mode(&parent, name, target.clone(), Some(&from), back)
-            }
-            _ => Ok(false),
-        }
-    }
-}
-
-/// Whether a directory that came out holds what was looked at, and nothing that the host wrote there since.
-fn has_only(stage: BorrowedFd<'_>, number: &str, below: Option<Below>) -> Result<bool, Errno> {
-    let Some(below) = below else { return Ok(true) };
-    let mut left = vec![beneath::directory(stage, Path::new(number))?];
-    let mut names = 0;
-    while let Some(directory) = left.pop() {
-        for name in beneath::names(directory.as_fd(), 1 << 20)? {
-            let Some(entry) = Entry::at(directory.as_fd(), &name)? else { continue };
-            names += 1;
-            if names > below.names || below.newest.is_none_or(|newest| entry.changed > newest) {
-                return Ok(false);
-            }
-            if entry.kind == Kind::Directory {
-                left.push(beneath::directory(directory.as_fd(), Path::new(&name))?);
-            }
-        }
-    }
-    Ok(names == below.names)
-}
-
-fn set_mode(
-    parent: &OwnedFd,
-    name: &OsStr,
-    target: Option<Entry>,
-    base: Option<&Entry>,
-    to: u32,
-) -> Result<bool, Errno> {
-    let (Some(target), Some(base)) = (target, base) else { return Ok(false) };
-    if target.kind != Kind::Directory || !is_same_inode(&target, base) {
-        return Ok(false);
-    }
-    if target.mode == to {
-        return Ok(true);
-    }
-    if target.mode != base.mode {
-        return Ok(false);
-    }
-    let directory = beneath::opened_as_path(parent.as_fd(), name)?;
-    // Set-group-ID and sticky are the host's to set and to keep.
-    let kept = rustix::fs::fstat(&directory)?.st_mode & 0o7777 & !PERMISSIONS;
-    let mode = Mode::from_raw_mode(to & PERMISSIONS | kept);
-    rustix::fs::chmodat(CWD, beneath::itself(&directory), mode, AtFlags::empty())?;
-    Ok(true)
-}
-
-fn is_same_inode(one: &Entry, other: &Entry) -> bool {
-    (one.kind, one.inode) == (other.kind, other.inode)
+    Ok(())
 }
 
 fn committed(done: &Done) -> Committed {
     let mut committed = Committed::default();
     for (operation, applied) in done.operations.iter().zip(&done.applied) {
         let names = operation.takes.iter().map(|path| (operation.tree, path.clone()));
-        if *applied {
+        if *applied && operation.is_part {
+            committed.parts.extend(names);
+        } else if *applied {
             committed.taken.extend(names);
         } else {
             committed.left.extend(names);
@@ -487,28 +452,24 @@ pub(crate) fn earlier(directory: BorrowedFd<'_>, trees: usize) -> Result<Vec<Ear
     let mut all: Vec<Earlier> = (0..trees).map(|_| Earlier::default()).collect();
     for number in numbers(directory)? {
         let stage = beneath::directory(directory, Path::new(&own_stage(number)))?;
-        let Some(done) = journal::read::<Done>(stage.as_fd(), DONE)? else { continue };
+        let Some(mut done) = journal::read::<Done>(stage.as_fd(), DONE)? else { continue };
+        let undone = journal::read::<Done>(stage.as_fd(), UNDONE)?;
+        for (at, operation) in undone.iter().flat_map(|undone| undone.operations.iter().enumerate()) {
+            let is_undone = undone.as_ref().is_some_and(|undone| undone.applied.get(at) == Some(&true));
+            if let (true, Some(applied)) = (is_undone, operation.slot.and_then(|slot| done.applied.get_mut(slot))) {
+                *applied = false;
+            }
+        }
         for (tree, path) in committed(&done).taken {
             all.get_mut(tree).ok_or(Errno::INVAL)?.taken.insert(path);
         }
-        for settled in done.directories {
-            all.get_mut(settled.tree).ok_or(Errno::INVAL)?.directories.insert(settled.path, settled.changed);
+        for settled in done.directories.into_iter().chain(undone.into_iter().flat_map(|undone| undone.directories)) {
+            let known = &mut all.get_mut(settled.tree).ok_or(Errno::INVAL)?.directories;
+            let last = known.entry(settled.path).or_insert(settled.changed);
+            *last = settled.changed.max(*last);
         }
     }
     Ok(all)
-}
-
-/// The commits of a transaction so far, finished or not.
-pub(crate) fn numbers(directory: BorrowedFd<'_>) -> Result<Vec<usize>, Errno> {
-    let names = beneath::names(directory, 1 << 16)?;
-    let number = |name: &std::ffi::OsString| name.to_str()?.strip_prefix("commit-")?.parse().ok();
-    let mut numbers: Vec<usize> = names.iter().filter_map(number).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-fn own_stage(number: usize) -> String {
-    format!("commit-{number}")
 }
 
 /// How many names of each file with several are taken.
@@ -525,64 +486,4 @@ fn names_of_files<'a>(tree: &Tree, operations: impl Iterator<Item = &'a Operatio
         }
     }
     found
-}
-
-/// Where operations find what was staged for them.
-struct Stages {
-    own: OwnedFd,
-    beside: HashMap<usize, OwnedFd>,
-}
-
-impl Stages {
-    fn open(place: &Place<'_>, number: usize, staging: &Staging) -> Result<Self, Errno> {
-        let own = beneath::directory(place.directory, Path::new(&own_stage(number)))?;
-        let mut beside = HashMap::new();
-        for (tree, name) in &staging.beside {
-            let lower = place.trees.get(*tree).ok_or(Errno::INVAL)?.lower.as_fd();
-            match beneath::directory(lower, Path::new(name)) {
-                // It was removed when everything was done.
-                Err(Errno::NOENT) => {}
-                opened => {
-                    beside.insert(*tree, opened?);
-                }
-            }
-        }
-        Ok(Stages { own, beside })
-    }
-
-    fn of(&self, tree: usize) -> BorrowedFd<'_> {
-        self.beside.get(&tree).unwrap_or(&self.own).as_fd()
-    }
-}
-
-/// What was replaced is kept where no program of the host meets it. What cannot be copied is not kept: the commit is done.
-fn keep_replaced(beside: BorrowedFd<'_>, own: BorrowedFd<'_>) -> Result<(), Errno> {
-    for number in beneath::names(beside, 1 << 20)? {
-        // A process before this one may not have come to the end of it.
-        remove_any(own, &number)?;
-        best_effort(copy_tree(beside, &number, own, &number, DEEPEST), "the host's tree is as it should be without it");
-    }
-    Ok(())
-}
-
-fn remove_any(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => remove(parent, name),
-        other => other,
-    }
-}
-
-/// Removes a directory with all that lies in it.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: impl AsRef<Path>) -> Result<(), Errno> {
-    let name = name.as_ref();
-    let top = match beneath::directory(parent, name) {
-        Err(Errno::NOENT) => return Ok(()),
-        other => other?,
-    };
-    Removal::new(top, Vec::new())?.turn(Instant::now() + LONGEST_REMOVAL);
-    match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
-        Err(Errno::NOENT) => Ok(()),
-        other => other,
-    }
 }

@@ -5,6 +5,7 @@
 //!   journal.json            the intent: from here on the commit is carried through, by this process or a later one
 //!   commit-N/K              what operation K puts in place, and then what it replaced
 //!   commit-N/done.json      which operations were carried out; the journal is removed after it
+//!   commit-N/undone.json    which of them were taken back; commit-N/K is what the session had made then
 //!   staging.json            where else something was staged, before there is a journal
 //! ```
 
@@ -23,6 +24,7 @@ use crate::state::{read_file, write_durably};
 pub(crate) const JOURNAL: &str = "journal.json";
 pub(crate) const STAGING: &str = "staging.json";
 pub(crate) const DONE: &str = "done.json";
+pub(crate) const UNDONE: &str = "undone.json";
 
 /// A journal of 2^20 names of moderate length.
 const MOST_BYTES: u64 = 1 << 30;
@@ -53,9 +55,28 @@ pub(crate) struct Operation {
     pub(crate) below: Option<Below>,
     /// What was staged for it.
     pub(crate) staged: Option<Entry>,
+    /// A sum of everything that was staged, where that is a directory.
+    #[serde(default)]
+    pub(crate) staged_sum: Option<u64>,
+    /// The same of what must have the name, where an undo takes a directory away.
+    #[serde(default)]
+    pub(crate) base_sum: Option<u64>,
     /// Every name that is taken over or removed with it.
     #[serde(with = "path_texts")]
     pub(crate) takes: Vec<PathBuf>,
+    /// Some hunks of a file and not all: the layer keeps its version.
+    #[serde(default)]
+    pub(crate) is_part: bool,
+    /// Where it lies among what was staged, where that is not its own place in the list.
+    #[serde(default)]
+    pub(crate) slot: Option<usize>,
+}
+
+impl Operation {
+    /// The name of what was staged for operation number `at`.
+    pub(crate) fn staged_name(&self, at: usize) -> String {
+        self.slot.unwrap_or(at).to_string()
+    }
 }
 
 /// Everything in a directory when it was looked at: how many names, and when the last of them was changed.
@@ -72,6 +93,16 @@ pub(crate) struct Intent {
     pub(crate) number: usize,
     pub(crate) operations: Vec<Operation>,
     pub(crate) staging: Staging,
+    /// Whether this takes the commit of that number back.
+    #[serde(default)]
+    pub(crate) is_undo: bool,
+}
+
+impl Intent {
+    /// The record that it was carried out.
+    pub(crate) fn record(&self) -> &'static str {
+        if self.is_undo { UNDONE } else { DONE }
+    }
 }
 
 /// Directories beside what is committed, one for each tree that lies on another file system than the transaction.

@@ -6,6 +6,7 @@
 //! Both trees were written by processes that are not trusted or not known: everything is done on descriptors, no link is
 //! followed, no other mount is entered.
 
+pub mod archive;
 mod attributes;
 mod beneath;
 pub mod changes;
@@ -17,15 +18,19 @@ mod hidden;
 mod journal;
 mod moves;
 mod operations;
+pub mod patch;
 pub mod remove_tree;
+mod stages;
 mod staging;
 pub mod state;
+mod steps;
 pub mod transaction;
+mod undo;
 mod units;
 
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
 pub use checkpoint::Checkpoints;
-pub use commit::{CommitError, Committed};
+pub use commit::{CommitError, Committed, Parts};
 pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;
 pub use state::State;

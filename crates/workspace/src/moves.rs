@@ -1,5 +1,5 @@
 //! Renaming between a stage and the host's tree. Owns what a user needs for it besides the two directories: the kernel lets an owner
-//! move a directory to another one only while it may be written to, and a session may have left one that may not. Called by `commit`.
+//! move a directory to another one only while it may be written to, and a session may have left one that may not. Called by `steps`.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -23,7 +23,7 @@ pub(crate) fn complete(
     let paths: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
     let mut units: HashMap<PathBuf, Vec<&Path>> = HashMap::new();
     for change in changes {
-        if let Some(unit) = units::unit(change, &paths, is_repository) {
+        if let Some(unit) = units::unit(&change.path, &paths, is_repository) {
             units.entry(unit).or_default().push(&change.path);
         }
     }
@@ -97,7 +97,19 @@ pub(crate) fn operations(
             .collect();
         let is_directory = base.as_ref().is_some_and(|base| base.kind == Kind::Directory);
         let below = (is_whole && is_directory).then(|| Below { names: gone.len(), newest: gone.into_iter().max() });
-        found.push(Operation { tree, path: change.path.clone(), action, base, below, staged: None, takes });
+        found.push(Operation {
+            tree,
+            path: change.path.clone(),
+            action,
+            base,
+            below,
+            staged: None,
+            staged_sum: None,
+            base_sum: None,
+            takes,
+            is_part: false,
+            slot: None,
+        });
     }
     found.sort_by_key(|operation| {
         let depth = operation.path.components().count();

@@ -15,6 +15,9 @@ use crate::attributes::{OVERLAY, attribute_names, attributes};
 use crate::beneath::{self, Unclosed};
 use crate::entry::{Entry, Kind, PERMISSIONS};
 
+/// As deep as changes are looked for.
+pub(crate) const DEEPEST: usize = 200;
+
 /// Where what is staged comes from.
 pub(crate) struct Source<'a> {
     pub(crate) upper: BorrowedFd<'a>,
@@ -144,7 +147,59 @@ pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>
     rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
 }
 
-/// The same for whatever has the name, with all that lies below it.
+/// A file of the host with other content: its permissions and the attributes that programs set stay.
+pub(crate) fn write_part(
+    from: BorrowedFd<'_>,
+    name: &OsStr,
+    content: &[u8],
+    into: BorrowedFd<'_>,
+    new: &str,
+) -> Result<Entry, Errno> {
+    use std::io::Write as _;
+    let source = beneath::file(from, name)?;
+    let entry = Entry::of(&rustix::fs::fstat(&source)?);
+    if entry.kind != Kind::File {
+        return Err(Errno::INVAL);
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(content).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    for (attribute, value) in attributes(&source)? {
+        let set = rustix::fs::fsetxattr(&file, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
+        best_effort(set, "a file system without attributes keeps the content");
+    }
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(entry.mode))?;
+    Entry::at(into, OsStr::new(new))?.ok_or(Errno::NOENT)
+}
+
+/// A number for everything that lies in a directory (FNV-1a): another one where a name came, went or was written.
+pub(crate) fn sum(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result<u64, Errno> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut sum = 0xcbf2_9ce4_8422_2325;
+    let mut add = |bytes: &[u8]| {
+        sum = bytes.iter().fold(sum, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    };
+    let directory = beneath::directory(parent, Path::new(name))?;
+    for name in beneath::names(directory.as_fd(), 1 << 20)? {
+        let Some(entry) = Entry::at(directory.as_fd(), &name)? else { continue };
+        add(name.as_bytes());
+        add(&[0]);
+        add(&entry.inode.to_le_bytes());
+        add(&entry.mode.to_le_bytes());
+        if entry.kind != Kind::Directory {
+            add(&entry.size.to_le_bytes());
+            add(&entry.modified.0.to_le_bytes());
+            add(&entry.modified.1.to_le_bytes());
+        } else if depth > 0 {
+            add(&self::sum(directory.as_fd(), &name, depth - 1)?.to_le_bytes());
+        } else {
+            return Err(Errno::OVERFLOW);
+        }
+    }
+    Ok(sum)
+}
+
+/// Copies whatever has the name, with all that lies below it.
 pub(crate) fn copy_tree(
     from: BorrowedFd<'_>,
     name: &OsStr,

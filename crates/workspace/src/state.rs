@@ -8,7 +8,7 @@
 //!    │ the machine went        │  └─────────────────────────┴── something is left ───────┘
 //!    │ down meanwhile          │ dropped
 //!    v                         v
-//!   lost                   rolled-back
+//!   lost                   rolled-back       (a commit that is taken back: from committed or sealed to reviewing)
 //! ```
 //!
 //! What is written into an overlay is not made durable while the session runs (`volatile`). So a transaction is `sealed` only by
@@ -49,6 +49,8 @@ pub enum Event {
     Commit,
     /// Nothing is left to commit.
     Complete,
+    /// A commit is to be taken back.
+    Undo,
     Drop,
 }
 
@@ -59,6 +61,7 @@ impl State {
             (State::Open, Event::Seal) => Some(State::Sealed),
             (State::Open, Event::Lose) => Some(State::Lost),
             (State::Sealed | State::Reviewing, Event::Review) => Some(State::Reviewing),
+            (State::Sealed | State::Reviewing | State::Committed, Event::Undo) => Some(State::Reviewing),
             (State::Reviewing, Event::Commit) => Some(State::Committing),
             (State::Reviewing | State::Committing, Event::Leave) => Some(State::Sealed),
             (State::Committing, Event::Complete) => Some(State::Committed),
@@ -139,8 +142,16 @@ mod tests {
         State::RolledBack,
         State::Lost,
     ];
-    const EVENTS: [Event; 7] =
-        [Event::Seal, Event::Lose, Event::Review, Event::Leave, Event::Commit, Event::Complete, Event::Drop];
+    const EVENTS: [Event; 8] = [
+        Event::Seal,
+        Event::Lose,
+        Event::Review,
+        Event::Leave,
+        Event::Commit,
+        Event::Complete,
+        Event::Undo,
+        Event::Drop,
+    ];
 
     #[test]
     fn what_ended_stays_ended_and_nothing_is_committed_without_a_review() {
@@ -148,7 +159,8 @@ mod tests {
             for event in EVENTS {
                 let next = state.after(event);
                 if matches!(state, State::Committed | State::RolledBack) {
-                    assert_eq!(next, None, "{state:?} {event:?}");
+                    let is_undone = (state, event) == (State::Committed, Event::Undo);
+                    assert_eq!(next, is_undone.then_some(State::Reviewing), "{state:?} {event:?}");
                 }
                 if next == Some(State::Committing) {
                     assert_eq!(state, State::Reviewing);

@@ -13,6 +13,7 @@
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::best_effort;
@@ -21,18 +22,22 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
-use crate::changes::{Changes, Walk, What};
-use crate::commit::{self, CommitError, Committed, Place, Tree};
-use crate::entry::Time;
+use crate::changes::{Change, Changes, Walk, What};
+use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
+use crate::entry::{Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
-use crate::journal::{self, JOURNAL, STAGING, path_text};
+use crate::journal::{self, JOURNAL, Operation, STAGING, path_text};
 use crate::operations;
-use crate::state::{Event, State};
+use crate::stages::{self, numbers};
+use crate::state::{Event, State, write_durably};
+use crate::undo;
 use crate::units;
 
 const MANIFEST: &str = "transaction.json";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 const VERSION: u32 = 1;
+/// The last review's.
+const REJECTED: &str = "cofferdam-rejected.patch";
 const INDEX: &str = ".git/index";
 /// What the directory of a session holds for its transaction, besides the layers.
 pub const FILES: [&str; 3] = [MANIFEST, "state", CHECKPOINTS];
@@ -249,9 +254,67 @@ impl Transaction {
         (read(tree.lower.as_fd(), path, most), read_layer(tree.upper.as_fd(), path, most))
     }
 
+    /// A changed file as the session left it, and its size.
+    pub fn changed_file(&self, tree: usize, path: &Path) -> Option<(std::fs::File, u64)> {
+        let (parent, name) = beneath::parent(self.trees.get(tree)?.upper.as_fd(), path).ok()?;
+        let file = beneath::file(parent.as_fd(), name).ok()?;
+        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some((file, metadata.len()))
+    }
+
     /// Takes over what was chosen of the changes that were looked at.
     pub fn commit(&mut self, changes: &[Changes], choices: Vec<Choice>) -> Result<Committed, CommitError> {
-        let committed = self.commit_with(changes, choices, &mut || Ok(()));
+        self.commit_parts(changes, choices, &[])
+    }
+
+    /// The same, where some of the chosen files of each tree get other content than the session's: the host's with some hunks. What
+    /// was not taken stays in the layer.
+    pub fn commit_parts(
+        &mut self,
+        changes: &[Changes],
+        choices: Vec<Choice>,
+        parts: &[Parts],
+    ) -> Result<Committed, CommitError> {
+        let committed = self.commit_with(changes, choices, parts, &mut || Ok(()));
+        self.ended(committed)
+    }
+
+    /// Takes the last commit back, where the host still has what it put there; what it put there waits again.
+    pub fn undo_commit(&mut self) -> Result<Committed, CommitError> {
+        let undone = self.undo_commit_with(&mut || Ok(()));
+        self.ended(undone)
+    }
+
+    /// What a person has left out, where an agent can read it: beside the layers, and in the git directory of the project, which later
+    /// sessions see. Gives the places.
+    pub fn write_rejected(&self, text: &[u8]) -> Result<Vec<PathBuf>, Errno> {
+        let mut places = Vec::new();
+        let mut write = |directory: &OwnedFd| -> Result<(), Errno> {
+            write_durably(directory.as_fd(), &format!("{REJECTED}.next"), REJECTED, text)?;
+            let path = rustix::fs::readlink(beneath::itself(directory), Vec::new())?;
+            places.push(PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())).join(REJECTED));
+            Ok(())
+        };
+        write(&self.directory)?;
+        for (tree, record) in self.trees.iter().zip(&self.manifest.trees).filter(|(_, record)| record.in_transaction) {
+            let inside = Path::new(if record.is_repository { "" } else { ".git" });
+            if let Ok(repository) = beneath::directory(tree.lower.as_fd(), inside) {
+                write(&repository)?;
+            }
+        }
+        Ok(places)
+    }
+
+    fn undo_commit_with(&mut self, between: commit::Between<'_>) -> Result<Committed, CommitError> {
+        let number = undo::last(self.directory.as_fd()).map_err(CommitError::Journal)?;
+        let number = number.ok_or(CommitError::NothingToUndo)?;
+        self.go(Event::Undo).and_then(|()| self.go(Event::Commit)).map_err(CommitError::Journal)?;
+        let is_repository: Vec<bool> = self.manifest.trees.iter().map(|tree| tree.is_repository).collect();
+        let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
+        place.undo(number, &is_repository, between)
+    }
+
+    fn ended(&mut self, committed: Result<Committed, CommitError>) -> Result<Committed, CommitError> {
         if committed.is_err() && !has_journal(self.directory.as_fd()) {
             // Nothing was done: what was staged goes, and everything is as before.
             let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
@@ -270,6 +333,7 @@ impl Transaction {
         &mut self,
         changes: &[Changes],
         choices: Vec<Choice>,
+        parts: &[Parts],
         between: commit::Between<'_>,
     ) -> Result<Committed, CommitError> {
         if let Some(cut) = changes.iter().position(|changes| changes.is_cut) {
@@ -281,14 +345,15 @@ impl Transaction {
             operations::complete(&found.changes, &mut chosen, &allowed, is_repository);
             all.extend(operations::operations(tree, &found.changes, &chosen, is_repository));
         }
+        mark_parts(&mut all, changes, parts)?;
         if all.is_empty() {
             return Ok(Committed::default());
         }
         self.go(Event::Review).and_then(|()| self.go(Event::Commit)).map_err(CommitError::Journal)?;
-        let numbers = commit::numbers(self.directory.as_fd()).map_err(CommitError::Journal)?;
+        let numbers = numbers(self.directory.as_fd()).map_err(CommitError::Journal)?;
         let number = numbers.last().map_or(0, |last| last + 1);
         let place = Place { directory: self.directory.as_fd(), trees: &self.trees };
-        place.commit(number, all, between)
+        place.commit(number, all, parts, between)
     }
 
     /// After a commit: something is left, or nothing.
@@ -306,6 +371,45 @@ impl Transaction {
         self.state = next;
         Ok(())
     }
+}
+
+/// Only a file that stays a file can be taken in part.
+fn mark_parts(operations: &mut [Operation], changes: &[Changes], parts: &[Parts]) -> Result<(), CommitError> {
+    for (tree, path) in parts.iter().enumerate().flat_map(|(tree, parts)| parts.keys().map(move |path| (tree, path))) {
+        let is_file = |change: &Change| change.what == What::Modified && change.kind() == Kind::File;
+        let change = changes.get(tree).and_then(|found| found.changes.iter().find(|change| change.path == *path));
+        if !change.is_some_and(is_file) {
+            return Err(CommitError::NoPart { path: path.clone() });
+        }
+        if let Some(one) = operations.iter_mut().find(|one| one.tree == tree && one.path == *path) {
+            one.is_part = true;
+        }
+    }
+    Ok(())
+}
+
+/// When the last commit was made that can be taken back.
+pub fn last_commit(path: &Path) -> Option<std::time::SystemTime> {
+    let directory = beneath::root(path).ok()?;
+    let number = undo::last(directory.as_fd()).ok()??;
+    path.join(stages::own_stage(number)).join(journal::DONE).symlink_metadata().ok()?.modified().ok()
+}
+
+/// Removes what a transaction that has ended has kept. `false` where something of it waits.
+pub fn prune(path: &Path) -> Result<bool, OpenError> {
+    let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
+        other => other.map_err(OpenError::Records)?,
+    }
+    let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
+    if !matches!(state, State::Committed | State::RolledBack) || has_journal(directory.as_fd()) {
+        return Ok(false);
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
+    let parent = beneath::root(path.parent().ok_or(OpenError::Missing)?).map_err(OpenError::Records)?;
+    stages::remove(parent.as_fd(), name).map_err(OpenError::Records)?;
+    Ok(true)
 }
 
 /// Gives everything up that was not committed. The host's trees stay as they are, and need not be there any more.
@@ -328,17 +432,17 @@ pub fn roll_back(path: &Path) -> Result<(), OpenError> {
     let next = state.after(Event::Drop).ok_or(OpenError::State { state })?;
     next.write(directory.as_fd()).map_err(OpenError::Records)?;
     let manifest = Manifest::read(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
-    let has_commits = commit::numbers(directory.as_fd()).is_ok_and(|numbers| !numbers.is_empty());
+    let has_commits = numbers(directory.as_fd()).is_ok_and(|numbers| !numbers.is_empty());
     if has_commits {
         // What a commit replaced is kept; only the layers go.
         for record in &manifest.trees {
-            commit::remove(directory.as_fd(), record.slot.to_string()).map_err(OpenError::Records)?;
+            stages::remove(directory.as_fd(), record.slot.to_string()).map_err(OpenError::Records)?;
         }
         return Ok(());
     }
     let name = path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
     let parent = beneath::root(path.parent().ok_or(OpenError::Missing)?).map_err(OpenError::Records)?;
-    commit::remove(parent.as_fd(), name).map_err(OpenError::Records)
+    stages::remove(parent.as_fd(), name).map_err(OpenError::Records)
 }
 
 /// Transactions in a directory, oldest first, with their names: those that have no manifest are none.

@@ -42,21 +42,21 @@ pub(crate) fn repository(path: &Path, is_repository: bool) -> Option<PathBuf> {
 }
 
 /// What a change belongs to: changes with the same unit are committed together or not at all.
-pub(crate) fn unit(change: &Change, paths: &HashSet<&Path>, is_repository: bool) -> Option<PathBuf> {
-    if let Some(repository) = repository(&change.path, is_repository) {
+pub(crate) fn unit(path: &Path, paths: &HashSet<&Path>, is_repository: bool) -> Option<PathBuf> {
+    if let Some(repository) = repository(path, is_repository) {
         return Some(repository.join("HEAD"));
     }
-    let database = database(&change.path);
+    let database = database(path);
     match database {
         Some(database) if paths.contains(database.as_path()) => Some(database),
         Some(_) => None,
         None => {
             let beside = |suffix: &str| {
-                let mut name = change.path.file_name().unwrap_or_default().to_owned();
+                let mut name = path.file_name().unwrap_or_default().to_owned();
                 name.push(suffix);
-                paths.contains(change.path.with_file_name(name).as_path())
+                paths.contains(path.with_file_name(name).as_path())
             };
-            OF_DATABASE.iter().any(|suffix| beside(suffix)).then(|| change.path.clone())
+            OF_DATABASE.iter().any(|suffix| beside(suffix)).then(|| path.to_path_buf())
         }
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn unit(change: &Change, paths: &HashSet<&Path>, is_repository: bool)
 pub(crate) fn carry_conflicts(changes: &mut [Change], is_repository: bool) {
     let paths: HashSet<PathBuf> = changes.iter().map(|change| change.path.clone()).collect();
     let paths: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    let units: Vec<Option<PathBuf>> = changes.iter().map(|change| unit(change, &paths, is_repository)).collect();
+    let units: Vec<Option<PathBuf>> = changes.iter().map(|change| unit(&change.path, &paths, is_repository)).collect();
     let in_conflict: HashSet<PathBuf> = changes
         .iter()
         .zip(&units)
@@ -77,6 +77,13 @@ pub(crate) fn carry_conflicts(changes: &mut [Change], is_repository: bool) {
             change.conflict = Some(Conflict::Unit);
         }
     }
+}
+
+/// Whether a path lies among the objects of a repository.
+pub(crate) fn is_object(path: &Path, is_repository: bool) -> bool {
+    let mut components = path.iter();
+    let is_inside = is_repository || components.any(|name| name == ".git");
+    is_inside && components.any(|name| name == "objects")
 }
 
 /// Objects before what names them, and last what a reader begins with.

@@ -1,4 +1,4 @@
-//! Flags of the commands about transactions: `changes`, `diff`, `commit`, `rollback`. Owns their names and help. Read by
+//! Flags of the commands about transactions: `changes`, `diff`, `export`, `commit`, `rollback`. Owns their names and help. Read by
 //! `commands::changes`.
 
 use std::path::PathBuf;
@@ -7,6 +7,9 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArgs {
+    /// Remove what was committed or rolled back and is kept to be taken back, where that was so many days ago
+    #[arg(long, value_name = "DAYS", num_args = 0..=1, default_missing_value = "30", conflicts_with_all = ["all", "json"])]
+    pub(crate) prune: Option<u64>,
     /// Those that were committed or rolled back, too
     #[arg(long)]
     pub(crate) all: bool,
@@ -29,6 +32,9 @@ pub(crate) struct DiffArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
+    /// A patch, as `git apply` takes it; so is what is written without this
+    #[arg(long, conflicts_with_all = ["json", "stat"])]
+    pub(crate) patch: bool,
     /// A line for each file instead of what changed in it
     #[arg(long, conflicts_with = "json")]
     pub(crate) stat: bool,
@@ -51,12 +57,42 @@ pub(crate) struct CommitArgs {
     /// Put the session's version in the place of what the host changed meanwhile; what was there is kept
     #[arg(long, requires = "paths")]
     pub(crate) overwrite: bool,
+    /// Ask about each change, of text files about each hunk
+    #[arg(long, short, conflicts_with_all = ["overwrite", "json", "opens"])]
+    pub(crate) interactive: bool,
+    /// Make a commit on this new branch of the project's repository instead; `HEAD`, index and files stay as they are
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["overwrite", "interactive", "undo", "json"])]
+    pub(crate) as_branch: Option<String>,
+    /// Take the last commit back: what it replaced comes back, and what it took waits again
+    #[arg(long, conflicts_with_all = ["paths", "opens", "overwrite", "strict", "interactive"])]
+    pub(crate) undo: bool,
     /// Refuse all where one name is a link that leads out of the project
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Only these files, and what lies below these directories
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// A patch, as `git apply` takes it; so is what is written without this
+    #[arg(long, conflicts_with = "tar")]
+    pub(crate) patch: bool,
+    /// An archive of what is new or changed
+    #[arg(long)]
+    pub(crate) tar: bool,
+    /// Write to this file, which must not exist, instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// What host programs obey without being asked, too: hooks, editor tasks, agents' settings
+    #[arg(long)]
+    pub(crate) opens: bool,
 }
 
 #[derive(Debug, Args)]

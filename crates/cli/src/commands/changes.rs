@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use cofferdam_host::HomeError;
 use cofferdam_host::state::kept_in;
@@ -18,10 +19,14 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
+use crate::commands::as_branch::{self, BranchError};
+use crate::commands::interactive;
 use crate::environment::own_state;
+use crate::pager::paged;
 use crate::render::changes as lines;
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, print_json, say};
+use crate::render::patch::{self, Reader};
 use crate::session_name::{SessionKind, SessionNameError, choose};
 use crate::waiting::{Classes, Found, all};
 
@@ -75,6 +80,21 @@ pub(crate) enum ChangesError {
     NoStep { steps: usize },
     #[error("there is no checkpoint {number}")]
     NoCheckpoint { number: usize },
+    #[error("nothing was committed to {} that could be taken back", directory.display())]
+    NothingToUndo { directory: PathBuf },
+    #[error("cannot make the branch {branch}")]
+    Branch {
+        branch: String,
+        #[source]
+        source: BranchError,
+    },
+    #[error("an archive is not for a terminal")]
+    Terminal,
+    #[error("what was changed cannot be written")]
+    Write {
+        #[source]
+        source: std::io::Error,
+    },
     #[error("{} is in none of the session's directories", path.display())]
     Outside { path: PathBuf },
     #[error("{} leads out of the project", path.display())]
@@ -97,6 +117,9 @@ pub(crate) fn finish_interrupted(state: &Path) {
 }
 
 pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
+    if let Some(days) = args.prune {
+        return prune(days);
+    }
     let mut found = all(&own_state()?);
     found.retain(|one| args.all || one.state.waits());
     let counted: Vec<Option<Vec<Changes>>> =
@@ -107,6 +130,23 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
         return Ok(print_json(&json!({ "transactions": listed })));
     }
     Ok(print(&lines::table(&found, &counted)))
+}
+
+/// What waits is never removed.
+fn prune(days: u64) -> Result<ExitCode, ChangesError> {
+    let oldest = Duration::from_hours(24).saturating_mul(u32::try_from(days).unwrap_or(u32::MAX));
+    let is_old = |one: &Found| {
+        let ended = one.path.join("state").symlink_metadata().and_then(|state| state.modified());
+        ended.is_ok_and(|ended| ended.elapsed().is_ok_and(|since| since >= oldest))
+    };
+    let mut removed = 0;
+    for one in all(&own_state()?).iter().filter(|one| !one.state.waits() && is_old(one)) {
+        match transaction::prune(&one.path) {
+            Ok(was_removed) => removed += usize::from(was_removed),
+            Err(error) => say!("sandbox: {}: {error}", one.path.display()),
+        }
+    }
+    Ok(print(&lines::pruned(removed)))
 }
 
 /// The transaction that is meant: by its session's name, or the one that waits in this directory.
@@ -138,23 +178,41 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     }
 }
 
-pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant(&args.which)?;
+/// What waits of what was named, to look at.
+pub(crate) fn looked_at(which: &WhichArgs, paths: &[PathBuf]) -> Result<(Transaction, Vec<Changes>), ChangesError> {
+    let found = meant(which)?;
     let id = || found.manifest.session.clone();
     let transaction = Transaction::look(&found.path).map_err(|source| ChangesError::Open { id: id(), source })?;
     let mut changes = transaction.changes().map_err(|source| ChangesError::Read { id: id(), source })?;
-    let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
+    let wanted = Wanted::new(paths, &transaction.manifest, &changes)?;
     for (tree, found) in changes.iter_mut().enumerate() {
         found.changes.retain(|change| wanted.is_wanted(tree, &change.path));
     }
+    Ok((transaction, changes))
+}
+
+pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
+    let (transaction, changes) = looked_at(&args.which, &args.paths)?;
     if args.json {
         return Ok(print_json(&lines::json(&transaction, &changes)));
     }
-    let text = if args.stat { lines::stat(&transaction, &changes) } else { lines::patch(&transaction, &changes) };
-    Ok(print(&text))
+    if args.stat {
+        return Ok(print(&lines::stat(&transaction, &changes)));
+    }
+    // What a file holds must not move the cursor of the person who reads it; a program gets the bytes.
+    let reader = Reader::of_stdout();
+    let missing = paged(|out| patch::write(&transaction, &changes, reader, out))
+        .map_err(|source| ChangesError::Write { source })?;
+    for line in missing.lines() {
+        say!("sandbox: {line}");
+    }
+    Ok(if missing.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+    if args.undo {
+        return undo(args);
+    }
     let mut transaction = open(&args.which)?;
     let id = transaction.id().to_owned();
     let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
@@ -164,6 +222,13 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
         return Err(ChangesError::LeavesTree { path: change.path.clone() });
+    }
+    if let Some(branch) = &args.as_branch {
+        let made = as_branch::commit(&transaction, &asked, branch, args.opens);
+        return made.map_err(|source| ChangesError::Branch { branch: branch.clone(), source });
+    }
+    if args.interactive {
+        return interactive::commit(transaction, &changes, &asked);
     }
     let classes = Classes::of(&transaction.manifest);
     let may = |tree: usize, change: &Change| {
@@ -183,6 +248,29 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
         print(&lines::committed(&transaction, &committed, &waiting));
     }
     Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+}
+
+/// The last commit to this directory, or of the session that is named.
+fn undo(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+    let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
+    let found = all(&own_state()?).into_iter().filter(|one| match args.which.session.as_deref() {
+        Some(name) if name != "last" => name.len() >= 6 && one.manifest.session.contains(name),
+        _ => one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower)),
+    });
+    let last = found.filter_map(|one| Some((transaction::last_commit(&one.path)?, one))).max_by_key(|(at, _)| *at);
+    let (_, found) = last.ok_or(ChangesError::NothingToUndo { directory: here })?;
+    let id = found.manifest.session.clone();
+    let mut transaction = match Transaction::open(&found.path) {
+        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        other => other.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
+    };
+    let undone = transaction.undo_commit().map_err(|source| ChangesError::Commit { id, source })?;
+    if args.json {
+        print_json(&lines::undone_json(&transaction, &undone));
+    } else {
+        print(&lines::undone(&transaction, &undone, &found.path));
+    }
+    Ok(if undone.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {

@@ -2,7 +2,6 @@
 //! are taken is `commands::changes`'s.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 use cofferdam_policy::ObeyedClass;
@@ -14,13 +13,10 @@ use serde_json::{Value, json};
 use crate::render::output::escaped;
 use crate::waiting::{Classes, Found};
 
-/// Of a patch: a workload can make one of any size with links to one file.
-const MOST_SHOWN: usize = 64 << 20;
-
 /// Named one by one after a session; the rest is counted.
 const MOST_NAMED: usize = 12;
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     escaped(&path.display().to_string())
 }
 
@@ -59,7 +55,7 @@ fn skipped(why: Why) -> &'static str {
 }
 
 /// What a person must know about a change besides its name.
-fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
+pub(crate) fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(obeyed) = classes.obeyed(tree, change) {
         let when = match obeyed.class {
@@ -83,7 +79,7 @@ fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
 }
 
 /// A new object of the project's own repository: named by what it holds, and of no use to a reader.
-fn is_object(change: &Change) -> bool {
+pub(crate) fn is_object(change: &Change) -> bool {
     let Ok(inside) = change.path.strip_prefix(".git/objects") else { return false };
     let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
     let is_hex = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -199,53 +195,6 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
     text
 }
 
-/// What changed in each file, as a patch.
-pub(crate) fn patch(transaction: &Transaction, changes: &[Changes]) -> String {
-    let classes = Classes::of(&transaction.manifest);
-    // What a file holds must not move the cursor of the person who reads it; a program gets the bytes.
-    let is_terminal = std::io::stdout().is_terminal();
-    let escaped_line = |line: &str| line.split('\t').map(escaped).collect::<Vec<_>>().join("\t");
-    let shown = |text: &str| {
-        if is_terminal { text.split('\n').map(escaped_line).collect::<Vec<_>>().join("\n") } else { text.to_owned() }
-    };
-    let mut text = String::new();
-    for (tree, found) in changes.iter().enumerate() {
-        for change in found.changes.iter().filter(|change| !is_object(change)) {
-            if text.len() > MOST_SHOWN {
-                text.push_str("# there is more than is shown: name paths, or use --stat\n");
-                return text;
-            }
-            let path = name(&change.path);
-            writeln!(text, "diff --sandbox a/{path} b/{path}").unwrap_or_default();
-            for remark in remarks(&classes, tree, change) {
-                writeln!(text, "# {remark}").unwrap_or_default();
-            }
-            if change.kind() == Kind::Directory {
-                let what = match change.what {
-                    What::Added => "new",
-                    What::Modified | What::Replaced => "changed",
-                    What::Deleted => "removed",
-                };
-                writeln!(text, "# {what} directory").unwrap_or_default();
-                continue;
-            }
-            let target = change.after.as_ref().and_then(|after| after.target.as_deref());
-            match (target, difference(transaction, tree, change)) {
-                (Some(target), _) => writeln!(text, "link to {}", name(target)).unwrap_or_default(),
-                (None, Difference::Binary) => writeln!(text, "binary files differ").unwrap_or_default(),
-                (None, Difference::Text { hunks, .. }) if hunks.is_empty() => {}
-                (None, Difference::Text { hunks, .. }) => {
-                    let from = if change.what == What::Added { "/dev/null".to_owned() } else { format!("a/{path}") };
-                    let to = if change.what == What::Deleted { "/dev/null".to_owned() } else { format!("b/{path}") };
-                    writeln!(text, "--- {from}\n+++ {to}").unwrap_or_default();
-                    text.push_str(&shown(&hunks));
-                }
-            }
-        }
-    }
-    text
-}
-
 pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
     let classes = Classes::of(&transaction.manifest);
     let one = |tree: usize, change: &Change| {
@@ -280,7 +229,11 @@ pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
 /// What a commit did, and what waits.
 pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
     let classes = Classes::of(&transaction.manifest);
-    let mut text = format!("{} committed to {}", names(done.taken.len()), places(&transaction.manifest));
+    let parts = match done.parts.len() {
+        0 => String::new(),
+        count => format!(" and hunks of {}", if count == 1 { "1 file".to_owned() } else { format!("{count} files") }),
+    };
+    let mut text = format!("{}{parts} committed to {}", names(done.taken.len()), places(&transaction.manifest));
     if waiting.is_empty() {
         text.push('\n');
         return text;
@@ -304,6 +257,38 @@ pub(crate) fn committed_json(transaction: &Transaction, done: &Committed, waitin
     json!({
         "session": transaction.id(), "state": transaction.state().name(), "committed": taken, "waiting": waiting,
     })
+}
+
+/// What taking a commit back did.
+pub(crate) fn undone(transaction: &Transaction, done: &Committed, kept: &Path) -> String {
+    let (taken, place) = (names(done.taken.len() + done.parts.len()), places(&transaction.manifest));
+    let mut text =
+        format!("{taken} taken back in {place}: the changes of session {} wait again\n", short(transaction.id()));
+    if !done.left.is_empty() {
+        text.push_str("The host has changed these since, and they stay; what the commit replaced is kept in ");
+        writeln!(text, "{}:", name(kept)).unwrap_or_default();
+        for (_, path) in done.left.iter().take(MOST_NAMED) {
+            writeln!(text, "  {}", name(path)).unwrap_or_default();
+        }
+        if done.left.len() > MOST_NAMED {
+            writeln!(text, "  and {} more", done.left.len() - MOST_NAMED).unwrap_or_default();
+        }
+    }
+    text
+}
+
+pub(crate) fn undone_json(transaction: &Transaction, done: &Committed) -> Value {
+    let texts = |names: &[(usize, std::path::PathBuf)]| -> Vec<String> {
+        names.iter().map(|(_, path)| path.to_string_lossy().into_owned()).collect()
+    };
+    json!({
+        "session": transaction.id(), "state": transaction.state().name(), "undone": texts(&done.taken),
+        "parts": texts(&done.parts), "left": texts(&done.left),
+    })
+}
+
+pub(crate) fn pruned(count: usize) -> String {
+    format!("what {} kept is removed\n", if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") })
 }
 
 fn names(count: usize) -> String {

@@ -115,7 +115,7 @@ impl Checkpoints {
         const NEW: &str = "upper.new";
         let slot = beneath::directory(self.directory.as_fd(), Path::new(&slot.to_string()))?;
         // Of a process before that did not come to its end.
-        crate::commit::remove(slot.as_fd(), NEW)?;
+        crate::stages::remove(slot.as_fd(), NEW)?;
         let new = crate::staging::make(slot.as_fd(), NEW)?;
         let mut made: HashMap<Copy, PathBuf> = HashMap::new();
         let mut modes = Vec::new();
@@ -151,7 +151,7 @@ impl Checkpoints {
         }
         crate::staging::sync_file_system(&slot)?;
         rustix::fs::renameat_with(&slot, NEW, &slot, "upper", RenameFlags::EXCHANGE)?;
-        crate::commit::remove(slot.as_fd(), NEW)
+        crate::stages::remove(slot.as_fd(), NEW)
     }
 }
 
@@ -396,7 +396,7 @@ fn put(
 fn remove(view: BorrowedFd<'_>, name: &OsStr, actual: Option<&Entry>) -> Result<(), Errno> {
     match actual.map(|actual| actual.kind) {
         None => Ok(()),
-        Some(Kind::Directory) => crate::commit::remove(view, name),
+        Some(Kind::Directory) => crate::stages::remove(view, name),
         Some(_) => rustix::fs::unlinkat(view, name, AtFlags::empty()),
     }
 }

@@ -71,7 +71,7 @@ fn drop_unused(own: BorrowedFd<'_>, records: &mut [Record]) -> Result<(), Errno>
         match records.iter_mut().find(|record| record.number == number) {
             Some(record) => record.bytes = bytes,
             None if bytes == 0 && !used.iter().any(|(of, _)| *of == number) => {
-                crate::commit::remove(own, number.to_string())?;
+                crate::stages::remove(own, number.to_string())?;
             }
             None => of_merged += bytes,
         }

@@ -15,7 +15,7 @@ use crate::changes::is_same_file;
 use crate::hidden::Hidden;
 use crate::state::State;
 use crate::transaction::{CHECKPOINTS, Manifest, OpenError};
-use crate::{beneath, commit, journal, staging};
+use crate::{beneath, journal, stages, staging};
 
 /// Written by the process that copies while the session runs.
 const PREPARED: &str = "prepared.json";
@@ -74,7 +74,7 @@ impl Checkpoints {
         if !matches!(state, State::Sealed | State::Reviewing) {
             return Err(OpenError::State { state });
         }
-        if !commit::numbers(directory.as_fd()).map_err(OpenError::Records)?.is_empty() {
+        if !stages::numbers(directory.as_fd()).map_err(OpenError::Records)?.is_empty() {
             return Err(OpenError::Committed);
         }
         Checkpoints::of(directory).map_err(OpenError::Records)
@@ -179,7 +179,7 @@ impl Checkpoints {
         if self.records.iter().map(|record| record.bytes).sum::<u64>() > MOST_KEPT {
             return Err(Errno::DQUOT);
         }
-        commit::remove(self.own.as_fd(), PART)?;
+        stages::remove(self.own.as_fd(), PART)?;
         let own = staging::make(self.own.as_fd(), PART)?;
         let mut pending =
             Pending { layers: self.layers.clone(), own, number: self.last() + 1, next_file: 0, bytes: 0, copied: 0 };
@@ -313,7 +313,7 @@ impl Checkpoints {
         let is_noise = of.is_none() && record::is_noise(self.own.as_fd(), &self.layers, &layers, &changes);
         if is_noise || of.is_none() && changes.iter().all(record::Delta::is_empty) {
             // Only times differ; what was copied on the way goes.
-            return commit::remove(self.own.as_fd(), PART).map(|()| None);
+            return stages::remove(self.own.as_fd(), PART).map(|()| None);
         }
         let record = Record::new(number, by, label, of, bytes, &changes);
         let part = beneath::directory(self.own.as_fd(), Path::new(PART))?;

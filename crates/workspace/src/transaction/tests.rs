@@ -4,6 +4,7 @@
 mod checkpoints;
 mod closed;
 mod properties;
+mod review;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -142,7 +143,7 @@ impl Drop for Scene {
         }
         let parent = beneath::root(self.base.parent().expect("it has one")).expect("it is there");
         let name = self.base.file_name().and_then(|name| name.to_str()).expect("we named it");
-        commit::remove(parent.as_fd(), name).expect("it is ours");
+        stages::remove(parent.as_fd(), name).expect("it is ours");
     }
 }
 
@@ -280,7 +281,7 @@ fn a_commit_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
                     left = usize::checked_sub(left, 1).ok_or(Errno::CANCELED)?;
                     Ok(())
                 };
-                let committed = transaction.commit_with(&changes, all, &mut between);
+                let committed = transaction.commit_with(&changes, all, &[], &mut between);
                 let is_whole = committed.is_ok();
                 assert!(is_whole || matches!(committed, Err(CommitError::Journal(Errno::CANCELED))), "{committed:?}");
                 let was_written = has_journal(transaction.directory.as_fd());
@@ -492,7 +493,7 @@ fn what_the_host_writes_into_a_directory_while_it_is_removed_stays() {
                 }
                 Ok(())
             };
-            transaction.commit_with(&changes, all, &mut between).expect("it is carried through");
+            transaction.commit_with(&changes, all, &[], &mut between).expect("it is carried through");
             assert!(project.join("d/sub/x").exists() && !project.join("e").exists(), "{script}");
         }
     });

@@ -1,0 +1,184 @@
+//! `sandbox commit --as-branch`: what a session changed as one commit on a new branch. Owns the calls of the host's git, none of
+//! which reads or writes `HEAD`'s branch, the index or the working tree, and runs no hook or filter. Called by `commands::changes`.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use cofferdam_workspace::{Change, Kind, Transaction, What, patch};
+use thiserror::Error;
+
+use crate::environment::own_state;
+use crate::render::changes::name;
+use crate::render::exit::NOT_SO;
+use crate::render::output::{escaped, print, say};
+use crate::waiting::Classes;
+
+/// Why there is no such branch.
+#[derive(Debug, Error)]
+pub(crate) enum BranchError {
+    #[error("git cannot be run")]
+    Run(#[source] std::io::Error),
+    #[error("`git {command}` failed: {said}")]
+    Git { command: String, said: String },
+    #[error("a place for an index cannot be made")]
+    Index(#[source] std::io::Error),
+    #[error("nothing that was named can be in a commit")]
+    Empty,
+}
+
+/// Without hooks, filters, monitors or a network, whatever the configuration says.
+const HARDENED: [&str; 10] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "-c",
+    "core.splitIndex=false",
+    "-c",
+    "core.untrackedCache=false",
+];
+const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
+
+/// The project's repository, with an index that is not its own.
+struct Git<'a> {
+    project: &'a Path,
+    index: PathBuf,
+}
+
+impl Git<'_> {
+    fn run(&self, arguments: &[&str], input: &mut dyn Read) -> Result<Vec<u8>, BranchError> {
+        let mut command = Command::new("git");
+        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.as_bytes().starts_with(b"GIT_")) {
+            command.env_remove(variable);
+        }
+        command.args(HARDENED).arg("-C").arg(self.project).args(arguments);
+        command.env("GIT_INDEX_FILE", &self.index).env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0");
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().map_err(BranchError::Run)?;
+        if let Some(mut to) = child.stdin.take() {
+            // A git that reads no more says why when it ends.
+            std::io::copy(input, &mut to).and_then(|_| to.flush()).unwrap_or_default();
+        }
+        let ended = child.wait_with_output().map_err(BranchError::Run)?;
+        if ended.status.success() {
+            return Ok(ended.stdout);
+        }
+        let said = escaped(String::from_utf8_lossy(&ended.stderr).trim());
+        Err(BranchError::Git { command: arguments.first().copied().unwrap_or_default().to_owned(), said })
+    }
+
+    fn line(&self, arguments: &[&str], input: &mut dyn Read) -> Result<String, BranchError> {
+        Ok(String::from_utf8_lossy(&self.run(arguments, input)?).trim().to_owned())
+    }
+}
+
+pub(crate) fn commit(
+    transaction: &Transaction,
+    asked: &[(usize, &Change)],
+    branch: &str,
+    opens: bool,
+) -> Result<ExitCode, BranchError> {
+    let directory = own_state().map_err(|error| BranchError::Index(std::io::Error::other(error)))?;
+    let directory = directory.join(format!("branch-{}", std::process::id()));
+    std::fs::create_dir(&directory).map_err(BranchError::Index)?;
+    let git = Git { project: &transaction.manifest.trees[0].lower, index: directory.join("index") };
+    let made = make(&git, transaction, asked, branch, opens);
+    std::fs::remove_dir_all(&directory).map_err(BranchError::Index)?;
+    let (commit, count, left) = made?;
+    let names = if count == 1 { "1 name is".to_owned() } else { format!("{count} names are") };
+    print(&format!("{names} commit {} on branch {}; the changes still wait\n", &commit[..12], escaped(branch)));
+    for line in &left {
+        say!("sandbox: {line}");
+    }
+    Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+}
+
+fn make(
+    git: &Git<'_>,
+    transaction: &Transaction,
+    asked: &[(usize, &Change)],
+    branch: &str,
+    opens: bool,
+) -> Result<(String, usize, Vec<String>), BranchError> {
+    let none = || std::io::empty();
+    git.run(&["check-ref-format", "--branch", branch], &mut none())?;
+    let head = git.line(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], &mut none()).ok();
+    if let Some(head) = &head {
+        git.run(&["read-tree", head], &mut none())?;
+    }
+    let classes = Classes::of(&transaction.manifest);
+    let mut left = Vec::new();
+    let of_project = asked.iter().filter(|(tree, change)| *tree == 0 && !patch::is_refused_by_git(change));
+    let of_project: Vec<&Change> = of_project.map(|(_, change)| *change).collect();
+    let ignored = ignored(git, &of_project)?;
+    // Removals first: a directory may come where a file was.
+    let (mut removed, mut added, mut count) = (Vec::new(), Vec::new(), 0);
+    for change in of_project.into_iter().filter(|change| !ignored.contains(&change.path)) {
+        if classes.is_opened(0, change) && !opens {
+            left.push(format!("{} is not in it: it needs --opens", name(&change.path)));
+            continue;
+        }
+        let is_leaf = |kind: Kind| matches!(kind, Kind::File | Kind::Link);
+        let path = change.path.as_os_str().as_bytes();
+        if change.before.as_ref().is_some_and(|before| is_leaf(before.kind)) {
+            removed.extend([format!("0 {NO_OBJECT}\t").as_bytes(), path, b"\0"].concat());
+        }
+        match blob(git, transaction, change)? {
+            Some((mode, id)) => added.extend([format!("{mode} {id}\t").as_bytes(), path, b"\0"].concat()),
+            None if change.what == What::Deleted && is_leaf(change.kind()) => {}
+            None => continue,
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return Err(BranchError::Empty);
+    }
+    removed.extend(added);
+    git.run(&["update-index", "-z", "--index-info"], &mut removed.as_slice())?;
+    let tree = git.line(&["write-tree"], &mut none())?;
+    let mut message = format!("Changes of sandbox session {}\n\n", transaction.id());
+    // Writing to a string does not fail.
+    writeln!(message, "Command: {}", escaped(&transaction.manifest.command.join(" "))).unwrap_or_default();
+    let mut arguments = vec!["commit-tree", tree.as_str()];
+    arguments.extend(head.iter().flat_map(|head| ["-p", head.as_str()]));
+    let commit = git.line(&arguments, &mut message.as_bytes())?;
+    // Only where there is none of this name.
+    git.run(&["update-ref", &format!("refs/heads/{branch}"), &commit, NO_OBJECT], &mut none())?;
+    Ok((commit, count, left))
+}
+
+/// New files that the project's git does not track: caches, build output.
+fn ignored(git: &Git<'_>, changes: &[&Change]) -> Result<std::collections::HashSet<PathBuf>, BranchError> {
+    let input: Vec<u8> = changes.iter().flat_map(|one| [one.path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+    let told = match git.run(&["check-ignore", "-z", "--stdin"], &mut input.as_slice()) {
+        // None is: that is how it says so.
+        Err(BranchError::Git { said, .. }) if said.is_empty() => Vec::new(),
+        other => other?,
+    };
+    let names = told.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
+}
+
+/// What a file or a link is after the session, as an object of git.
+fn blob(
+    git: &Git<'_>,
+    transaction: &Transaction,
+    change: &Change,
+) -> Result<Option<(&'static str, String)>, BranchError> {
+    let Some(after) = &change.after else { return Ok(None) };
+    let hash = |input: &mut dyn Read| git.line(&["hash-object", "-w", "--no-filters", "--stdin"], input);
+    match (after.kind, after.target.as_deref()) {
+        (Kind::Link, Some(target)) => Ok(Some(("120000", hash(&mut target.as_os_str().as_bytes())?))),
+        (Kind::File, _) => {
+            let Some((mut file, _)) = transaction.changed_file(0, &change.path) else { return Ok(None) };
+            let mode = if after.mode & 0o100 == 0 { "100644" } else { "100755" };
+            Ok(Some((mode, hash(&mut file)?)))
+        }
+        _ => Ok(None),
+    }
+}
