@@ -2,6 +2,7 @@
 //! namespace of its own, as a session does.
 
 mod checkpoints;
+mod killed;
 mod properties;
 
 use std::collections::BTreeMap;
