@@ -9,6 +9,7 @@ mod initramfs;
 mod kernel;
 mod machine;
 mod outcome;
+mod power;
 mod stage;
 
 use std::fs;
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// What the guests 6.1 and 6.12 leave out because it takes minutes there
     #[arg(long, conflicts_with = "filter")]
     long: bool,
+    /// Cuts the power of guests during a commit instead, one moment after the other; of 6.1 and 6.12 alone
+    #[arg(long, conflicts_with_all = ["filter", "long"])]
+    power_cut: bool,
     /// How many guests run at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
@@ -65,6 +69,12 @@ fn known_guest(name: &str) -> Result<String, String> {
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
     let chosen = chosen(args)?;
     let (emulator, kernels) = fetch(&chosen, args.refresh)?;
+    if args.power_cut {
+        for guest in chosen {
+            println!("{}", power::run(workspace, guest, kernel_of(guest, &kernels)?, &emulator)?);
+        }
+        return Ok(String::new());
+    }
     let dir = workspace.target.join("vm");
     let stage = Stage::build(workspace, &fresh_dir(dir.clone())?)?;
 
@@ -92,7 +102,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems
 fn chosen(args: &Args) -> Result<Vec<&'static Guest>, Problems> {
     let by_kernel = |guest: &Guest| args.kernel.is_none_or(|kernel| kernel == guest.kernel);
     let by_name = |guest: &Guest| args.guest.is_empty() || args.guest.iter().any(|name| name == guest.name);
-    let guests: &[Guest] = if args.long { &LONG } else { &GUESTS };
+    let guests: &[Guest] = if args.long || args.power_cut { &LONG } else { &GUESTS };
     let chosen: Vec<_> = guests.iter().filter(|guest| by_kernel(guest) && by_name(guest)).collect();
     if chosen.is_empty() { Err(Problems::one("no guest has that name and that kernel")) } else { Ok(chosen) }
 }
@@ -130,6 +140,11 @@ fn kernels(guests: &[&Guest], cache: &Path, refresh: bool) -> Result<Kernels, Pr
     Ok(kernels)
 }
 
+fn kernel_of<'a>(guest: &Guest, kernels: &'a [(Version, Kernel)]) -> Result<&'a Kernel, Problems> {
+    let found = kernels.iter().find(|(version, _)| *version == guest.kernel).map(|(_, kernel)| kernel);
+    found.ok_or_else(|| Problems::one(format!("guest {} has no kernel", guest.name)))
+}
+
 fn boot(
     guest: &Guest,
     kernels: &[(Version, Kernel)],
@@ -138,9 +153,7 @@ fn boot(
     dir: &Path,
     filter: Option<&str>,
 ) -> Result<Outcome, Problems> {
-    let Some((_, kernel)) = kernels.iter().find(|(version, _)| *version == guest.kernel) else {
-        return Err(Problems::one(format!("guest {} has no kernel", guest.name)));
-    };
+    let kernel = kernel_of(guest, kernels)?;
     let dir = fresh_dir(dir.join(guest.name))?;
     let initramfs = dir.join("initramfs");
     let settings = guest.settings(&stage.toolchain, filter.unwrap_or(guest.tests));
@@ -149,12 +162,17 @@ fn boot(
 
     let started = Instant::now();
     let (kernel, disk, patience) = (&kernel.image, &stage.disk, guest.patience);
-    let machine = Machine { emulator, kernel, initramfs: &initramfs, disk, patience };
+    let machine = Machine { emulator, kernel, initramfs: &initramfs, disk, keeps: false, patience };
     let end = machine.run(&dir)?;
     Ok(Outcome::read(guest.name, &dir, &end, started.elapsed()))
 }
 
 fn first_files(kernel: &Kernel, busybox: &Path, settings: &str) -> Result<Vec<u8>, Problems> {
+    first_files_with(kernel, busybox, settings, include_bytes!("vm/guest/guest.sh"))
+}
+
+/// With the script that runs once there is a root.
+fn first_files_with(kernel: &Kernel, busybox: &Path, settings: &str, script: &[u8]) -> Result<Vec<u8>, Problems> {
     let mut archive = Initramfs::default();
     for directory in ["bin", "modules", "cofferdam-guest"] {
         archive.directory(directory);
@@ -169,7 +187,7 @@ fn first_files(kernel: &Kernel, busybox: &Path, settings: &str) -> Result<Vec<u8
     }
     archive.file("cofferdam-guest/modules", order.as_bytes());
     archive.file("cofferdam-guest/settings", settings.as_bytes());
-    archive.file("cofferdam-guest/guest.sh", include_bytes!("vm/guest/guest.sh"));
+    archive.file("cofferdam-guest/guest.sh", script);
     archive.file("cofferdam-guest/cofferdam-guest.service", include_bytes!("vm/guest/cofferdam-guest.service"));
     Ok(archive.finish())
 }

@@ -1,8 +1,10 @@
 //! Transactions of this user, whose changes wait or were taken, and what is to be known of a change. Owns finding them and their
 //! classes. Called by `commands::changes` and `render::changes`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use cofferdam_host::git::changes::is_continued;
 use cofferdam_host::obeyed::{self, ObeyedAs};
 use cofferdam_host::state::{kept_in, sessions_in};
 use cofferdam_policy::ObeyedClass;
@@ -32,6 +34,19 @@ pub(crate) fn all(state: &Path) -> Vec<Found> {
 /// Names that make the project itself a repository, with a configuration that the host's git obeys.
 const OF_REPOSITORY: [&str; 2] = ["objects", "refs"];
 
+/// Directories of a repository that hold those of submodules and of linked worktrees.
+const OF_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
+
+/// What a path below those may be called in the repository that it is part of.
+fn repositories_within(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
+    let parts: Vec<&OsStr> = path.iter().collect();
+    let is_one = |pair: &[&OsStr]| {
+        pair[0].eq_ignore_ascii_case(".git") && OF_REPOSITORIES.iter().any(|name| pair[1].eq_ignore_ascii_case(name))
+    };
+    let begin = parts.windows(2).position(is_one).map_or(parts.len(), |at| at + 3);
+    (begin..parts.len()).map(move |at| Path::new(".git").join(parts[at..].iter().collect::<PathBuf>()))
+}
+
 /// How host programs obey what was changed in the trees of a transaction.
 pub(crate) struct Classes<'a> {
     manifest: &'a Manifest,
@@ -58,7 +73,13 @@ impl<'a> Classes<'a> {
             return opens("takes away what the repository holds");
         }
         let behind = self.links.get(tree)?.iter().find(|(target, _)| change.path.starts_with(target));
-        behind.map(|(_, obeyed)| *obeyed).or_else(|| obeyed::obeyed_as(&path, change.kind() == Kind::Link))
+        let is_link = change.kind() == Kind::Link;
+        let of_project = behind.map(|(_, obeyed)| *obeyed).or_else(|| obeyed::obeyed_as(&path, is_link));
+        // A repository in the repository may have any name: whatever could be one of its names counts as one.
+        let within = || repositories_within(&path).find_map(|inner| obeyed::obeyed_as(&inner, is_link));
+        let continued =
+            || opens("says what git goes on with, and which programs it runs then").filter(|_| is_continued(&path));
+        of_project.or_else(within).or_else(continued)
     }
 
     /// Whether a commit needs a word of its own for it.

@@ -120,6 +120,15 @@ pub struct Changes {
     pub is_cut: bool,
 }
 
+impl Changes {
+    /// Whether nothing would be lost with the layer but names that are never committed. What is too large, too deep or cannot be
+    /// read is work.
+    pub fn is_without_work(&self) -> bool {
+        let is_never_taken = |why: Why| matches!(why, Why::Hidden | Why::Device | Why::Fifo | Why::Socket);
+        self.changes.is_empty() && !self.is_cut && self.skipped.iter().all(|left| is_never_taken(left.why))
+    }
+}
+
 /// What a walk has to know besides the two trees.
 pub(crate) struct Walk<'a> {
     pub(crate) mounted: Time,

@@ -361,7 +361,7 @@ impl Transaction {
         if self.state != State::Committing {
             return Ok(());
         }
-        let is_empty = self.changes()?.iter().all(|found| found.changes.is_empty() && !found.is_cut);
+        let is_empty = self.changes()?.iter().all(Changes::is_without_work);
         self.go(if is_empty { Event::Complete } else { Event::Leave })
     }
 

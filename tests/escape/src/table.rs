@@ -3,9 +3,9 @@
 
 use crate::row::Row;
 use crate::rows::{
-    aliases, answers, bits, calls, covers, depths, egress_places, egress_requests, egress_spelling, gate, homes, ipc,
-    keeper, kernel_files, launch, leftovers, masked, names, obeyed, processes, records, refusals, resources, sockets,
-    streams, tracked, workspace,
+    aliases, answers, bits, calls, commits, covers, depths, egress_places, egress_requests, egress_spelling, gate,
+    homes, ipc, keeper, kernel_files, launch, leftovers, masked, names, obeyed, processes, races, records, refusals,
+    resources, sockets, streams, tracked, waits, workspace,
 };
 
 /// Hands every row to the macro `$use`, as `fn name() => row;`.
@@ -33,6 +33,7 @@ macro_rules! every_row {
             fn escape_a20_home_of_the_password_database_is_a_home() => homes::A20;
             fn escape_a24_secrets_below_the_project_are_hidden() => depths::A24;
             fn escape_a18_hidden_names_of_read_only_trees_stay_hidden() => covers::A18;
+            fn escape_a18_hidden_names_in_a_transaction_need_no_keeper() => races::A18;
             fn escape_b01_core_pattern_is_read_only() => kernel_files::B01;
             fn escape_b02_machine_switches_are_closed() => kernel_files::B02;
             fn escape_b03_cgroups_are_out_of_reach() => kernel_files::B03;
@@ -88,24 +89,50 @@ macro_rules! every_row {
             fn escape_d04_output_flood_is_ended() => resources::D04;
             fn escape_d05_private_file_systems_are_bounded() => resources::D05;
             fn escape_d05_disks_of_the_host_are_not_filled() => resources::D05_STORAGE;
+            fn escape_d05_a_transaction_does_not_fill_the_disk() => commits::D05;
             fn escape_d06_huge_sparse_files_are_refused() => resources::D06;
+            fn escape_d06_huge_sparse_files_are_not_committed() => commits::D06;
             fn escape_d07_descriptors_and_inotify_are_bounded() => resources::D07;
             fn escape_d08_deep_and_wide_trees_are_removed_within_a_budget() => leftovers::D08;
+            fn escape_d08_deep_trees_are_committed_within_a_budget() => commits::D08;
             fn escape_d09_odd_files_do_not_hang_the_next_launch() => leftovers::D09;
+            fn escape_d09_odd_files_are_not_committed_and_hang_nothing() => commits::D09;
             fn escape_d10_flood_of_refused_calls_ends_the_session() => resources::D10;
             fn escape_d10_flood_of_questions_is_denied() => gate::D10_QUESTIONS;
+            fn escape_e01_links_out_of_the_project_are_not_written_through() => commits::E01;
+            fn escape_e02_what_a_link_leads_to_is_not_made() => commits::E02;
+            fn escape_e03_exchanged_directories_lead_no_commit_out() => races::E03;
+            fn escape_e04_exchanged_directories_lead_no_rollback_out() => races::E04;
             fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
             fn escape_e06_working_directory_grants_nothing_new() => names::E06;
+            fn escape_e08_commits_break_hard_links() => commits::E08;
+            fn escape_e09_lent_rights_are_taken_off_at_a_commit() => commits::E09;
+            fn escape_e10_forged_attributes_of_overlays_mean_nothing() => commits::E10;
+            fn escape_e11_archives_reach_nothing_outside() => commits::E11;
             fn escape_e12_git_hooks_and_config_are_read_only() => workspace::E12;
+            fn escape_e12_git_hooks_wait_for_their_own_word() => waits::E12;
+            fn escape_e13_host_git_runs_nothing_of_a_transaction() => waits::E13;
             fn escape_e14_forged_git_pointer_grants_nothing() => workspace::E14;
+            fn escape_e14_git_pointers_wait_for_their_own_word() => waits::E14;
             fn escape_e15_submodule_and_bare_repositories_are_protected() => workspace::E15;
+            fn escape_e15_repositories_of_submodules_wait_for_their_own_word() => waits::E15;
             fn escape_d11_names_that_a_session_left_do_not_slow_the_next_start() => depths::D11;
             fn escape_e16_agent_configuration_is_read_only() => workspace::E16;
+            fn escape_e16_agent_configuration_waits_for_its_own_word() => waits::E16;
+            fn escape_e17_what_the_host_executes_is_shown_apart() => waits::E17;
             fn escape_e18_shell_files_and_path_directories_are_read_only() => names::E18;
             fn escape_e26_commits_empty_no_hidden_file() => tracked::E26;
+            fn escape_e26_commits_of_a_transaction_empty_no_hidden_file() => waits::E26;
             fn escape_e19_other_spellings_have_the_same_verdict() => workspace::E19;
+            fn escape_e19_other_spellings_wait_for_their_own_word() => waits::E19;
+            fn escape_e20_killed_commits_are_whole_or_not_at_all() => races::E20;
+            fn escape_e21_planted_names_are_not_written_through() => races::E21;
+            fn escape_e22_a_repository_at_the_root_waits() => waits::E22;
+            fn escape_e23_names_past_a_bound_wait_for_their_own_word() => waits::E23;
+            fn escape_e24_worktree_configuration_waits_for_its_own_word() => waits::E24;
             fn escape_e27_names_that_hosts_obey_on_opening_are_read_only() => obeyed::E27;
             fn escape_e27_names_that_hosts_obey_are_reported_where_they_are_made() => obeyed::E27_REPORTED;
+            fn escape_e27_names_that_hosts_obey_wait_for_their_own_word() => waits::E27;
             fn escape_e25_bits_that_lend_rights_are_refused() => bits::E25;
             fn escape_f01_what_was_shown_is_what_is_given() => answers::F01;
             fn escape_f02_escapes_in_names_are_printable() => records::F02;

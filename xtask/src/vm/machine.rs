@@ -16,6 +16,8 @@ const MEMORY: &str = "2G";
 /// Room for the results that the guest hands over.
 const TAPE_SIZE: u64 = 256 << 20;
 
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
 // Files in the directory of a guest.
 pub(crate) const CONSOLE: &str = "console.log";
 const SOCKET: &str = "share.sock";
@@ -29,6 +31,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     pub(crate) disk: &'a Path,
+    /// Whether what the guest writes stays on the image.
+    pub(crate) keeps: bool,
     pub(crate) patience: Duration,
 }
 
@@ -38,24 +42,43 @@ pub(crate) enum End {
     /// It switched itself off.
     Off,
     Hung,
+    /// Its power was cut.
+    Cut,
 }
 
 impl Machine<'_> {
     /// Boots, waits for the end, and leaves in `dir` what the guest wrote: the console and the results.
     pub(crate) fn run(&self, dir: &Path) -> Result<End, Problems> {
-        let mut share = self.share(dir)?;
-        wait_for_socket(dir, &mut share)?;
+        let end = self.run_until(dir, |_| false)?;
         let tape = dir.join(TAPE);
-        File::create(&tape).and_then(|file| file.set_len(TAPE_SIZE)).map_err(|e| cannot("make", &tape, &e))?;
-
-        let mut qemu = Program::start(dir, QEMU_LOG, self.qemu())?;
-        let end = wait_for_end(&mut qemu, self.patience)?;
-        drop(qemu);
-        drop(share);
         // A guest that did not come as far has an empty tape, and tar nothing to say about it.
         tool(Command::new("tar").arg("-xf").arg(&tape).arg("-C").arg(dir))?;
         fs::remove_file(&tape).map_err(|e| cannot("remove", &tape, &e))?;
         Ok(end)
+    }
+
+    /// The same without the results; the power is cut when the console says what `is_over` waits for.
+    pub(crate) fn run_until(&self, dir: &Path, mut is_over: impl FnMut(&str) -> bool) -> Result<End, Problems> {
+        let mut share = self.share(dir)?;
+        wait_for_socket(dir, &mut share)?;
+        let tape = dir.join(TAPE);
+        File::create(&tape).and_then(|file| file.set_len(TAPE_SIZE)).map_err(|e| cannot("make", &tape, &e))?;
+        let mut qemu = Program::start(dir, QEMU_LOG, self.qemu())?;
+        let deadline = Instant::now() + self.patience;
+        loop {
+            if qemu.ended()? {
+                return Ok(End::Off);
+            }
+            if Instant::now() > deadline {
+                return Ok(End::Hung);
+            }
+            // Not there before QEMU has opened it, and its last character may be in halves.
+            let console = fs::read(dir.join(CONSOLE)).unwrap_or_default();
+            if is_over(&String::from_utf8_lossy(&console)) {
+                return Ok(End::Cut);
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
     }
 
     /// The tree of this machine, read-only.
@@ -85,8 +108,9 @@ impl Machine<'_> {
         command.extend(["-kernel".into(), self.kernel.into(), "-initrd".into(), self.initramfs.into()]);
         // Emulated on a busy machine the timer misses the kernel's check of it, and the kernel panics.
         command.extend(["-append", "console=ttyS0 quiet panic=-1 no_timer_check"].map(OsString::from));
-        // Guests share the image: writes go to a file that QEMU has deleted already.
-        command.extend(drive("disk", &format!("{},snapshot=on", self.disk.display())));
+        // Guests share an image: writes go to a file that QEMU has deleted already.
+        let snapshot = if self.keeps { "" } else { ",snapshot=on" };
+        command.extend(drive("disk", &format!("{}{snapshot}", self.disk.display())));
         command.extend(drive("tape", TAPE));
         command
     }
@@ -137,17 +161,4 @@ fn wait_for_socket(dir: &Path, share: &mut Program) -> Result<(), Problems> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
-}
-
-fn wait_for_end(qemu: &mut Program, patience: Duration) -> Result<End, Problems> {
-    let deadline = Instant::now() + patience;
-    loop {
-        if qemu.ended()? {
-            return Ok(End::Off);
-        }
-        if Instant::now() > deadline {
-            return Ok(End::Hung);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

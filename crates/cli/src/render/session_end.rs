@@ -5,7 +5,7 @@ use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Searched;
 use cofferdam_policy::Transaction;
 use cofferdam_supervisor::Outcome;
-use cofferdam_workspace::{self as workspace, Why};
+use cofferdam_workspace as workspace;
 
 use crate::commands::changes::{apply_auto, close};
 use crate::render::output::{escaped, say};
@@ -17,12 +17,6 @@ pub(crate) fn code_of(outcome: &Outcome) -> u8 {
         0 if outcome.output_failed.is_some() => 1,
         code => code,
     }
-}
-
-/// Whether nothing is lost with the layer but names that are never committed. What is too large or cannot be read is work.
-fn is_without_work(found: &workspace::Changes) -> bool {
-    let is_never_taken = |why: Why| matches!(why, Why::Hidden | Why::Device | Why::Fifo | Why::Socket);
-    found.changes.is_empty() && !found.is_cut && found.skipped.iter().all(|left| is_never_taken(left.why))
 }
 
 /// What waits for a person, or was applied.
@@ -38,7 +32,7 @@ fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     }
     let found = workspace::Transaction::look(path).ok();
     match found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?))) {
-        Some((_, found)) if found.iter().all(is_without_work) => {
+        Some((_, found)) if found.iter().all(workspace::Changes::is_without_work) => {
             close(path);
             vec![changes::nothing_changed(&found)]
         }

@@ -38,6 +38,12 @@ const CONTINUED: [Continued; 3] = [
     },
 ];
 
+/// Whether it is one of those files, in whichever repository.
+pub fn is_continued(path: &Path) -> bool {
+    let in_git = path.iter().any(|part| part.eq_ignore_ascii_case(".git"));
+    in_git && CONTINUED.iter().any(|continued| path.ends_with(continued.name))
+}
+
 const STRATEGIES: [&str; 7] = ["octopus", "ort", "ours", "recursive", "resolve", "subtree", "theirs"];
 
 /// Most submodules and most hooks of a repository that are compared; they are protected all the same.

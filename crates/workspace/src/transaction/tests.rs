@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod closed;
+mod killed;
 mod properties;
 mod review;
 

@@ -12,6 +12,7 @@ mod ipc;
 mod keeper;
 mod kernel_files;
 mod latency;
+mod layers;
 mod memory;
 mod posture;
 mod processes;
@@ -46,6 +47,7 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "a16" => files::a16_renames(place),
         "a17" => files::a17_other_names(place),
         "a18-spin" | "a18-quiet" => keeper::a18_spin(place, check == "a18-quiet"),
+        "a18-overlay" => layers::spin_on_hidden(place),
         "cover-storm" | "cover-storm-quiet" => cover_storm::spin(place, check == "cover-storm-quiet"),
         "a20" => files::a20_home(place),
         "a18" => files::a18_hidden_names(place),
@@ -118,7 +120,10 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "d05-nameless" => resources::d05_nameless(place),
         "d06" => resources::d06_sparse(place),
         "d07" => resources::d07_descriptors(),
-        "d08" => resources::d08_tree(place),
+        "d08" => resources::d08_tree(place, &place.home().join(".npm"), 20_000, 100_000),
+        "d08-project" => resources::d08_tree(place, &place.project(), 3_000, 5_000),
+        "d09-make" => layers::odd_files(),
+        "e10" => layers::forged_attributes(),
         "d08-wait" => wait(HOLD),
         "d10" => resources::d10_refused_calls(),
         "d10-questions" => gate::d10_many_questions(place),

@@ -235,21 +235,19 @@ pub(super) fn d10_refused_calls() -> Finding {
 }
 
 /// Deeper than any path can say, and as deep and wide as there is time for; then says how long it took.
-pub(super) fn d08_tree(place: &Place) -> Finding {
-    const LEVELS: u32 = 20_000;
+pub(super) fn d08_tree(place: &Place, top: &Path, most_levels: u32, most_files: u32) -> Finding {
     const LEAST_LEVELS: u32 = 5_000;
-    const FILES: u32 = 100_000;
     const AT_LONGEST: Duration = Duration::from_secs(4);
     let began = Instant::now();
     let (mut levels, mut files) = (0, 0);
     let mut made = || -> io::Result<()> {
-        std::env::set_current_dir(place.home().join(".npm"))?;
+        std::env::set_current_dir(top)?;
         fs::create_dir("wide")?;
-        while files < FILES && began.elapsed() < AT_LONGEST {
+        while files < most_files && began.elapsed() < AT_LONGEST {
             File::create(format!("wide/{files}"))?;
             files += 1;
         }
-        while levels < LEVELS && (levels < LEAST_LEVELS || began.elapsed() < 2 * AT_LONGEST) {
+        while levels < most_levels && (levels < LEAST_LEVELS || began.elapsed() < 2 * AT_LONGEST) {
             fs::create_dir("d")?;
             std::env::set_current_dir("d")?;
             levels += 1;

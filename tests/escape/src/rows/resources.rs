@@ -21,7 +21,7 @@ fn bytes(value: usize) -> Option<Ruled<u64>> {
     u64::try_from(value).ok().map(named)
 }
 
-const NO_LIMITS: Off = Off::Edit(|plan, _| edit::drop_limits(plan));
+pub(super) const NO_LIMITS: Off = Off::Edit(|plan, _| edit::drop_limits(plan));
 
 impl Trial {
     /// Launches each check; contained if each session was ended for this reason, with this code.
@@ -289,6 +289,10 @@ pub(crate) static D05_STORAGE: Row = Row {
     off: NO_LIMITS,
     ..ROW
 };
+
+pub(super) fn ended_by_storage(trial: &Trial, check: &str) -> Finding {
+    trial.ended(&[check], End::StorageLimit, 124)
+}
 
 pub(crate) static D06: Row = Row {
     what: "sparse files of a tebibyte",

@@ -1,5 +1,6 @@
 //! Random sequences of file operations, in a session and on the host meanwhile. What a commit must make of them is told by running
-//! the same operations on a plain copy, and by what the host touched. The number of sequences is `COFFERDAM_SEQUENCES`.
+//! the same operations on a plain copy, and by what the host touched. The number of sequences is `COFFERDAM_SEQUENCES`;
+//! past a thousand nextest ends the test for its time: `COFFERDAM_SEQUENCES=10000 cargo test -p cofferdam-workspace properties -- --nocapture`.
 
 use std::os::unix::fs::symlink;
 
@@ -33,6 +34,8 @@ pub(super) enum Deed {
     Link(&'static str, &'static str),
     HardLink(&'static str, &'static str),
     Mode(&'static str, u32),
+    /// A commit of git, of all that is there.
+    Commit(u64),
 }
 
 impl Deed {
@@ -49,6 +52,11 @@ impl Deed {
             10 => Deed::Link(name, other),
             _ => Deed::Mode(name, [0o644, 0o755, 0o600, 0o700][usize::try_from(number).expect("small")]),
         }
+    }
+
+    /// In a repository, every sixth is a commit.
+    fn random_in(random: &mut Random, is_repository: bool) -> Self {
+        if is_repository && random.below(6) == 0 { Deed::Commit(random.below(1000)) } else { Deed::random(random) }
     }
 
     /// Whether it could be done.
@@ -81,9 +89,61 @@ impl Deed {
                 let mode = if is_directory(name) { mode | 0o700 } else { mode };
                 std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).is_ok()
             }
+            Deed::Commit(number) => {
+                git(root, &["add", "-A"]).is_some()
+                    && git(root, &["commit", "-q", "--allow-empty", "-m", &number.to_string()]).is_some()
+            }
             _ => false,
         }
     }
+}
+
+/// What git says, which must be the same wherever and whenever it is asked.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("git");
+    // What git starts to tidy up later would still be in the overlay when it is unmounted.
+    command.args([
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@t",
+        "-c",
+        "maintenance.auto=false",
+        "-c",
+        "core.logAllRefUpdates=true",
+    ]);
+    command.args(arguments).current_dir(root).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+    let date = "2026-01-01T00:00:00Z";
+    let said = command.env("GIT_AUTHOR_DATE", date).env("GIT_COMMITTER_DATE", date).output().ok()?;
+    said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Every eighth sequence is one of a repository: starting git costs more than all other operations.
+fn is_repository(seed: u64) -> bool {
+    seed % 8 == 5
+}
+
+/// The tree of a sequence, and with it a repository where it is one of those.
+fn begin_sequence(scene: &Scene, random: &mut Random, seed: u64) {
+    begin(scene, random);
+    if is_repository(seed) {
+        git(&scene.project(), &["init", "-q"]).expect("git is part of what tests need");
+        assert!(Deed::Commit(0).apply(&scene.project()), "seed {seed}: the first commit");
+    }
+}
+
+/// No object is missing, broken or of the wrong kind, and what is checked out is told as before.
+fn assert_sound(root: &Path, seed: u64, done: &dyn std::fmt::Debug) {
+    if is_repository(seed) {
+        let sound = git(root, &["fsck", "--strict", "--full"]).and_then(|_| git(root, &["status", "--porcelain"]));
+        assert!(sound.is_some(), "seed {seed}: git fsck after {done:?}");
+    }
+}
+
+/// Where git keeps the times of files: told by what it lists instead.
+fn without_index(mut picture: BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
+    picture.remove(Path::new(INDEX));
+    picture
 }
 
 /// A tree with no file under two names: a layer cannot keep those together.
@@ -124,17 +184,18 @@ pub(super) fn plain(text: Option<&String>) -> Option<String> {
 #[test]
 fn a_commit_equals_running_directly_and_a_rollback_equals_not_running() {
     apart("properties::a_commit_equals_running_directly_and_a_rollback_equals_not_running", || {
-        let mut changes = 0;
+        let (mut changes, mut repositories) = (0, 0);
         for seed in 0..sequences() {
             let mut random = Random(seed);
             let mut scene = if seed % 8 == 0 { Scene::on_another_mount() } else { Scene::new() };
-            begin(&scene, &mut random);
+            begin_sequence(&scene, &mut random, seed);
+            repositories += u64::from(is_repository(seed));
             sh_copy(&scene);
             let (copy, before) = (scene.base.join("copy"), picture(&scene.project()));
             scene.begin();
             let mut done = Vec::new();
             for _ in 0..random.below(24) {
-                let deed = Deed::random(&mut random);
+                let deed = Deed::random_in(&mut random, is_repository(seed));
                 let (inside, outside) = (deed.apply(&scene.inside()), deed.apply(&copy));
                 assert_eq!(inside, outside, "seed {seed}: {deed:?} after {done:?}");
                 done.push(deed);
@@ -146,15 +207,20 @@ fn a_commit_equals_running_directly_and_a_rollback_equals_not_running() {
                 drop(transaction);
                 roll_back(&scene.kept()).expect("it is sealed");
                 assert_eq!(picture(&scene.project()), before, "seed {seed}: rolled back after {done:?}");
+                assert_sound(&scene.project(), seed, &done);
                 continue;
             }
             let committed = commit_all(&mut transaction);
             assert!(committed.left.is_empty(), "seed {seed}: {committed:?}");
-            assert_eq!(picture(&scene.project()), picture(&copy), "seed {seed}: {done:?}");
+            let (now, wanted) = (without_index(picture(&scene.project())), without_index(picture(&copy)));
+            assert_eq!(now, wanted, "seed {seed}: {done:?}");
+            let listed = |root: &Path| git(root, &["ls-files", "--stage"]);
+            assert!(!is_repository(seed) || listed(&scene.project()) == listed(&copy), "seed {seed}: {done:?}");
+            assert_sound(&scene.project(), seed, &done);
             assert_eq!(told(&transaction), Vec::<String>::new(), "seed {seed}");
         }
-        println!("{} sequences with {changes} changes", sequences());
-        assert!(changes > 0);
+        println!("{} sequences with {changes} changes, {repositories} of them of repositories", sequences());
+        assert!(changes > 0 && repositories > 0);
     });
 }
 
@@ -165,7 +231,7 @@ fn nothing_that_the_host_wrote_meanwhile_is_lost() {
         for seed in 0..sequences() {
             let mut random = Random(seed ^ 0x5eed_0000);
             let mut scene = Scene::new();
-            begin(&scene, &mut random);
+            begin_sequence(&scene, &mut random, seed);
             sh_copy(&scene);
             let copy = scene.base.join("copy");
             let (before, base) = (touched(&scene.project()), picture(&scene.project()));
@@ -174,12 +240,12 @@ fn nothing_that_the_host_wrote_meanwhile_is_lost() {
             let is_between = seed % 2 == 0;
             let mut done = Vec::new();
             for _ in 0..random.below(20) {
-                let deed = Deed::random(&mut random);
+                let deed = Deed::random_in(&mut random, is_repository(seed));
                 deed.apply(&scene.inside());
                 deed.apply(&copy);
                 done.push((false, deed));
                 if is_between && random.below(3) == 0 {
-                    let deed = Deed::random(&mut random);
+                    let deed = Deed::random_in(&mut random, is_repository(seed));
                     deed.apply(&scene.project());
                     done.push((true, deed));
                 }
@@ -187,7 +253,7 @@ fn nothing_that_the_host_wrote_meanwhile_is_lost() {
             let mut transaction = scene.end();
             if !is_between {
                 for _ in 0..random.below(6) {
-                    let deed = Deed::random(&mut random);
+                    let deed = Deed::random_in(&mut random, is_repository(seed));
                     deed.apply(&scene.project());
                     done.push((true, deed));
                 }
@@ -200,9 +266,10 @@ fn nothing_that_the_host_wrote_meanwhile_is_lost() {
             let in_conflict: HashSet<PathBuf> = in_conflict.map(|change| change.path).collect();
             conflicts += in_conflict.len();
             commit_all(&mut transaction);
+            assert_sound(&scene.project(), seed, &done);
             let after = picture(&scene.project());
             let all = host.keys().chain(wanted.keys()).chain(base.keys());
-            let paths: std::collections::BTreeSet<&PathBuf> = all.collect();
+            let paths: std::collections::BTreeSet<&PathBuf> = all.filter(|path| *path != Path::new(INDEX)).collect();
             let touched: Vec<&&PathBuf> = paths.iter().filter(|path| is_touched(path)).collect();
             for path in &paths {
                 let is_near = touched.iter().any(|other| other.starts_with(path) || path.starts_with(other));
