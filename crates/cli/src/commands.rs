@@ -12,6 +12,7 @@ pub(crate) mod inbox;
 pub(crate) mod learn;
 pub(crate) mod output;
 pub(crate) mod policy;
+pub(crate) mod quarantine;
 pub(crate) mod questions;
 pub(crate) mod run;
 pub(crate) mod sessions;

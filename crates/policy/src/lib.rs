@@ -46,8 +46,8 @@ pub use types::network::{AgentUse, Credential, Network, NetworkMode, NetworkRule
 pub use types::network_part::{HostRule, NetworkPart};
 pub use types::origin::{Layer, Origin, Ruled};
 pub use types::policy::{
-    Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, Process,
-    SyscallMode, Syscalls, Transaction, Unknown,
+    Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy,
+    Process, SyscallMode, Syscalls, Transaction, Unknown,
 };
 pub use types::scalar::Scalar;
 pub use types::setting::Setting;

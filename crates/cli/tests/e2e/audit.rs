@@ -71,7 +71,7 @@ fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
 #[test]
 fn a_call_that_only_an_escape_needs_is_recorded_as_an_attempt() {
     let Some(place) = Place::with(&["nsenter"]) else { return };
-    place.inside("nsenter --uts=/proc/self/ns/uts true; true").ok();
+    place.inside("nsenter --uts=/proc/self/ns/uts true; true").code(126);
     let records = records(&place);
     let attempt = records.iter().find(|record| record["event"] == "ESCAPE_ATTEMPT").expect("recorded");
     assert_eq!((&attempt["severity"], &attempt["decision"]), (&Value::from("CRITICAL"), &Value::from("deny")));

@@ -51,6 +51,7 @@ mod precedence;
 mod programs;
 mod records;
 mod registries;
+mod response;
 mod scope;
 mod screen;
 mod sessions;

@@ -11,7 +11,9 @@ use crate::language::cpu_set::CpuSet;
 use crate::language::quantity::{Cpus, Notation, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
-use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, SyscallMode, Transaction};
+use crate::types::policy::{
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, SyscallMode, Transaction,
+};
 use crate::types::scalar::Scalar;
 use crate::types::table::settings;
 

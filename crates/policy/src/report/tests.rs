@@ -15,7 +15,7 @@ use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::Layer;
 use crate::types::policy::{
-    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
 };
 use crate::types::setting::Setting;
 use crate::types::table::settings;
@@ -82,6 +82,7 @@ words!(
     EnvMode,
     Isolation,
     KeeperMode,
+    OnCritical,
     Metadata,
     Mode,
     NetworkMode,
@@ -124,6 +125,7 @@ const ENTRIES: &[(&str, &str, &str, &str)] = &[
     ("files", "deny", "[\"~/a\"]", "~/a"),
     ("files", "protect", "[\"~/a\"]", "~/a"),
     ("unknown", "hook", "[\"/bin/answer\"]", "hook"),
+    ("response", "hook", "[\"/bin/alert\"]", "alert"),
     ("process", "executables", "[\"make\"]", "make"),
     ("network", "allow", "[\"x.org\"]", "x.org"),
     ("network", "deny", "[\"x.org\"]", "x.org"),
@@ -150,6 +152,7 @@ const NO_SETTINGS: &[(&str, &str)] = &[
     ("", "limits"),
     ("limits", "io"),
     ("", "syscalls"),
+    ("", "response"),
     ("", "env"),
     ("", "most"),
 ];

@@ -12,7 +12,7 @@ use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{
-    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
 };
 use crate::types::table::settings;
 
@@ -49,7 +49,18 @@ macro_rules! stricter_first {
 }
 
 stricter_first!(u32, u64, Duration, bool);
-stricter_first!(Access, AgentUse, EnvMode, KeeperMode, Metadata, NetworkMode, OnUnknown, SyscallMode, Transaction);
+stricter_first!(
+    Access,
+    AgentUse,
+    EnvMode,
+    KeeperMode,
+    Metadata,
+    NetworkMode,
+    OnCritical,
+    OnUnknown,
+    SyscallMode,
+    Transaction
+);
 
 impl Strictness for Isolation {
     fn against(&self, other: &Self) -> Option<Ordering> {

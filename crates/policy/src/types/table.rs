@@ -49,6 +49,7 @@ macro_rules! settings {
                 network: NetworkTable,
                 limits: LimitsTable,
                 syscalls: SyscallsTable,
+                response: ResponseTable,
                 env: EnvTable,
                 /// Counts in shipped presets only; those of an organisation are `requirements.toml`.
                 #[cfg_attr(feature = "schema", schemars(skip))]
@@ -185,6 +186,17 @@ macro_rules! settings {
                 allow: Vec<At<String>>,
                 /// Refused, logged, counted.
                 deny: Vec<At<String>>,
+            }
+
+            /// What follows when the workload tries what is a sign of an escape.
+            ResponseTable "response" "" {
+                /// What an indicator of the level CRITICAL does: `end` or `record`.
+                critical: OnCritical => OnCritical(OnCritical) in response.critical, shown "a critical indicator:";
+                /// The session ends past this many indicators of the level MEDIUM or above; without it they are counted.
+                max_medium: u32 => MaxMedium(u32) in response.max_medium, shown "indicators before the end";
+            } lists {
+                /// A program outside that is told when a session was ended for what it tried. Not from a project.
+                hook: Option<At<Vec<String>>>,
             }
 
             /// Variables of the command.
