@@ -157,7 +157,11 @@ impl<'a> Log<'a> {
 
     /// The walls stand.
     pub(crate) fn entered(&mut self, plan: &LaunchPlan) {
-        self.tell(Event::SandboxEntered, Severity::Info, json!({ "posture": plan.posture }));
+        self.tell(
+            Event::SandboxEntered,
+            Severity::Info,
+            json!({ "posture": plan.posture, "measured": measured(plan) }),
+        );
     }
 
     pub(crate) fn command_started(&mut self, plan: &LaunchPlan) {
@@ -478,6 +482,13 @@ fn put_indicator(details: &mut Value, indicator: &Indicator) {
     details["indicator"] = json!(indicator.wall);
     details["level"] = json!(indicator.level);
     details["description"] = json!(indicator.description);
+}
+
+/// What the child asked the kernel about before it said that its walls stand: a difference would have ended the launch.
+fn measured(plan: &LaunchPlan) -> &'static [&'static str] {
+    const PRIVILEGE: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces"];
+    const WITH_ROOT: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces", "root"];
+    if plan.gate.is_some() { PRIVILEGE } else { WITH_ROOT }
 }
 
 /// A path as text; where it is none, its bytes in hexadecimal beside it.
