@@ -76,6 +76,9 @@ pub struct LaunchPlan {
     /// A fallen cover ends the session, whatever came of it.
     pub keeper_is_strict: bool,
     pub timeout: Option<Duration>,
+    /// The end is told at a multiple of it after the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_quantum: Option<Duration>,
     pub limits: LimitsPlan,
     pub terminal: Terminal,
     /// Number of overlay slots that need an upper directory.
@@ -212,6 +215,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         keeper_is_strict: policy.keeper.value == KeeperMode::Strict,
         max_violations: policy.syscalls.max_violations.value,
         response: ResponsePlan::of(policy),
+        completion_quantum: policy.completion_quantum.as_ref().map(|quantum| Duration::from_millis(quantum.value.0)),
         timeout: policy.limits.timeout.as_ref().map(|t| t.value),
         limits: limits.plan,
         terminal: facts.terminal,

@@ -10,6 +10,7 @@ use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::language::path::PathExpr;
+use crate::language::quantity::Quantum;
 use crate::types::files::{Access, FileRule, Hold, Stand};
 use crate::types::limit::Limits;
 use crate::types::names::display_as;
@@ -279,6 +280,8 @@ pub struct Policy {
     pub debug: Ruled<bool>,
     /// What becomes of the session when a host program takes a cover off.
     pub keeper: Ruled<KeeperMode>,
+    /// What the time until the end of a command is rounded up to, where it is.
+    pub completion_quantum: Option<Ruled<Quantum>>,
     /// Whether org policy permits `isolation = "none"`.
     pub none_approved: Option<Origin>,
     /// Where the org allows the host's own network without asking each time.
@@ -330,6 +333,7 @@ impl Default for Policy {
             },
             debug: Ruled::default_of(false),
             keeper: Ruled::default_of(KeeperMode::Strict),
+            completion_quantum: None,
             none_approved: None,
             host_network_approved: None,
             write_within: Vec::new(),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::language::cpu_set::{CpuSet, is_subset};
-use crate::language::quantity::{Cpus, Notation, Size, Time};
+use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
@@ -31,6 +31,9 @@ const SOME: &str = "at least 1; without a limit, leave the setting out";
 const SOME_NETWORK: &str = "at least 1; without a network, `mode = \"none\"`";
 const SECOND: Duration = Duration::from_secs(1);
 const SOME_TIME: &str = "at least 1s";
+
+/// A caller waits for it at every end.
+const LONGEST_QUANTUM: Quantum = Quantum(10_000);
 
 /// Which of two values is the stricter.
 trait Strictness {
@@ -63,6 +66,13 @@ stricter_first!(
 );
 
 impl Strictness for Isolation {
+    fn against(&self, other: &Self) -> Option<Ordering> {
+        Some(other.cmp(self))
+    }
+}
+
+/// A longer one tells less.
+impl Strictness for Quantum {
     fn against(&self, other: &Self) -> Option<Ordering> {
         Some(other.cmp(self))
     }

@@ -122,6 +122,7 @@ impl Begun<'_> {
         if let Some(error) = error {
             return Err(error);
         }
+        wait_for_quantum(plan.completion_quantum, began);
         let (log_failed, is_unlisted, obeyed) = (log.failed, !is_listed, obeyed.unwrap_or_default());
         let timing = timing(plan, marks);
         Ok(Outcome {
@@ -143,6 +144,14 @@ impl Begun<'_> {
             usage,
         })
     }
+}
+
+/// So that the time at which the end is told says no more than its quantum does. All that takes time of its own comes before.
+fn wait_for_quantum(quantum: Option<Duration>, began: Instant) {
+    let Some(quantum) = quantum.filter(|quantum| !quantum.is_zero()) else { return };
+    let over = began.elapsed().as_nanos() % quantum.as_nanos();
+    let rest = quantum.as_nanos() - over;
+    std::thread::sleep(Duration::from_nanos(u64::try_from(rest).unwrap_or(0)));
 }
 
 fn record_end(log: &mut Log<'_>, error: Option<&LaunchError>, end: End, ran: Duration, usage: &Usage) {

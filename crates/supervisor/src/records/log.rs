@@ -15,6 +15,7 @@ use cofferdam_kernel::seccomp::Notification;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_plan::LaunchPlan;
 use cofferdam_policy::Isolation;
+use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{
     Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reached, Settled, Subject, Unrouted, Usage, Verdict,
 };
@@ -134,6 +135,7 @@ impl<'a> Log<'a> {
         let severity = if network == "host" { Severity::Warning } else { Severity::Info };
         let mut details = json!({
             "action": "run",
+            "state": LifeCycle::Created,
             "tool": argv.first(),
             "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
             "isolation": plan.isolation,
@@ -160,12 +162,18 @@ impl<'a> Log<'a> {
         self.tell(
             Event::SandboxEntered,
             Severity::Info,
-            json!({ "posture": plan.posture, "measured": measured(plan) }),
+            json!({
+                "state": LifeCycle::Initialized, "posture": plan.posture, "measured": measured(plan),
+            }),
         );
     }
 
     pub(crate) fn command_started(&mut self, plan: &LaunchPlan) {
-        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(&plan.command.argv) }));
+        self.tell(
+            Event::CommandStarted,
+            Severity::Info,
+            json!({ "state": LifeCycle::Running, "command": command(&plan.command.argv) }),
+        );
     }
 
     /// A client outside started a further command in the session.
@@ -205,20 +213,20 @@ impl<'a> Log<'a> {
             End::EscapeAttempt => Severity::Critical,
         };
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
+        let details = json!({ "state": LifeCycle::after(end), "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
         self.tell(Event::SandboxExited, severity, details);
     }
 
     /// It did not run, and why.
     pub(crate) fn failed_to_start(&mut self, why: &str, code: u8, ran: Duration) {
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": "not-started", "why": why, "exitCode": code, "durationMillis": millis });
+        let details = json!({ "state": LifeCycle::Error, "end": "not-started", "why": why, "exitCode": code, "durationMillis": millis });
         self.tell(Event::SandboxExited, Severity::Error, details);
     }
 
     /// Nothing of it is left but what is named. Says whether all that happened is in the log.
     pub(crate) fn destroyed(&mut self, left_behind: Option<&Path>) {
-        let mut details = json!({});
+        let mut details = json!({ "state": LifeCycle::Cleanup });
         if let Some(path) = left_behind {
             put_path(&mut details, "leftBehind", path);
         }
