@@ -6,6 +6,7 @@ pub(crate) mod changes;
 pub(crate) mod checkpoints;
 pub(crate) mod policy;
 pub(crate) mod policy_flags;
+pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod sessions;
 
@@ -17,6 +18,7 @@ use crate::args::audit::{AuditArgs, LogsArgs};
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, RollbackArgs};
 use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
+use crate::args::quarantine::QuarantineCommand;
 use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
 use crate::args::sessions::{AnswerArgs, AttachArgs, KillArgs, OutputArgs, PsArgs, QuestionsArgs};
 
@@ -101,6 +103,9 @@ pub(crate) enum Command {
     /// A step is what lies between two checkpoints. They are taken when an exec ends, when the workload writes a label to
     /// $COFFERDAM_CHECKPOINT, when a child of the session's command has ended, and by `sandbox checkpoint`.
     Undo(UndoArgs),
+    /// List and release programs that may not run since a session of theirs was ended for an attempt to escape
+    #[command(subcommand)]
+    Quarantine(QuarantineCommand),
     /// List the open questions of all running sessions
     Questions(QuestionsArgs),
     /// Allow what a question asks for

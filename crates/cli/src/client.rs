@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_host::state::sessions_in;
 use cofferdam_host::{Surroundings, SurveyError};
-use cofferdam_wire::protocol::{Command, Event, FsRequest, MOST_BYTES, VERSION, line};
+use cofferdam_wire::protocol::{Command, Event, FsRequest, MOST_BYTES, SessionStatus, VERSION, line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -125,6 +125,16 @@ impl Connection {
             }
             self.pending.extend(heard);
         }
+    }
+
+    /// What the session says of itself now.
+    pub(crate) fn status(mut self) -> Result<SessionStatus, Error> {
+        self.say(&Command::Status {})?;
+        self.hear_until(|event| match event {
+            Event::Session(status) => Some(Ok(*status)),
+            Event::End {} => Some(Err(ErrorKind::UnexpectedEof.into())),
+            _ => None,
+        })?
     }
 
     /// The open questions: everything that is told before the answer to a status request.

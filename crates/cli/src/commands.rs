@@ -15,6 +15,7 @@ pub(crate) mod interactive;
 pub(crate) mod learn;
 pub(crate) mod output;
 pub(crate) mod policy;
+pub(crate) mod quarantine;
 pub(crate) mod questions;
 pub(crate) mod run;
 pub(crate) mod sessions;

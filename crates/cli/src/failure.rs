@@ -13,6 +13,7 @@ use cofferdam_host::policy_files::PolicyFilesError;
 use cofferdam_host::policy_files::lock::LockError;
 use cofferdam_host::policy_files::text::{ReadError, WriteError};
 use cofferdam_host::preparation::PrepareError;
+use cofferdam_host::quarantine::QuarantineError;
 use cofferdam_host::{HomeError, SurveyError};
 use cofferdam_plan::PlanError;
 use cofferdam_policy::{Origin, PolicyError};
@@ -27,6 +28,7 @@ use crate::commands::inbox::InboxError;
 use crate::commands::learn::LearnError;
 use crate::commands::output::OutputError;
 use crate::commands::policy::PolicyCommandError;
+use crate::commands::quarantine::QuarantineCommandError;
 use crate::commands::questions::AnswerError;
 use crate::commands::run::RunError;
 use crate::commands::run::detach::DetachError;
@@ -92,6 +94,8 @@ pub(crate) enum Failure {
     Answer(AnswerError),
     #[error(transparent)]
     Inbox(InboxError),
+    #[error(transparent)]
+    Quarantine(#[from] QuarantineError),
 }
 
 /// For each operation the variants that only carry another's error; those of its own become the variant after `else`.
@@ -114,7 +118,7 @@ gathered! {
     PolicyFilesError { Policy, Read };
     StoreError { Read, Write } else Store;
     PersistError { Files, Lock, Store, Read, Write } else Persist;
-    PrepareError { Survey, Flag, Files, Plan };
+    PrepareError { Survey, Flag, Files, Plan, Quarantine };
     RunError { Prepare, HostNetwork, Launch };
     LearnError { Prepare, HostNetwork, Launch, Persist } else Learn;
     SessionError { Home, Flag, Read, Name } else Session;
@@ -128,6 +132,7 @@ gathered! {
     PolicyCommandError { Prepare, Read, Import, Log, Persist };
     WhyError { Prepare, Log };
     AnswerError { Survey } else Answer;
+    QuarantineCommandError { Home, Quarantine };
     InboxError { Survey } else Inbox;
 }
 
@@ -185,7 +190,8 @@ impl Failure {
                 | ChangesError::NoCheckpoint { .. },
             ) => NOT_SO,
             Failure::Changes(ChangesError::LeavesTree { .. }) => REFUSED,
-            Failure::HostNetwork(_) => REFUSED,
+            Failure::HostNetwork(_) | Failure::Quarantine(QuarantineError::Refused(_)) => REFUSED,
+            Failure::Quarantine(QuarantineError::Unknown { .. } | QuarantineError::Several { .. }) => NOT_SO,
             Failure::Launch(error) => error.exit_code(),
             Failure::Answer(_) => NOTHING,
             _ => OUR_FAILURE,
@@ -214,6 +220,11 @@ impl Failure {
                 "name hosts with --allow-host or ports with --host-port instead, run it at a terminal and answer, or have \
                  `/etc/cofferdam/policy.toml` say `allow_network_host = true` ({})",
                 error.origin
+            )),
+            Failure::Quarantine(QuarantineError::Refused(entry)) => Some(format!(
+                "`sandbox logs {}` says what it tried; `sandbox quarantine release {} --reason TEXT` lets it run again",
+                entry.session,
+                &entry.hash[..12]
             )),
             _ => self.plain_hint().map(str::to_owned),
         }
@@ -264,6 +275,8 @@ impl Failure {
             Failure::Home(_) => {
                 "set HOME to a directory of your own: its secrets are hidden, and sessions are kept there"
             }
+            Failure::Quarantine(QuarantineError::Unknown { .. }) => "`sandbox quarantine list` lists what is",
+            Failure::Quarantine(QuarantineError::Several { .. }) => "give more of it",
             Failure::Answer(AnswerError::Unknown { .. }) => "`sandbox questions` lists those that are open",
             Failure::Answer(AnswerError::Several { .. }) => "name it as SESSION:NUMBER",
             Failure::Inbox(_) => "`sandbox questions` and `sandbox approve` need none",

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, output, policy, questions,
-    run, sessions, supervise, trust, why,
+    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, output, policy, quarantine,
+    questions, run, sessions, supervise, trust, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         },
         Command::Checkpoint(args) => told(checkpoints::checkpoint(&args)),
         Command::Undo(args) => told(checkpoints::undo(&args)),
+        Command::Quarantine(command) => told(quarantine::run(&command)),
         Command::Questions(args) => told(questions::list(&args)),
         Command::Approve(args) => told(questions::answer(&args, Answer::Approve)),
         Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),

@@ -19,4 +19,5 @@ pub use broker::orders::How;
 pub use gate::{Gate, Given, News, Ready, Trees};
 pub use host_files::masked::masked_at;
 pub use path_rules::RulesInHome;
+pub use requester::asker;
 pub use shown::{columns, folded, folded_short, shown, shown_short, shown_words};

@@ -13,6 +13,7 @@ pub mod obeyed;
 pub mod persist;
 pub mod policy_files;
 pub mod preparation;
+pub mod quarantine;
 mod search;
 pub mod stand_ins;
 pub mod state;

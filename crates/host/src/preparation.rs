@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::flags::{FlagError, settings};
 use crate::policy_files::{PolicyFilesError, Sources};
+use crate::quarantine::{self, QuarantineError};
 use crate::survey::{Surroundings, SurveyError, survey};
 
 /// Why there is no plan, or no policy to make it of.
@@ -26,6 +27,8 @@ pub enum PrepareError {
     Files(#[from] PolicyFilesError),
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Quarantine(#[from] QuarantineError),
 }
 
 /// Policy, surroundings and plan of one order.
@@ -63,6 +66,7 @@ pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
     done("survey");
     let plan = plan(&policy, &facts, &request)?;
     done("plan");
+    quarantine::check(&around.state, &plan.command.argv, &plan.command.cwd, plan.command.search())?;
     Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, timing })
 }
 

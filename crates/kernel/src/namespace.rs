@@ -24,7 +24,7 @@ pub enum Joined {
 }
 
 impl Joined {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Joined::User => "user",
             Joined::Pid => "pid",
@@ -40,6 +40,11 @@ impl Joined {
     pub fn own(self) -> Result<OwnedFd, Errno> {
         let path = format!("/proc/self/ns/{}", self.name());
         rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// The number of this process's own: no other namespace that lives has it.
+    pub fn own_number(self) -> Result<u64, Errno> {
+        rustix::fs::stat(format!("/proc/self/ns/{}", self.name())).map(|found| found.st_ino)
     }
 
     /// Of a pid namespace only the children to come are part.

@@ -2,11 +2,53 @@
 //! Every failure is an error: a step that silently does nothing is the classic hole. Called by `launcher::apply`.
 
 use rustix::io::Errno;
-use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, SecureComputingMode};
 
 pub use rustix::process::Resource;
 
 use crate::raw;
+
+/// Uid 0 means nothing, for good.
+const LOCKED: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
+    .union(CapabilitiesSecureBits::NO_ROOT_LOCKED)
+    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP)
+    .union(CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED)
+    .union(CapabilitiesSecureBits::KEEP_CAPS_LOCKED)
+    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE)
+    .union(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
+
+/// What the kernel says of the calling thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an answer of the kernel to a question of its own")]
+pub struct Privilege {
+    /// In the effective, permitted or inheritable set.
+    pub has_capabilities: bool,
+    pub has_bounding: bool,
+    /// Uid 0 means nothing, and that cannot be changed.
+    pub is_locked: bool,
+    pub no_new_privileges: bool,
+    pub is_filtered: bool,
+}
+
+/// Asks by calls that take no path. What is raised to the ambient set is in the permitted set as well.
+pub fn measure() -> Result<Privilege, Errno> {
+    let sets = rustix::thread::capabilities(None)?;
+    let mut has_bounding = false;
+    for capability in CapabilitySet::all().iter() {
+        has_bounding |= match rustix::thread::capability_is_in_bounding_set(capability) {
+            // This kernel does not know it.
+            Err(Errno::INVAL) => false,
+            other => other?,
+        };
+    }
+    Ok(Privilege {
+        has_capabilities: !(sets.effective | sets.permitted | sets.inheritable).is_empty(),
+        has_bounding,
+        is_locked: rustix::thread::capabilities_secure_bits()?.contains(LOCKED),
+        no_new_privileges: rustix::thread::no_new_privs()?,
+        is_filtered: rustix::thread::secure_computing_mode()? == SecureComputingMode::Filter,
+    })
+}
 
 /// Empties the ambient, bounding, inheritable, permitted and effective sets, and locks the securebits so that uid 0
 /// means nothing.
@@ -16,14 +58,7 @@ pub fn drop_capabilities() -> Result<(), Errno> {
     while raw::privilege::drop_bounding(number)? {
         number += 1;
     }
-    let locked = CapabilitiesSecureBits::NO_ROOT
-        | CapabilitiesSecureBits::NO_ROOT_LOCKED
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP
-        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
-        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    rustix::thread::set_capabilities_secure_bits(locked)?;
+    rustix::thread::set_capabilities_secure_bits(LOCKED)?;
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }

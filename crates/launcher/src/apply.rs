@@ -12,7 +12,6 @@ use cofferdam_kernel::filtered::{self, Hidden, Place};
 use cofferdam_kernel::mount::{self, Attributes};
 use cofferdam_kernel::privilege::Resource as Rlimit;
 use cofferdam_kernel::proc::{Proc, ProcError};
-use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{fuse, landlock, namespace, network, privilege, process, seccomp, socket};
 use cofferdam_plan::{
     FileId, HiddenName, Kind, LaunchPlan, Mount, MountKind, OVERLAY_OPTIONS, Resource, Step, Trigger,
@@ -20,7 +19,9 @@ use cofferdam_plan::{
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::inheritance::Inheritance;
 use crate::marks;
+use crate::measure;
 use crate::overlay_options::{self, Defaults, MadeOverlay};
 use crate::report::{About, EGRESS_READY, HOLDS_READY, JOINED, Message, StepError};
 
@@ -62,20 +63,15 @@ struct Scratch {
 }
 
 /// Runs every step; the index of the failing one comes with its error.
-pub(crate) fn apply(
-    plan: &LaunchPlan,
-    parent: BorrowedFd<'_>,
-    catcher: Option<BorrowedFd<'_>>,
-    overlay_dir: Option<&Path>,
-    marks: Marks,
-) -> Result<Applied, (usize, StepError)> {
+pub(crate) fn apply(inheritance: &Inheritance<'_>) -> Result<Applied, (usize, StepError)> {
+    let Inheritance { plan, overlay_dir, ref outside, marks, .. } = *inheritance;
+    let parent = inheritance.parent.as_fd();
     let mut builder = Builder::new(plan, parent, overlay_dir);
-    builder.catcher = catcher;
+    builder.catcher = inheritance.catcher.as_ref().map(AsFd::as_fd);
     for (index, step) in plan.steps.iter().enumerate() {
         if *step == Step::Seccomp && plan.namespaces.pid {
             // Under a filter that reports opening, this would wait for a listener that the supervisor does not have yet.
-            let sent = send_namespaces(parent, plan.namespaces.net);
-            sent.about(|| "the namespaces".to_owned()).map_err(|error| (index, error))?;
+            send_namespaces(parent, plan, outside).map_err(|error| (index, error))?;
         }
         builder.apply(step).map_err(|error| (index, error))?;
         marks.mark(marks::FIRST_STEP + index);
@@ -84,6 +80,7 @@ pub(crate) fn apply(
         // A plan that promises an own network and forgets to move in must not run with the host's.
         return Err((plan.steps.len(), StepError::new("the network namespace", Errno::NOTCONN)));
     }
+    measure::check(plan).map_err(|error| (plan.steps.len(), error))?;
     Ok(Applied { listener: builder.listener })
 }
 
@@ -94,14 +91,16 @@ fn open_network_counters() -> Option<OwnedFd> {
 
 /// For commands that join later: once this process is not dumpable, no other process opens these any more. With them goes
 /// what an own network counts, which the supervisor could not open once a short command has ended.
-fn send_namespaces(parent: BorrowedFd<'_>, has_own_network: bool) -> Result<(), Errno> {
-    let mut own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>()?;
-    if has_own_network {
+fn send_namespaces(parent: BorrowedFd<'_>, plan: &LaunchPlan, outside: &[u64]) -> Result<(), StepError> {
+    let about = || "the namespaces".to_owned();
+    let mut own: Vec<OwnedFd> = JOINED.iter().map(|kind| kind.own()).collect::<Result<_, _>>().about(about)?;
+    measure::check_namespaces(plan, &own, outside)?;
+    if plan.namespaces.net {
         // Without them there is one hint less.
         own.extend(open_network_counters());
     }
     let fds: Vec<BorrowedFd<'_>> = own.iter().map(AsFd::as_fd).collect();
-    socket::send_all(parent, &Message::Namespaces.encode(), &fds)
+    socket::send_all(parent, &Message::Namespaces.encode(), &fds).about(about)
 }
 
 /// The steps that make a process of a session that is set up already as harmless as the others in it.
@@ -119,6 +118,7 @@ pub(crate) fn apply_to_joined(plan: &LaunchPlan, parent: BorrowedFd<'_>) -> Resu
     };
     let mut builder = Builder::new(plan, parent, None);
     plan.steps.iter().filter(is_own).try_for_each(|step| builder.apply(step))?;
+    measure::check(plan)?;
     Ok(Applied { listener: builder.listener })
 }
 

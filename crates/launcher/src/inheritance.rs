@@ -7,6 +7,7 @@ use cofferdam_kernel::shared::SharedEnd;
 use cofferdam_kernel::timing::Marks;
 use cofferdam_plan::LaunchPlan;
 
+use crate::report::JOINED;
 use crate::streams::{Kinds, Writers};
 use crate::terminal::Outer;
 
@@ -28,5 +29,7 @@ pub struct Inheritance<'a> {
     pub overlay_dir: Option<&'a Path>,
     /// Who gets the sockets that hear connections to the outside.
     pub catcher: Option<OwnedFd>,
+    /// The supervisor's namespaces by their numbers, in the order of `JOINED`: where one of its own is planned, it is another.
+    pub outside: [u64; JOINED.len()],
     pub marks: Marks,
 }

@@ -51,9 +51,7 @@ fn prepare(inheritance: &Inheritance<'_>) -> Result<Option<OwnedFd>, (usize, Ste
     let umask = rustix::process::umask(Mode::empty());
     rustix::process::setsid().about(|| "the session".to_owned()).map_err(outside)?;
     hand_over_stdin(inheritance).about(|| "stdin".to_owned()).map_err(outside)?;
-    let catcher = inheritance.catcher.as_ref().map(AsFd::as_fd);
-    let applied =
-        apply(inheritance.plan, inheritance.parent.as_fd(), catcher, inheritance.overlay_dir, inheritance.marks)?;
+    let applied = apply(inheritance)?;
     rustix::process::umask(umask);
     process::forbid_tracing().about(|| "dumpability".to_owned()).map_err(outside)?;
     let parent = inheritance.parent.as_fd();

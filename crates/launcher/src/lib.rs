@@ -8,6 +8,7 @@ pub mod inheritance;
 pub mod init;
 pub mod join;
 pub mod marks;
+mod measure;
 mod overlay_options;
 pub mod report;
 pub mod streams;

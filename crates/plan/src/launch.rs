@@ -23,6 +23,7 @@ use crate::limits::plan::LimitsPlan;
 use crate::network::egress::{EgressPlan, tell_of_credentials};
 use crate::network::terminates::{TerminatesPlan, refuse_writable_secrets};
 use crate::posture::Posture;
+use crate::response::ResponsePlan;
 use crate::seccomp::{self, Filter};
 use crate::step::{Hold, LandlockStep, Mount, MountKind, Namespaces, OVERLAY_OPTIONS, Step, Trigger};
 use crate::{PlanError, environment};
@@ -36,6 +37,13 @@ const INOTIFY_WATCHES: u64 = 1 << 17;
 /// The part of this user's that a session may have: the rest is left to its keeper, to other sessions and to host programs.
 const INOTIFY_PART: u64 = 4;
 const HOSTNAME: &str = "sandbox";
+
+impl CommandSpec {
+    /// Where programs are looked for inside.
+    pub fn search(&self) -> &str {
+        self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value)
+    }
+}
 
 /// What the user asks to run.
 #[derive(Debug, Clone, Default)]
@@ -64,9 +72,13 @@ pub struct LaunchPlan {
     pub steps: Vec<Step>,
     pub filter: Filter,
     pub max_violations: u32,
+    pub response: ResponsePlan,
     /// A fallen cover ends the session, whatever came of it.
     pub keeper_is_strict: bool,
     pub timeout: Option<Duration>,
+    /// The end is told at a multiple of it after the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_quantum: Option<Duration>,
     pub limits: LimitsPlan,
     pub terminal: Terminal,
     /// Number of overlay slots that need an upper directory.
@@ -216,6 +228,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         filter,
         keeper_is_strict: policy.keeper.value == KeeperMode::Strict,
         max_violations: policy.syscalls.max_violations.value,
+        response: ResponsePlan::of(policy),
+        completion_quantum: policy.completion_quantum.as_ref().map(|quantum| Duration::from_millis(quantum.value.0)),
         timeout: policy.limits.timeout.as_ref().map(|t| t.value),
         limits: limits.plan,
         terminal: facts.terminal,

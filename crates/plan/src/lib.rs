@@ -12,6 +12,7 @@ mod launch;
 mod limits;
 mod network;
 mod posture;
+mod response;
 pub mod seccomp;
 mod step;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use limits::plan::{Bound, CgroupPlan, CgroupSetting, Keeper, Limited, Limits
 pub use network::egress::{AgentPlan, EgressPlan};
 pub use network::terminates::{CredentialPlan, SecretPlace, TerminatesPlan};
 pub use posture::{LayerState, Posture, PostureLine};
+pub use response::ResponsePlan;
 pub use step::{
     HiddenName, Hold, HoldKind, LandlockStep, Mount, MountKind, Namespaces, OVERLAY_OPTIONS, Resource, Step, Trigger,
     TrustFormat,

@@ -29,7 +29,7 @@ pub use language::endpoint::{Cidr, Endpoint, EndpointError, Ports, Target, WEB_P
 pub use language::host::{Host, HostError, parse_authority, with_port};
 pub use language::path;
 pub use language::path::{PathExpr, Places};
-pub use language::quantity::{parse_count, parse_cpus, parse_size, parse_time};
+pub use language::quantity::{Quantum, parse_count, parse_cpus, parse_size, parse_time};
 pub use report::command_hints::Prediction;
 pub use report::diff::{Difference, Direction, differences};
 pub use report::explain::explain;
@@ -46,8 +46,8 @@ pub use types::network::{AgentUse, Credential, Network, NetworkMode, NetworkRule
 pub use types::network_part::{HostRule, NetworkPart};
 pub use types::origin::{Layer, Origin, Ruled};
 pub use types::policy::{
-    Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, Process,
-    SyscallMode, Syscalls, Transaction, Unknown,
+    Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy,
+    Process, SyscallMode, Syscalls, Transaction, Unknown,
 };
 pub use types::scalar::Scalar;
 pub use types::setting::Setting;

@@ -21,7 +21,7 @@ use cofferdam_kernel::signal::{self, SignalFd};
 use cofferdam_kernel::timing::Marks;
 use cofferdam_kernel::{process, socket};
 use cofferdam_launcher::marks;
-use cofferdam_launcher::report::{EGRESS_READY, HOLDS_READY};
+use cofferdam_launcher::report::{EGRESS_READY, HOLDS_READY, JOINED};
 use cofferdam_launcher::streams::{self, Kind, Kinds, Refused};
 use cofferdam_launcher::terminal::Outer;
 use cofferdam_launcher::{inheritance::Inheritance, init};
@@ -286,6 +286,7 @@ fn start(
         _ => (None, None),
     };
     let (output, writers) = output::open(plan.limits.output, &kinds).map_err(supervise)?;
+    let outside = own_namespaces(plan).map_err(supervise)?;
     signal::block_all().map_err(supervise)?;
     let into = cgroup.as_ref().map(AsFd::as_fd);
     match process::clone_into(flags(plan.namespaces), into).map_err(|errno| LaunchError::Namespaces { errno })? {
@@ -304,6 +305,7 @@ fn start(
                 outer,
                 overlay_dir,
                 catcher,
+                outside,
                 marks,
             })
         }
@@ -323,6 +325,17 @@ fn start(
             })
         }
     }
+}
+
+/// By which the child sees that its own are others. Without walls it has none.
+fn own_namespaces(plan: &LaunchPlan) -> Result<[u64; JOINED.len()], Errno> {
+    let mut numbers = [0; JOINED.len()];
+    if plan.namespaces.pid {
+        for (number, kind) in numbers.iter_mut().zip(JOINED) {
+            *number = kind.own_number()?;
+        }
+    }
+    Ok(numbers)
 }
 
 /// The network namespace is a step of its own: it is made beside the others (docs/decisions/0013).

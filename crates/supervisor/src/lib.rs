@@ -18,6 +18,7 @@ mod limits;
 mod network;
 mod options;
 mod records;
+mod response;
 mod set_up;
 mod store;
 mod terminal;

@@ -22,7 +22,9 @@ pub enum End {
     StorageLimit,
     /// More files than the policy allows.
     InodeLimit,
-    /// More refused system calls than the policy tolerates.
+    /// It made a call that no harmless program makes in here.
+    EscapeAttempt,
+    /// More refused system calls, or more signs of an escape, than the policy tolerates.
     TooManyViolations,
     /// More written to stdout and stderr than the policy allows.
     OutputLimit,
@@ -46,6 +48,11 @@ const SIGKILL: i32 = 9;
 const SIGHUP: i32 = 1;
 
 impl End {
+    /// Whether it was ended for what it tried, or for what it may have got hold of. What it wrote is then not taken over unseen.
+    pub fn is_for_safety(self) -> bool {
+        matches!(self, End::EscapeAttempt | End::TooManyViolations | End::CoverFell)
+    }
+
     /// What a caller sees of it.
     pub fn exit_code(self) -> u8 {
         let byte = |code: i32| u8::try_from(code & 0xff).unwrap_or(u8::MAX);
@@ -57,7 +64,7 @@ impl End {
             | End::StorageLimit
             | End::InodeLimit
             | End::OutputLimit => LIMIT,
-            End::TooManyViolations | End::CoverFell => REFUSED,
+            End::EscapeAttempt | End::TooManyViolations | End::CoverFell => REFUSED,
             // As a command that the kernel ended for want of memory, and one whose terminal is gone.
             End::ClientGone => byte(BY_SIGNAL + SIGHUP),
             End::OutOfMemory => byte(BY_SIGNAL + SIGKILL),

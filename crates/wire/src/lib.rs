@@ -15,6 +15,7 @@ pub mod session;
 pub use denied::{Denial, Denied};
 pub use end::End;
 pub use outcome::{
-    Allowed, Blocked, Changed, Level, NetworkOutcome, Probed, Reached, TimingLine, Unrouted, Usage, Wall,
+    Allowed, Attempt, Blocked, Changed, Indicators, Level, NetworkOutcome, Probed, Reached, TimingLine, Unrouted,
+    Usage, Wall,
 };
 pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Subject, Verdict};

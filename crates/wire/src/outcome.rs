@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::question::Op;
+use crate::question::{Asker, Op};
 
 /// Calls of one number, with the arguments of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,6 +54,42 @@ pub enum Level {
     High,
     /// No program does it without meaning to leave.
     Critical,
+}
+
+/// How many signs of an escape there were, by level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Indicators {
+    pub low: u64,
+    pub medium: u64,
+    pub high: u64,
+    pub critical: u64,
+}
+
+impl Indicators {
+    pub fn count(&mut self, level: Level) {
+        let counter = match level {
+            Level::Low => &mut self.low,
+            Level::Medium => &mut self.medium,
+            Level::High => &mut self.high,
+            Level::Critical => &mut self.critical,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Those that few programs cause, and all can do without.
+    pub fn from_medium(self) -> u64 {
+        self.medium.saturating_add(self.high).saturating_add(self.critical)
+    }
+}
+
+/// The act that ended a session at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    pub name: &'static str,
+    pub wall: Wall,
+    pub description: &'static str,
+    /// As /proc said before the session was ended: the process can have written its own command line.
+    pub caller: Asker,
 }
 
 /// A path that was unknown, and given.

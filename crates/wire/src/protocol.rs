@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::{ExecEnd, ExecId, ExecRequest, ExecStatus, OutputStream};
 use crate::question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
+use crate::session::LifeCycle;
 
 pub const VERSION: u32 = 1;
 
@@ -340,6 +341,9 @@ pub struct SessionStatus {
     pub memory: Option<u64>,
     pub cpu_seconds: Option<f64>,
     pub open_questions: u32,
+    /// How far it is; a supervisor before this was told says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<LifeCycle>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub execs: Vec<ExecStatus>,
 }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::end::End;
+
 /// The cell of a session that an operator started on this machine: no scheduler placed it.
 pub const LOCAL_CELL: &str = "local";
 
@@ -32,6 +34,49 @@ pub struct Session {
     pub mode: String,
     /// Seconds since 1970.
     pub started: f64,
+}
+
+/// How far a session is.
+///
+/// ```text
+/// created --walls stand, measured--> initialized --command executed--> running --its first records are written--> monitoring
+/// running, monitoring --> completed | timeout | error --> cleanup
+/// created, initialized --could not be set up--> error --> cleanup
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LifeCycle {
+    #[default]
+    Created,
+    Initialized,
+    Running,
+    Monitoring,
+    /// The command ended, by itself or because it was asked to.
+    Completed,
+    Timeout,
+    /// It could not be set up, or was ended for a limit or for safety.
+    Error,
+    /// What it had is taken apart.
+    Cleanup,
+}
+
+impl LifeCycle {
+    #[must_use]
+    pub fn after(end: End) -> Self {
+        match end {
+            End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } | End::ClientGone => LifeCycle::Completed,
+            End::TimedOut => LifeCycle::Timeout,
+            End::OutOfMemory
+            | End::ProcessLimit
+            | End::CpuTimeLimit
+            | End::StorageLimit
+            | End::InodeLimit
+            | End::EscapeAttempt
+            | End::TooManyViolations
+            | End::OutputLimit
+            | End::CoverFell => LifeCycle::Error,
+        }
+    }
 }
 
 #[cfg(test)]

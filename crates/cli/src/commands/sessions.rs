@@ -12,11 +12,12 @@ use cofferdam_host::state::sessions_in;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_policy::parse_time;
 use cofferdam_supervisor::{Ended, UsedNow, end_session, live_sessions, used_now};
-use cofferdam_wire::session::{Session, short};
+use cofferdam_wire::session::{LifeCycle, Session, short};
 use serde_json::json;
 use thiserror::Error;
 
 use crate::args::sessions::{KillArgs, PsArgs};
+use crate::client::Connection;
 use crate::session_name::{SessionKind, SessionNameError, choose};
 
 /// Why a session was not listed, found or ended.
@@ -79,6 +80,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
                     "session": session.id, "pid": session.pid, "argv": session.argv, "cwd": session.cwd,
                     "project": session.project, "mode": session.mode, "started": session.started,
                     "age": (now - session.started).max(0.0), "state": state_of(*used), "usage": used,
+                    "lifecycle": life_cycle(&state, session, *used),
                 })
             })
             .collect();
@@ -92,6 +94,13 @@ const ENDED: &str = "ended";
 
 fn state_of(used: UsedNow) -> &'static str {
     if used.processes == 0 { ENDED } else { "running" }
+}
+
+/// As its supervisor says it; one that keeps what an ended session wrote does not, nor does one that is stopped.
+fn life_cycle(state: &Path, session: &Session, used: UsedNow) -> Option<LifeCycle> {
+    let said = Connection::open(&sessions_in(state), &session.id, "ps").and_then(Connection::status);
+    let ended = (used.processes == 0).then_some(LifeCycle::Completed);
+    said.ok().and_then(|status| status.state).or(ended)
 }
 
 fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {

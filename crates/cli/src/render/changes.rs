@@ -327,6 +327,11 @@ pub(crate) fn nothing_changed(changes: &[Changes]) -> String {
     }
 }
 
+/// Where the session was ended for what it tried: nothing is applied, also where it would have been without a question.
+pub(crate) fn untouched(id: &str) -> String {
+    format!("nothing that it wrote in its transaction is applied; {}", commands(id))
+}
+
 /// The same where what needs no question was applied.
 pub(crate) fn after_auto(id: &str, done: &Committed, left: &[Changes]) -> Vec<String> {
     let mut lines = vec![format!("{} applied to the project", names(done.taken.len()))];

@@ -4,7 +4,7 @@
 use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Limited;
 use cofferdam_supervisor::Outcome;
-use cofferdam_wire::End;
+use cofferdam_wire::{Attempt, End};
 use serde::Serialize;
 
 use crate::render::output::bytes;
@@ -97,20 +97,36 @@ pub(crate) fn reason(prepared: &Prepared, outcome: &Outcome) -> Option<Reason> {
             let line = format!("a file may not be larger than {most} ({origin}); `limits.file_size` raises it");
             ("file-size", Some(origin), line)
         }
-        End::TooManyViolations => {
-            let limit = &prepared.known.policy.syscalls.max_violations;
-            let line = format!("ended: more than {} refused system calls ({})", limit.value, limit.origin);
-            let (resource, origin) = (None, Some(limit.origin.to_string()));
-            return Some(Reason { kind: Kind::SecurityViolation, resource, origin, line });
-        }
-        End::CoverFell => {
-            let (resource, origin, line) = (None, None, COVER_FELL.to_owned());
-            return Some(Reason { kind: Kind::SecurityViolation, resource, origin, line });
-        }
+        End::EscapeAttempt | End::TooManyViolations | End::CoverFell => return Some(for_safety(prepared, outcome)),
         End::Exited { .. } | End::Signalled { .. } | End::Killed { .. } | End::ClientGone => return None,
     };
     let kind = if outcome.end == End::TimedOut { Kind::ExecutionTimeout } else { Kind::ResourceLimitExceeded };
     Some(Reason { kind, resource: Some(resource), origin, line })
+}
+
+/// Ended for what it tried, or for what it may have got hold of.
+fn for_safety(prepared: &Prepared, outcome: &Outcome) -> Reason {
+    let policy = &prepared.known.policy;
+    let (origin, line) = match (outcome.end, &outcome.summary.attempt) {
+        (End::EscapeAttempt, attempt) => {
+            let origin = &policy.response.critical.origin;
+            let tried = attempt.as_ref().map_or_else(String::new, |attempt| {
+                let Attempt { name, description, caller, .. } = attempt;
+                let program = &caller.program;
+                format!(": `{name}` ({description}) by {} (pid {})", program.exe, program.pid)
+            });
+            (Some(origin), format!("ended at once, an attempt to escape{tried}; `response.critical` ({origin})"))
+        }
+        (End::CoverFell, _) => (None, COVER_FELL.to_owned()),
+        _ => {
+            let calls = &policy.syscalls.max_violations;
+            let signs = policy.response.max_medium.as_ref().filter(|_| outcome.summary.violations <= calls.value);
+            let (limit, what) = signs
+                .map_or((calls, "refused system calls"), |signs| (signs, "signs of an escape, `response.max_medium`"));
+            (Some(&limit.origin), format!("ended: more than {} {what} ({})", limit.value, limit.origin))
+        }
+    };
+    Reason { kind: Kind::SecurityViolation, resource: None, origin: origin.map(ToString::to_string), line }
 }
 
 /// It was not ended, but this may be why it failed.

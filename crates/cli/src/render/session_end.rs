@@ -24,6 +24,9 @@ fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let Some(path) = &outcome.transaction else {
         return prepared.plan.transaction.is_on().then(|| changes::nothing_changed(&[])).into_iter().collect();
     };
+    if outcome.end.is_for_safety() {
+        return vec![changes::untouched(&outcome.session)];
+    }
     if prepared.plan.transaction == Transaction::Auto {
         return match apply_auto(path) {
             Ok((done, left)) => changes::after_auto(&outcome.session, &done, &left),
@@ -45,6 +48,14 @@ fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
 pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
     for line in of_transaction(prepared, outcome) {
         say!("sandbox: {line}");
+    }
+    if let Some(entry) = &outcome.summary.quarantined {
+        let path = entry.path.display().to_string();
+        say!(
+            "sandbox: {} may not run any more; `sandbox quarantine release {} --reason TEXT` lets it",
+            escaped(&path),
+            &entry.hash[..12]
+        );
     }
     for exposed in &outcome.exposed {
         say!("sandbox: {}", escaped(exposed));

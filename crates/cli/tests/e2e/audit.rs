@@ -26,6 +26,8 @@ fn a_session_is_recorded_from_its_creation_to_its_end() {
     let records = records(&place);
     let expected = ["SANDBOX_CREATED", "SANDBOX_ENTERED", "COMMAND_STARTED", "SANDBOX_EXITED", "SANDBOX_DESTROYED"];
     assert_eq!(names(&records), expected);
+    let states: Vec<&Value> = records.iter().map(|record| &record["details"]["state"]).collect();
+    assert_eq!(states, ["created", "initialized", "running", "completed", "cleanup"]);
     let session = records[0]["sandboxId"].as_str().expect("a name");
     for record in &records {
         assert_eq!((&record["version"], record["sandboxId"].as_str()), (&Value::from(1), Some(session)));
@@ -50,7 +52,7 @@ fn a_command_that_cannot_be_started_is_recorded_too() {
     let records = records(&place);
     assert!(!names(&records).contains(&"COMMAND_STARTED"), "{:?}", names(&records));
     let exited = records.iter().find(|record| record["event"] == "SANDBOX_EXITED").expect("recorded");
-    assert_eq!(exited["details"]["end"], "not-started");
+    assert_eq!((&exited["details"]["end"], &exited["details"]["state"]), (&"not-started".into(), &"error".into()));
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn refused_calls_and_the_threshold_are_recorded_as_the_workloads_doing() {
 #[test]
 fn a_call_that_only_an_escape_needs_is_recorded_as_an_attempt() {
     let Some(place) = Place::with(&["nsenter"]) else { return };
-    place.inside("nsenter --uts=/proc/self/ns/uts true; true").ok();
+    place.inside("nsenter --uts=/proc/self/ns/uts true; true").code(126);
     let records = records(&place);
     let attempt = records.iter().find(|record| record["event"] == "ESCAPE_ATTEMPT").expect("recorded");
     assert_eq!((&attempt["severity"], &attempt["decision"]), (&Value::from("CRITICAL"), &Value::from("deny")));
@@ -245,4 +247,15 @@ fn a_log_that_cannot_be_written_stops_nobody_and_is_told() {
     let place = Place::new();
     place.write("home:.local/state/cofferdam/audit", "a file where the directory should be");
     place.inside("echo ran").says(&["the log in", "could not be written"]).ok();
+}
+
+#[test]
+fn the_state_of_a_session_says_how_it_ended() {
+    let Some(place) = Place::with(&["nsenter"]) else { return };
+    place.run(&["--timeout", "1s"], &["sleep", "100"]).code(124);
+    place.inside("nsenter --uts=/proc/self/ns/uts true").code(126);
+    let records = records(&place);
+    let exited = records.iter().filter(|record| record["event"] == "SANDBOX_EXITED");
+    let states: Vec<&Value> = exited.map(|record| &record["details"]["state"]).collect();
+    assert_eq!(states, ["timeout", "error"]);
 }

@@ -51,6 +51,7 @@ mod precedence;
 mod programs;
 mod records;
 mod registries;
+mod response;
 mod review;
 mod scope;
 mod screen;

@@ -23,6 +23,8 @@ fn a_session_is_listed_while_it_lives() {
     assert_eq!(session["pid"].as_u64(), Some(u64::from(running.pid())));
     assert_eq!((&session["argv"][0], &session["mode"]), (&Value::from("bash"), &Value::from("static")));
     assert_eq!(session["project"].as_str(), place.project.to_str());
+    let monitored = || listed(&place).first().is_some_and(|one| one["lifecycle"] == "monitoring").then_some(());
+    wait_for("a session that runs and is watched", monitored);
     assert!(session["usage"]["processes"].as_u64().is_some_and(|count| count >= 2), "{session}");
     let id = session["session"].as_str().expect("a name");
     for name in [id, &id[id.len() - 12..], &id[id.len() - 6..], &id[id.len() - 12..id.len() - 4], "last"] {

@@ -20,7 +20,8 @@ pub struct Draft {
 }
 
 /// Tables in the order of the format; keys without a table come first.
-const TABLES: &[&str] = &["", "files", "unknown", "process", "network", "limits", "syscalls", "env", "env.set"];
+const TABLES: &[&str] =
+    &["", "files", "unknown", "process", "network", "limits", "syscalls", "response", "env", "env.set"];
 
 /// One key of a table with what it holds.
 struct Key {
@@ -118,6 +119,7 @@ fn key_of(setting: &Setting) -> Key {
             many("files", list_of(*access), vec![path_entry(path.as_str(), *optional, reason, quoted)])
         }
         Setting::Hook(argv) => one("unknown", "hook", list(argv)),
+        Setting::AlertHook(argv) => one("response", "hook", list(argv)),
         Setting::Executables(names) => many("process", "executables", texts(names)),
         Setting::NetworkPart(part) => many("network", part.key(), vec![part.value(quoted)]),
         Setting::SyscallAllow(call) => many("syscalls", "allow", vec![quoted(call)]),

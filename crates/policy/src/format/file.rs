@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 
 use crate::format::spanned::{At, Lines};
 use crate::format::tables::{
-    EnvTable, FilesTable, MostTable, NetworkTable, PolicyFile, ProcessTable, SyscallsTable, Table, UnknownTable,
+    EnvTable, FilesTable, MostTable, NetworkTable, PolicyFile, ProcessTable, ResponseTable, SyscallsTable, Table,
+    UnknownTable,
 };
 use crate::language::path::PathExpr;
 use crate::types::error::{PolicyError, did_you_mean};
@@ -39,6 +40,7 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     reader.network(file.network)?;
     reader.scalars(file.limits.every_scalar())?;
     reader.syscalls(file.syscalls)?;
+    reader.response(file.response)?;
     reader.env(file.env)?;
     let settings = std::mem::take(&mut reader.settings);
     reader.most(file.most)?;
@@ -157,6 +159,19 @@ impl Reader<'_> {
         }
         for At { value: call, offset } in syscalls.deny {
             self.add(offset, Setting::SyscallDeny(call));
+        }
+        Ok(())
+    }
+
+    fn response(&mut self, response: ResponseTable) -> Result<(), PolicyError> {
+        self.scalars(response.scalars())?;
+        if let Some(At { value: argv, offset }) = response.hook {
+            // It runs outside, with the user's rights: approved or not, a repository does not name it.
+            if self.layer.is_untrusted() {
+                let setting = "response.hook".to_owned();
+                return Err(PolicyError::NotForProjects { setting, origin: self.origin(offset) });
+            }
+            self.add(offset, Setting::AlertHook(argv));
         }
         Ok(())
     }

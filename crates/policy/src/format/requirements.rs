@@ -16,7 +16,7 @@ use crate::types::error::PolicyError;
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
-use crate::types::policy::{Isolation, Mode, OnUnknown, SyscallMode, Transaction};
+use crate::types::policy::{Isolation, Mode, OnCritical, OnUnknown, SyscallMode, Transaction};
 use crate::types::scalar::Scalar;
 use crate::types::setting::Setting;
 use crate::types::validate::check;
@@ -37,6 +37,7 @@ struct RequirementsFile {
     process: MostProcessTable,
     limits: LimitsTable,
     syscalls: SyscallsTable,
+    response: ResponseTable,
     env: EnvTable,
 }
 
@@ -58,6 +59,13 @@ struct HostsTable {
 #[serde(deny_unknown_fields, default)]
 struct SyscallsTable {
     mode: Option<At<SyscallMode>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ResponseTable {
+    critical: Option<At<OnCritical>>,
+    max_medium: Option<At<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -97,6 +105,8 @@ impl Ceilings {
             file.debug.map(|at| at.map(Scalar::Debug)),
             file.transaction.map(|at| at.map(Scalar::Transaction)),
             file.syscalls.mode.map(|at| at.map(Scalar::SyscallMode)),
+            file.response.critical.map(|at| at.map(Scalar::OnCritical)),
+            file.response.max_medium.map(|at| at.map(Scalar::MaxMedium)),
             file.mode.map(|at| at.map(Scalar::Mode)),
             file.unknown.map(|at| at.map(Scalar::UnknownVerdict)),
             file.process.max.map(|at| at.map(Scalar::MaxProcesses)),

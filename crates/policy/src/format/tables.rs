@@ -8,10 +8,12 @@ use serde::Deserialize;
 use crate::format::spanned::At;
 use crate::format::values::{CredentialTable, HostEntry, PathEntry, Texts};
 use crate::language::cpu_set::CpuSet;
-use crate::language::quantity::{Cpus, Notation, Size, Time};
+use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
-use crate::types::policy::{EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, SyscallMode, Transaction};
+use crate::types::policy::{
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, SyscallMode, Transaction,
+};
 use crate::types::scalar::Scalar;
 use crate::types::table::settings;
 

@@ -19,6 +19,11 @@ pub(crate) struct Size(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cpus(pub(crate) u32);
 
+/// `"100ms"`, `"1s"`: what a time is rounded up to, in thousandths of a second. More of it tells less, so it is the stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Quantum(pub u64);
+
+const QUANTUM_UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1000)];
 const TIME_UNITS: &[(&str, u64)] = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
 const SIZE_UNITS: &[(&str, u64)] = &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
 
@@ -29,6 +34,12 @@ const LONGEST: u64 = 100 * 366 * 86_400;
 pub fn parse_time(text: &str) -> Option<Duration> {
     let seconds = scaled(text, TIME_UNITS)?;
     (1..=LONGEST).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+/// A number with `ms` or `s`, but zero.
+fn parse_quantum(text: &str) -> Option<u64> {
+    let has_unit = text.ends_with('s');
+    scaled(text, QUANTUM_UNITS).filter(|millis| has_unit && *millis > 0)
 }
 
 /// Bytes, or a number with `K`, `M`, `G` or `T` (also written `KiB`, `MB`, `k` and so on).
@@ -125,6 +136,22 @@ impl Notation<u64> for Time {
     }
 }
 
+impl Notation<Quantum> for Quantum {
+    fn kept(self) -> Quantum {
+        self
+    }
+
+    fn written(kept: &Quantum) -> String {
+        in_largest_unit(kept.0, QUANTUM_UNITS)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantum {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Text { expected: QUANTUM, parse: parse_quantum }).map(Quantum)
+    }
+}
+
 impl Notation<u64> for Size {
     fn kept(self) -> u64 {
         self.0
@@ -199,6 +226,7 @@ impl<'de> Deserialize<'de> for Cpus {
 }
 
 pub(crate) const TIME: &str = "a time such as `90s`, `10m` or `2h`";
+pub(crate) const QUANTUM: &str = "a time such as `100ms` or `1s`";
 pub(crate) const SIZE: &str = "a size such as `512M` or `1G`";
 pub(crate) const COUNT: &str = "a number such as `100`";
 pub(crate) const CPUS: &str = "a number of CPUs such as `2` or `0.5`";
@@ -224,9 +252,10 @@ pub(crate) use text_or_number;
 
 #[cfg(feature = "schema")]
 mod schema {
-    use super::{CPUS, Cpus, SIZE, Size, TIME, Time};
+    use super::{CPUS, Cpus, QUANTUM, Quantum, SIZE, Size, TIME, Time};
 
     text_or_number!(Time, TIME, ["string", "integer"]);
     text_or_number!(Size, SIZE, ["string", "integer"]);
+    text_or_number!(Quantum, QUANTUM, ["string"]);
     text_or_number!(Cpus, CPUS, ["string", "number"]);
 }

@@ -194,6 +194,9 @@ fn lists(before: &Policy, after: &Policy, found: &mut Vec<Difference>) {
     let hook =
         |policy: &Policy| policy.unknown.hook.iter().map(|hook| hook.map(|argv| argv.join(" "))).collect::<Vec<_>>();
     list("unknown.hook", &hook(before), &hook(after), (Other, Other), found);
+    let alert =
+        |policy: &Policy| policy.response.hook.iter().map(|hook| hook.map(|argv| argv.join(" "))).collect::<Vec<_>>();
+    list("response.hook", &alert(before), &alert(after), (Other, Other), found);
     let (old, new) = (&before.process.executables, &after.process.executables);
     // An empty list means all programs.
     match (old.first(), new.first()) {

@@ -19,6 +19,7 @@ pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
     processes(policy, &mut lines);
     limits(policy, &mut lines);
     syscalls(policy, &mut lines);
+    response(policy, &mut lines);
     environment(policy, verbose, &mut lines);
     if !policy.held_back.is_empty() {
         lines.push("held back until the project's policy is approved".to_owned());
@@ -164,6 +165,14 @@ fn syscalls(policy: &Policy, lines: &mut Vec<String>) {
     lines.extend(scalars(policy, "syscalls"));
     lines.extend(policy.syscalls.allow.iter().map(|call| value("allow", call)));
     lines.extend(policy.syscalls.deny.iter().map(|call| value("deny", call)));
+}
+
+fn response(policy: &Policy, lines: &mut Vec<String>) {
+    lines.push("response to signs of an escape".to_owned());
+    lines.extend(scalars(policy, "response"));
+    lines.extend(policy.response.hook.iter().map(|hook| {
+        line(&format!("an alert is sent to {}", hook.value.first().map_or("", String::as_str)), &hook.origin)
+    }));
 }
 
 fn environment(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {

@@ -65,6 +65,9 @@ fn lists(policy: &Policy, draft: &mut Draft) {
     if let Some(hook) = &policy.unknown.hook {
         add(draft, hook, Setting::Hook);
     }
+    if let Some(hook) = &policy.response.hook {
+        add(draft, hook, Setting::AlertHook);
+    }
     let names: Vec<String> = policy.process.executables.iter().map(|name| name.value.clone()).collect();
     if !names.is_empty() {
         draft.settings.push(Setting::Executables(names));

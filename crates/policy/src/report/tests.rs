@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::format::file::parse;
 use crate::language::cpu_set::CpuSet;
 use crate::language::path::Places;
-use crate::language::quantity::{Cpus, Size, Time};
+use crate::language::quantity::{Cpus, Quantum, Size, Time};
 use crate::report::diff::differences;
 use crate::report::explain::explain;
 use crate::report::export::export;
@@ -15,7 +15,7 @@ use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::Layer;
 use crate::types::policy::{
-    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
 };
 use crate::types::setting::Setting;
 use crate::types::table::settings;
@@ -62,7 +62,7 @@ macro_rules! samples {
 }
 
 samples!(bool: "false" "true", u32: "100" "200", u64: "100" "200", Size: "\"512M\"" "\"1G\"", Time: "\"10m\"" "\"2h\"");
-samples!(Cpus: "0.5" "2", CpuSet: "\"0-1\"" "\"0-3\"");
+samples!(Quantum: "\"1s\"" "\"100ms\"", Cpus: "0.5" "2", CpuSet: "\"0-1\"" "\"0-3\"");
 
 macro_rules! words {
     ($($type:ty),+) => {
@@ -82,6 +82,7 @@ words!(
     EnvMode,
     Isolation,
     KeeperMode,
+    OnCritical,
     Metadata,
     Mode,
     NetworkMode,
@@ -124,6 +125,7 @@ const ENTRIES: &[(&str, &str, &str, &str)] = &[
     ("files", "deny", "[\"~/a\"]", "~/a"),
     ("files", "protect", "[\"~/a\"]", "~/a"),
     ("unknown", "hook", "[\"/bin/answer\"]", "hook"),
+    ("response", "hook", "[\"/bin/alert\"]", "alert"),
     ("process", "executables", "[\"make\"]", "make"),
     ("network", "allow", "[\"x.org\"]", "x.org"),
     ("network", "deny", "[\"x.org\"]", "x.org"),
@@ -150,6 +152,7 @@ const NO_SETTINGS: &[(&str, &str)] = &[
     ("", "limits"),
     ("limits", "io"),
     ("", "syscalls"),
+    ("", "response"),
     ("", "env"),
     ("", "most"),
 ];

@@ -72,6 +72,7 @@ impl Policy {
                 self.files.push(rule);
             }
             Setting::Hook(argv) => self.unknown.hook = Some(Ruled::new(argv, origin)),
+            Setting::AlertHook(argv) => self.response.hook = Some(Ruled::new(argv, origin)),
             Setting::Executables(names) => {
                 self.process.executables.extend(names.into_iter().map(|name| Ruled::new(name, origin.clone())));
             }

@@ -35,6 +35,7 @@ pub(crate) fn effect(setting: &Setting, policy: &Policy) -> Effect {
         // Executables are narrowed as a list, see `layers`.
         Setting::Preset(_)
         | Setting::Hook(_)
+        | Setting::AlertHook(_)
         | Setting::Executables(_)
         | Setting::NetworkPart(
             NetworkPart::Allow(_)

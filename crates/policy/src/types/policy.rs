@@ -10,6 +10,7 @@ use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::language::path::PathExpr;
+use crate::language::quantity::Quantum;
 use crate::types::files::{Access, FileRule, Hold, Stand};
 use crate::types::limit::Limits;
 use crate::types::names::display_as;
@@ -81,6 +82,18 @@ pub enum KeeperMode {
     Report,
 }
 
+/// What an indicator of the level CRITICAL does. Ordered: stricter first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum OnCritical {
+    /// The session ends at once.
+    #[default]
+    End,
+    /// It is refused and recorded, and counts as a violation.
+    Record,
+}
+
 /// What becomes of what a session writes in the project. Ordered: stricter first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -148,6 +161,7 @@ display_as!(Mode { Static => "static", Dynamic => "dynamic" });
 display_as!(OnUnknown { Deny => "deny", Ask => "ask", AllowAndLog => "allow-and-log" });
 display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(KeeperMode { Strict => "strict", Report => "report" });
+display_as!(OnCritical { End => "end", Record => "record" });
 display_as!(Transaction { Review => "review", Auto => "auto", Off => "off" });
 display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
 display_as!(EnvMode { Explicit => "explicit", Clean => "clean", Inherit => "inherit" });
@@ -196,6 +210,16 @@ pub struct Syscalls {
     pub deny: Vec<Ruled<String>>,
     /// The session ends once this many notable calls were refused.
     pub max_violations: Ruled<u32>,
+}
+
+/// What follows when the workload tries what is a sign of an escape (`profiles/indicators.toml`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Response {
+    pub critical: Ruled<OnCritical>,
+    /// The session ends past this many indicators of the level MEDIUM or above. Without it they are counted.
+    pub max_medium: Option<Ruled<u32>>,
+    /// A program outside that is told when a session was ended for what it tried.
+    pub hook: Option<Ruled<Vec<String>>>,
 }
 
 /// Ordered: stricter first.
@@ -250,11 +274,14 @@ pub struct Policy {
     pub network: Network,
     pub limits: Limits,
     pub syscalls: Syscalls,
+    pub response: Response,
     pub env: Env,
     /// Whether processes inside may trace each other.
     pub debug: Ruled<bool>,
     /// What becomes of the session when a host program takes a cover off.
     pub keeper: Ruled<KeeperMode>,
+    /// What the time until the end of a command is rounded up to, where it is.
+    pub completion_quantum: Option<Ruled<Quantum>>,
     /// Whether org policy permits `isolation = "none"`.
     pub none_approved: Option<Origin>,
     /// Where the org allows the host's own network without asking each time.
@@ -296,6 +323,7 @@ impl Default for Policy {
                 deny: Vec::new(),
                 max_violations: Ruled::default_of(1),
             },
+            response: Response { critical: Ruled::default_of(OnCritical::End), max_medium: None, hook: None },
             env: Env {
                 mode: Ruled::default_of(EnvMode::Explicit),
                 pass: Vec::new(),
@@ -305,6 +333,7 @@ impl Default for Policy {
             },
             debug: Ruled::default_of(false),
             keeper: Ruled::default_of(KeeperMode::Strict),
+            completion_quantum: None,
             none_approved: None,
             host_network_approved: None,
             write_within: Vec::new(),

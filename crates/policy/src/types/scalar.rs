@@ -7,12 +7,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::language::cpu_set::{CpuSet, is_subset};
-use crate::language::quantity::{Cpus, Notation, Size, Time};
+use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{
-    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
 };
 use crate::types::table::settings;
 
@@ -32,6 +32,9 @@ const SOME_NETWORK: &str = "at least 1; without a network, `mode = \"none\"`";
 const SECOND: Duration = Duration::from_secs(1);
 const SOME_TIME: &str = "at least 1s";
 
+/// A caller waits for it at every end.
+const LONGEST_QUANTUM: Quantum = Quantum(10_000);
+
 /// Which of two values is the stricter.
 trait Strictness {
     /// Less is stricter; nothing where neither allows all that the other does.
@@ -49,9 +52,27 @@ macro_rules! stricter_first {
 }
 
 stricter_first!(u32, u64, Duration, bool);
-stricter_first!(Access, AgentUse, EnvMode, KeeperMode, Metadata, NetworkMode, OnUnknown, SyscallMode, Transaction);
+stricter_first!(
+    Access,
+    AgentUse,
+    EnvMode,
+    KeeperMode,
+    Metadata,
+    NetworkMode,
+    OnCritical,
+    OnUnknown,
+    SyscallMode,
+    Transaction
+);
 
 impl Strictness for Isolation {
+    fn against(&self, other: &Self) -> Option<Ordering> {
+        Some(other.cmp(self))
+    }
+}
+
+/// A longer one tells less.
+impl Strictness for Quantum {
     fn against(&self, other: &Self) -> Option<Ordering> {
         Some(other.cmp(self))
     }

@@ -32,6 +32,8 @@ macro_rules! settings {
                 /// What becomes of what is written in the project: `false` (written directly), `true` (kept for review) or `"auto"`
                 /// (kept apart, and applied at the end).
                 transaction: Transaction => Transaction(Transaction) in transaction;
+                /// The end of a command is told at a multiple of this time after its start: `"100ms"`.
+                completion_quantum: Quantum => CompletionQuantum(Quantum) in completion_quantum, shown "ends are told at multiples of", least LONGEST_QUANTUM => "at most 10s";
                 /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.
                 allow_isolation_none: bool => AllowIsolationNone(bool) in none_approved, only Org;
                 /// Whether sessions get the host's own network without an approval; counts in the org's policy only.
@@ -49,6 +51,7 @@ macro_rules! settings {
                 network: NetworkTable,
                 limits: LimitsTable,
                 syscalls: SyscallsTable,
+                response: ResponseTable,
                 env: EnvTable,
                 /// Counts in shipped presets only; those of an organisation are `requirements.toml`.
                 #[cfg_attr(feature = "schema", schemars(skip))]
@@ -185,6 +188,17 @@ macro_rules! settings {
                 allow: Vec<At<String>>,
                 /// Refused, logged, counted.
                 deny: Vec<At<String>>,
+            }
+
+            /// What follows when the workload tries what is a sign of an escape.
+            ResponseTable "response" "" {
+                /// What an indicator of the level CRITICAL does: `end` or `record`.
+                critical: OnCritical => OnCritical(OnCritical) in response.critical, shown "a critical indicator:";
+                /// The session ends past this many indicators of the level MEDIUM or above; without it they are counted.
+                max_medium: u32 => MaxMedium(u32) in response.max_medium, shown "indicators before the end";
+            } lists {
+                /// A program outside that is told when a session was ended for what it tried. Not from a project.
+                hook: Option<At<Vec<String>>>,
             }
 
             /// Variables of the command.

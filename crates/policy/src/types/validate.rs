@@ -46,6 +46,9 @@ pub(crate) fn check(setting: &Ruled<Setting>) -> Result<(), PolicyError> {
         Setting::Hook(argv) if !argv.first().is_some_and(|program| program.starts_with('/')) => {
             fails("unknown.hook", &argv.join(" "), "the absolute path of a program, and its arguments")
         }
+        Setting::AlertHook(argv) if !argv.first().is_some_and(|program| program.starts_with('/')) => {
+            fails("response.hook", &argv.join(" "), "the absolute path of a program, and its arguments")
+        }
         Setting::EnvPass(name) if !is_variable_name(name) => fails("env.pass", name, "the name of a variable"),
         Setting::EnvBlock(name) if !is_variable_name(name) => fails("env.block", name, "the name of a variable"),
         Setting::EnvSet(name, _) if !is_variable_name(name) => fails("env.set", name, "the name of a variable"),

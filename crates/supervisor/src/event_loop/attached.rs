@@ -13,10 +13,7 @@ impl Running<'_> {
             Some(News::Executed(exec)) => return self.executed(exec),
             None => return Ok(()),
         };
-        let answer = self.answer_to(&notification);
-        if let Some(listener) = self.attached.listener(which) {
-            give(answer, listener, &notification)?;
-        }
-        self.end_past_threshold()
+        let Some(answer) = self.answer_to(&notification)? else { return Ok(()) };
+        self.attached.listener(which).map_or(Ok(()), |listener| give(answer, listener, &notification))
     }
 }

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_plan::seccomp::{Answer, name_of};
 use cofferdam_plan::{LaunchPlan, Step, is_in_own_area};
-use cofferdam_wire::End;
+use cofferdam_wire::{End, Level};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::event_loop::Running;
+use crate::records::indicator;
 
 const MOST_PATH: usize = 4096;
 const AT_FDCWD: i32 = -100;
@@ -30,18 +31,16 @@ impl Running<'_> {
                 return Ok(());
             }
         };
-        let answer = self.answer_to(&notification);
+        let Some(answer) = self.answer_to(&notification)? else { return Ok(()) };
         if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
             return gate.notified(notification);
         }
-        if let Some(listener) = &self.listener {
-            give(answer, listener, &notification)?;
-        }
-        self.end_past_threshold()
+        self.listener.as_ref().map_or(Ok(()), |listener| give(answer, listener, &notification))
     }
 
-    /// What is said to a call, once it is recorded.
-    pub(crate) fn answer_to(&mut self, notification: &Notification) -> Answer {
+    /// What is said to a call, once it is recorded. Nothing where the session was ended for safety: pid 1 takes a moment to take
+    /// the others along, and a caller that hears nothing waits until it is killed.
+    pub(crate) fn answer_to(&mut self, notification: &Notification) -> Result<Option<Answer>, Errno> {
         let filter = &self.plan.filter;
         if filter.started.contains(&notification.number)
             && let Some(program) = unlisted_program(self.plan, notification)
@@ -52,6 +51,9 @@ impl Running<'_> {
         let is_init = i64::from(notification.pid) == i64::from(self.first.pid);
         let answer = filter.answer(notification.number, &notification.arguments, is_init);
         match answer {
+            Answer::Refuse { is_counted: true, .. } if self.is_critical(notification) => {
+                self.end_at_once(notification)?;
+            }
             Answer::Refuse { is_counted: true, .. } => self.note(notification),
             Answer::Refuse { is_counted: false, .. } if !filter.gated.contains(&notification.number) => {
                 self.log();
@@ -59,7 +61,27 @@ impl Running<'_> {
             }
             Answer::Refuse { .. } | Answer::GoOn => {}
         }
-        answer
+        self.end_past_threshold()?;
+        Ok(Some(answer).filter(|_| !self.ending.reason.is_some_and(End::is_for_safety)))
+    }
+
+    fn is_critical(&self, notification: &Notification) -> bool {
+        let name = name_of(notification.number).unwrap_or("unknown");
+        self.plan.response.ends_at_critical && indicator::of(name, &notification.arguments).level == Level::Critical
+    }
+
+    /// A call with no harmless caller. First the end, then the words; only who called has to be read while it waits.
+    fn end_at_once(&mut self, notification: &Notification) -> Result<(), Errno> {
+        if self.ending.reason.is_some_and(End::is_for_safety) {
+            return Ok(());
+        }
+        let caller = cofferdam_gate::asker(notification.pid);
+        // Whatever else was about to end it: this is what has to be told.
+        self.ending.reason = Some(End::EscapeAttempt);
+        self.first.kill()?;
+        self.log();
+        self.summary.attempted(notification, caller, &mut self.log);
+        Ok(())
     }
 
     /// Past the threshold the session is being killed; what it still asks is refused, and fills no log.
@@ -71,12 +93,19 @@ impl Running<'_> {
         }
     }
 
-    pub(crate) fn end_past_threshold(&mut self) -> Result<(), Errno> {
-        if self.summary.violations > self.plan.max_violations && self.ending.reason.is_none() {
-            let (total, most) = (self.summary.violations, self.plan.max_violations);
-            self.log().too_many_violations(total, most);
-            self.end(End::TooManyViolations)?;
+    fn end_past_threshold(&mut self) -> Result<(), Errno> {
+        if self.ending.reason.is_some() {
+            return Ok(());
         }
+        let (violations, signs) = (u64::from(self.summary.violations), self.summary.indicators.from_medium());
+        let over = [
+            (violations, Some(self.plan.max_violations), "syscalls.max_violations"),
+            (signs, self.plan.response.max_medium, "response.max_medium"),
+        ];
+        let is_over = |(total, most, _): &(u64, Option<u32>, _)| most.is_some_and(|most| *total > u64::from(most));
+        let Some((total, Some(most), setting)) = over.into_iter().find(is_over) else { return Ok(()) };
+        self.end(End::TooManyViolations)?;
+        self.log().too_many_violations(total, most, setting);
         Ok(())
     }
 }

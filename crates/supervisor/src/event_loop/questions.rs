@@ -7,6 +7,7 @@ use std::path::Path;
 use cofferdam_launcher::join::JoinRequest;
 use cofferdam_wire::End;
 use cofferdam_wire::protocol::{PolicyScope, SessionStatus};
+use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{Cause, Keep, Question, QuestionId, Settled, Verdict};
 use rustix::io::Errno;
 
@@ -182,7 +183,19 @@ impl Running<'_> {
             memory: some(seen.memory),
             cpu_seconds,
             open_questions: self.approvals.control.as_ref().map_or(0, ControlSocket::open_questions),
+            state: Some(self.life_cycle()),
             execs: self.execs.status(),
+        }
+    }
+
+    fn life_cycle(&self) -> LifeCycle {
+        let has_command = self.set_up.socket.is_none() && self.set_up.reports.is_empty();
+        match self.ending.reason {
+            Some(end) => LifeCycle::after(end),
+            None if !self.set_up.is_done(self.plan) => LifeCycle::Created,
+            None if !has_command => LifeCycle::Initialized,
+            None if !self.startup.is_done() => LifeCycle::Running,
+            None => LifeCycle::Monitoring,
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::network::no_route::Counters;
 use crate::options::Options;
 use crate::records::log::Log;
 use crate::records::summary::Summary;
+use crate::response::{self, Past};
 use crate::terminal::output::Output;
 
 /// How a session went.
@@ -97,6 +98,7 @@ impl Begun<'_> {
         let (reports, mut summary) =
             (std::mem::take(&mut running.set_up.reports), std::mem::take(&mut running.summary));
         let failed = running.execs.failed.clone().map(|NotStarted { why, code }| LaunchError::Exec { why, code });
+        let started = running.started;
         let lingering = running.lingering(&session);
         let ran = began.elapsed();
         let obeyed = set_up.then(|| look_back(plan, options, (git, shown, since), &mut log, &mut summary));
@@ -111,11 +113,16 @@ impl Begun<'_> {
         let changed = learned_changes(plan, directory.as_ref());
         let (kept, left_behind) = finish_directory(plan, directory, options);
         drop(quota);
+        let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
+        if error.is_none() && end.is_for_safety() {
+            let (state, transaction) = (options.state.as_deref(), transaction.as_deref());
+            response::follow(&Past { plan, end, state, began: started, transaction }, &mut summary, &mut log);
+        }
         log.destroyed(left_behind.as_deref());
         if let Some(error) = error {
             return Err(error);
         }
-        let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
+        wait_for_quantum(plan.completion_quantum, began);
         let (log_failed, is_unlisted, obeyed) = (log.failed, !is_listed, obeyed.unwrap_or_default());
         let timing = timing(plan, marks);
         Ok(Outcome {
@@ -137,6 +144,14 @@ impl Begun<'_> {
             usage,
         })
     }
+}
+
+/// So that the time at which the end is told says no more than its quantum does. All that takes time of its own comes before.
+fn wait_for_quantum(quantum: Option<Duration>, began: Instant) {
+    let Some(quantum) = quantum.filter(|quantum| !quantum.is_zero()) else { return };
+    let over = began.elapsed().as_nanos() % quantum.as_nanos();
+    let rest = quantum.as_nanos() - over;
+    std::thread::sleep(Duration::from_nanos(u64::try_from(rest).unwrap_or(0)));
 }
 
 fn record_end(log: &mut Log<'_>, error: Option<&LaunchError>, end: End, ran: Duration, usage: &Usage) {

@@ -1,54 +1,79 @@
-//! What a refused call is a sign of: the wall that it goes against, how grave that is, and a description. Owns that table, with
-//! `Critical` for calls that no program makes without meaning it; ends nothing. Used by `log`.
+//! What a refused act is a sign of: the wall that it goes against, how grave that is, what noticed it, and a description. The
+//! table is `profiles/indicators.toml`; owns the look into it, and ends nothing. Used by `log` and `summary`.
 
 use cofferdam_wire::{Level, Wall};
+use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Indicator {
+    pub(crate) source: Source,
     pub(crate) wall: Wall,
     pub(crate) level: Level,
     pub(crate) description: &'static str,
 }
 
+/// What noticed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Source {
+    Filter,
+    Gate,
+    Kernel,
+}
+
+include!(concat!(env!("OUT_DIR"), "/indicators.rs"));
+
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 
+/// Of a call that was refused.
 pub(crate) fn of(call: &str, arguments: &[u64; 6]) -> Indicator {
-    let (wall, level, description) = match call {
-        "open_by_handle_at" => (Wall::Filesystem, Level::Critical, "opens files by handle, around their paths"),
-        "pivot_root" => (Wall::Filesystem, Level::Critical, "replaces the root"),
-        "setns" => (Wall::Process, Level::Critical, "joins a foreign namespace"),
-        "init_module" | "finit_module" | "delete_module" => {
-            (Wall::Syscall, Level::Critical, "changes the kernel's modules")
+    // The low half, as the kernel reads it.
+    if call == "socket" && matches!(arguments[0] & 0xffff_ffff, AF_INET | AF_INET6) {
+        return INTERNET_SOCKET;
+    }
+    CALLS.binary_search_by_key(&call, |(name, _)| name).map_or(OTHER_CALL, |at| CALLS[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_plan::seccomp::{Verdict, number_of, verdict_of};
+    use cofferdam_policy::{Origin, Policy, Ruled, SyscallMode};
+
+    use super::*;
+
+    #[test]
+    fn every_critical_call_is_reported_by_the_filter_in_every_mode() {
+        let critical: Vec<&str> =
+            CALLS.iter().filter(|(_, found)| found.level == Level::Critical).map(|(call, _)| *call).collect();
+        let expected = [
+            "delete_module",
+            "finit_module",
+            "init_module",
+            "kexec_file_load",
+            "kexec_load",
+            "open_by_handle_at",
+            "pivot_root",
+            "setns",
+        ];
+        assert_eq!(critical, expected, "a call with a harmless caller would end harmless sessions");
+        for mode in [SyscallMode::AllowList, SyscallMode::DenyList] {
+            for debug in [true, false] {
+                let mut policy = Policy::built_in();
+                policy.syscalls.mode = Ruled::new(mode, Origin::flag("--test"));
+                policy.debug = Ruled::new(debug, Origin::flag("--test"));
+                for (call, internet) in critical.iter().flat_map(|call| [(*call, true), (*call, false)]) {
+                    let verdict = verdict_of(&policy, internet, call).expect("a filter");
+                    assert_eq!(verdict, Some(Verdict::Notify), "{call}, {mode}, debug {debug}");
+                }
+            }
         }
-        "kexec_load" | "kexec_file_load" => (Wall::Syscall, Level::Critical, "replaces the kernel"),
-        "mount" | "umount2" | "chroot" | "fsopen" | "fsconfig" | "fsmount" | "fspick" | "open_tree"
-        | "open_tree_attr" | "move_mount" | "mount_setattr" | "statmount" | "listmount" => {
-            (Wall::Filesystem, Level::Medium, "changes or lists mounts")
+    }
+
+    #[test]
+    fn every_listed_call_exists() {
+        for (call, _) in CALLS {
+            assert!(number_of(call).is_some(), "{call}");
         }
-        "unshare" => (Wall::Process, Level::Medium, "makes a namespace"),
-        "clone" | "fork" | "vfork" => {
-            (Wall::Process, Level::Medium, "makes a process or a namespace that policy does not allow")
-        }
-        "execve" | "execveat" => (Wall::Process, Level::Medium, "starts a program that policy does not list"),
-        "ptrace" | "process_vm_readv" | "process_vm_writev" | "kcmp" | "pidfd_getfd" => {
-            (Wall::Process, Level::Medium, "looks into another process")
-        }
-        "ioctl" => (Wall::Process, Level::High, "puts input into a terminal"),
-        "io_uring_setup" | "io_uring_enter" | "io_uring_register" => {
-            (Wall::Syscall, Level::Medium, "makes calls that no filter sees")
-        }
-        "add_key" | "request_key" | "keyctl" => (Wall::Syscall, Level::Medium, "uses kernel keyrings"),
-        "bpf" | "perf_event_open" | "userfaultfd" | "lookup_dcookie" => {
-            (Wall::Syscall, Level::Medium, "programs the kernel")
-        }
-        "memfd_create" => (Wall::Process, Level::Medium, "makes a file in memory where programs are listed"),
-        // The low half, as the kernel reads it.
-        "socket" if matches!(arguments[0] & 0xffff_ffff, AF_INET | AF_INET6) => {
-            (Wall::Network, Level::Low, "makes an internet socket where there is no network")
-        }
-        "socket" | "socketpair" => (Wall::Network, Level::Low, "makes a socket of a family that is not on the list"),
-        _ => (Wall::Syscall, Level::Low, "a call that the filter refuses"),
-    };
-    Indicator { wall, level, description }
+    }
 }

@@ -2,6 +2,7 @@
 //! came near or were exceeded. Owns what each record says; the chain they go into is `audit`'s. Fed by `launch`, `summary` and the
 //! supervisor's loop.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,12 @@ use cofferdam_audit::{Actor, Decision, Event, Journal, JournalError, Record as E
 use cofferdam_gate::News;
 use cofferdam_host::obeyed::{Obeyed, ObeyedFile};
 use cofferdam_kernel::seccomp::Notification;
+use cofferdam_kernel::timing::seconds_now;
 use cofferdam_plan::LaunchPlan;
 use cofferdam_policy::Isolation;
+use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{
     Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reached, Settled, Subject, Unrouted, Usage, Verdict,
-    Wall,
 };
 use cofferdam_workspace::checkpoint::By;
 use serde_json::{Value, json};
@@ -24,11 +26,14 @@ use sha2::{Digest as _, Sha256};
 use crate::covers::Fall;
 use crate::limits::monitor::{Finding, FindingKind};
 use crate::options::{NetworkApproval, Options};
-use crate::records::indicator;
+use crate::records::indicator::{self, Indicator};
 use crate::records::redact;
 
 /// Records that what runs inside may cause; then one more says that there are no more.
 const MOST_CAUSED: u32 = 20_000;
+
+/// What is told of a session that was ended for safety.
+const LAST_EVENTS: usize = 64;
 
 const REFUSED: (Severity, Decision) = (Severity::Warning, Decision::Deny);
 
@@ -39,6 +44,15 @@ fn came_of(verdict: NetworkOutcome) -> (Severity, Decision) {
     }
 }
 
+/// What a record of a refused call has besides the call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tried<'a> {
+    /// The program that was to be started.
+    pub(super) program: Option<&'a Path>,
+    /// Who made a call that ended the session.
+    pub(super) caller: Option<&'a Asker>,
+}
+
 /// Appends to the audit log, until that fails once.
 #[derive(Debug, Default)]
 pub(crate) struct Log<'a> {
@@ -46,6 +60,8 @@ pub(crate) struct Log<'a> {
     state: Option<&'a Path>,
     journal: Option<Journal>,
     caused: u32,
+    /// What happened last, also past the bound of records.
+    last: VecDeque<Value>,
     pub(crate) failed: bool,
 }
 
@@ -59,6 +75,9 @@ impl<'a> Log<'a> {
     }
 
     fn add(&mut self, entry: Entry<'_>) {
+        if entry.actor == Actor::Workload || entry.event == Event::CommandStarted {
+            self.remember(&entry);
+        }
         let Some(state) = self.state.filter(|_| !self.failed) else { return };
         if entry.actor == Actor::Workload {
             self.caused += 1;
@@ -76,6 +95,26 @@ impl<'a> Log<'a> {
         let session = if entry.session.is_empty() { &self.session } else { entry.session };
         let entry = Entry { session, ..entry };
         self.failed = self.journal.as_mut().is_none_or(|journal| journal.append(&entry).is_err());
+    }
+
+    fn remember(&mut self, entry: &Entry<'_>) {
+        if self.last.len() == LAST_EVENTS {
+            self.last.pop_front();
+        }
+        let details = &entry.details;
+        self.last.push_back(json!({ "time": seconds_now(), "event": entry.event, "details": details }));
+    }
+
+    /// What led to the end of a session that was ended for safety, oldest first.
+    pub(crate) fn last_events(&self) -> Vec<Value> {
+        self.last.iter().cloned().collect()
+    }
+
+    /// What followed from that end: one record, with what led to it.
+    pub(crate) fn responded(&mut self, mut alert: Value, told: Option<&str>) {
+        alert["op"] = json!("response");
+        alert["hook"] = json!(told);
+        self.tell(Event::PolicyViolation, Severity::Critical, alert);
     }
 
     fn tell(&mut self, event: Event, severity: Severity, details: Value) {
@@ -96,6 +135,7 @@ impl<'a> Log<'a> {
         let severity = if network == "host" { Severity::Warning } else { Severity::Info };
         let mut details = json!({
             "action": "run",
+            "state": LifeCycle::Created,
             "tool": argv.first(),
             "mode": if plan.gate.is_some() { "dynamic" } else { "static" },
             "isolation": plan.isolation,
@@ -119,11 +159,21 @@ impl<'a> Log<'a> {
 
     /// The walls stand.
     pub(crate) fn entered(&mut self, plan: &LaunchPlan) {
-        self.tell(Event::SandboxEntered, Severity::Info, json!({ "posture": plan.posture }));
+        self.tell(
+            Event::SandboxEntered,
+            Severity::Info,
+            json!({
+                "state": LifeCycle::Initialized, "posture": plan.posture, "measured": measured(plan),
+            }),
+        );
     }
 
     pub(crate) fn command_started(&mut self, plan: &LaunchPlan) {
-        self.tell(Event::CommandStarted, Severity::Info, json!({ "command": command(&plan.command.argv) }));
+        self.tell(
+            Event::CommandStarted,
+            Severity::Info,
+            json!({ "state": LifeCycle::Running, "command": command(&plan.command.argv) }),
+        );
     }
 
     /// A client outside started a further command in the session.
@@ -160,22 +210,23 @@ impl<'a> Log<'a> {
             | End::OutputLimit
             | End::CoverFell
             | End::ClientGone => Severity::Warning,
+            End::EscapeAttempt => Severity::Critical,
         };
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
+        let details = json!({ "state": LifeCycle::after(end), "end": end, "exitCode": end.exit_code(), "durationMillis": millis, "usage": usage });
         self.tell(Event::SandboxExited, severity, details);
     }
 
     /// It did not run, and why.
     pub(crate) fn failed_to_start(&mut self, why: &str, code: u8, ran: Duration) {
         let millis = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
-        let details = json!({ "end": "not-started", "why": why, "exitCode": code, "durationMillis": millis });
+        let details = json!({ "state": LifeCycle::Error, "end": "not-started", "why": why, "exitCode": code, "durationMillis": millis });
         self.tell(Event::SandboxExited, Severity::Error, details);
     }
 
     /// Nothing of it is left but what is named. Says whether all that happened is in the log.
     pub(crate) fn destroyed(&mut self, left_behind: Option<&Path>) {
-        let mut details = json!({});
+        let mut details = json!({ "state": LifeCycle::Cleanup });
         if let Some(path) = left_behind {
             put_path(&mut details, "leftBehind", path);
         }
@@ -208,18 +259,24 @@ impl<'a> Log<'a> {
     }
 
     /// More was refused than the policy tolerates.
-    pub(crate) fn too_many_violations(&mut self, counted: u32, allowed: u32) {
-        let details = json!({ "violations": counted, "allowed": allowed, "consequence": "ended" });
+    pub(crate) fn too_many_violations(&mut self, counted: u64, allowed: u32, setting: &str) {
+        let details = json!({ "violations": counted, "allowed": allowed, "setting": setting, "consequence": "ended" });
         self.tell(Event::PolicyViolation, Severity::Error, details);
     }
 
-    pub(super) fn blocked(&mut self, name: &str, notification: &Notification, program: Option<&Path>) {
-        let indicator = indicator::of(name, &notification.arguments);
+    pub(super) fn blocked(&mut self, name: &str, notification: &Notification, indicator: &Indicator, tried: Tried<'_>) {
         let mut details = json!({
             "pid": notification.pid, "syscall": name, "number": notification.number, "arguments": notification.arguments,
-            "indicator": indicator.wall, "level": indicator.level, "description": indicator.description,
         });
-        if let Some(program) = program {
+        put_indicator(&mut details, indicator);
+        if let Some(caller) = tried.caller {
+            let parents: Vec<&str> = caller.parents.iter().map(|parent| parent.exe.as_str()).collect();
+            details["program"] = json!(caller.program.exe);
+            details["command"] = command(&caller.program.argv);
+            details["parents"] = json!(parents);
+            details["consequence"] = json!("ended");
+        }
+        if let Some(program) = tried.program {
             // What it tried is known, what the kernel said is not: the path may have changed since it was read.
             details["attempted"] = json!(true);
             put_path(&mut details, "path", program);
@@ -245,10 +302,8 @@ impl<'a> Log<'a> {
     /// Connections and packets that went nowhere, as the kernel counted them: it does not say where to.
     pub(crate) fn unrouted(&mut self, unrouted: Unrouted) {
         if unrouted.no_route > 0 {
-            let details = json!({
-                "outcome": "denied", "unrouted": unrouted.no_route, "indicator": Wall::Network, "level": Level::Low,
-                "description": "there is no network inside",
-            });
+            let mut details = json!({ "outcome": "denied", "unrouted": unrouted.no_route });
+            put_indicator(&mut details, &indicator::NO_ROUTE);
             self.decided_inside(Event::ConnectionAttempt, REFUSED, None, details);
         }
     }
@@ -330,10 +385,8 @@ impl<'a> Log<'a> {
     }
 
     fn violation(&mut self, op: &str, path: &Path, asker: &Asker, origin: Option<&str>) {
-        let mut details = json!({
-            "op": op, "pid": asker.program.pid, "program": asker.program.exe, "indicator": Wall::Filesystem,
-            "level": Level::Low, "description": "a path that no rule gives, or that one hides",
-        });
+        let mut details = json!({ "op": op, "pid": asker.program.pid, "program": asker.program.exe });
+        put_indicator(&mut details, &indicator::HIDDEN_PATH);
         put_path(&mut details, "path", path);
         self.decided_inside(Event::FileAccessViolation, REFUSED, origin, details);
     }
@@ -429,6 +482,21 @@ fn question_details(question: &Question) -> Value {
         Subject::Key(key) => details["key"] = json!(key),
     }
     details
+}
+
+/// What noticed it, what it goes against, how grave that is, and in words.
+fn put_indicator(details: &mut Value, indicator: &Indicator) {
+    details["source"] = json!(indicator.source);
+    details["indicator"] = json!(indicator.wall);
+    details["level"] = json!(indicator.level);
+    details["description"] = json!(indicator.description);
+}
+
+/// What the child asked the kernel about before it said that its walls stand: a difference would have ended the launch.
+fn measured(plan: &LaunchPlan) -> &'static [&'static str] {
+    const PRIVILEGE: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces"];
+    const WITH_ROOT: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces", "root"];
+    if plan.gate.is_some() { PRIVILEGE } else { WITH_ROOT }
 }
 
 /// A path as text; where it is none, its bytes in hexadecimal beside it.

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use cofferdam_gate::News;
+use cofferdam_host::quarantine::Quarantined;
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_plan::seccomp::name_of;
-use cofferdam_wire::{Allowed, Blocked, Denial, Denied, Probed, Reached, Subject};
+use cofferdam_wire::{Allowed, Asker, Attempt, Blocked, Denial, Denied, Indicators, Probed, Reached, Subject};
 
-use crate::records::indicator;
-use crate::records::log::Log;
+use crate::records::indicator::{self, Indicator};
+use crate::records::log::{Log, Tried};
 
 /// Different probes that are told apart; the rest only counts.
 const MOST_PROBES: usize = 64;
@@ -25,6 +26,12 @@ pub struct Summary {
     pub probed: Vec<Probed>,
     /// Refused calls that count.
     pub violations: u32,
+    /// All signs of an escape, counted or not.
+    pub indicators: Indicators,
+    /// The call that ended the session at once.
+    pub attempt: Option<Attempt>,
+    /// What may not run any more for it.
+    pub quarantined: Option<Quarantined>,
     /// Paths that neither a rule nor an answer approved, as they were met.
     pub denied: Vec<Denied>,
     /// What became of answers that were to be kept.
@@ -75,6 +82,9 @@ impl Summary {
             News::Hidden { path, rule, .. } => (path, Denial::Hidden { origin: rule.origin.to_string() }),
             News::Asked(_) | News::OverBudget => return,
         };
+        if !matches!(news, News::Settled(_)) {
+            self.indicators.count(indicator::HIDDEN_PATH.level);
+        }
         self.denied.push(Denied { path: path.to_string_lossy().into_owned(), denial });
     }
 
@@ -93,6 +103,8 @@ impl Summary {
         let name = name_of(notification.number).unwrap_or("unknown");
         let path = program.map(|program| program.to_string_lossy().into_owned());
         let argument = if name.starts_with("socket") { notification.arguments[0] } else { 0 };
+        let indicator = indicator::of(name, &notification.arguments);
+        self.indicators.count(indicator.level);
         let same = |probed: &&mut Probed| (probed.name, &probed.path, probed.argument) == (name, &path, argument);
         if let Some(known) = self.probed.iter_mut().find(same) {
             known.count += 1;
@@ -104,15 +116,28 @@ impl Summary {
             }
             return;
         }
-        let indicator = indicator::of(name, &notification.arguments);
         let (wall, level, description) = (indicator.wall, indicator.level, indicator.description);
         self.probed.push(Probed { name, path, argument, wall, level, description, count: 1 });
-        log.blocked(name, notification, program);
+        log.blocked(name, notification, &indicator, Tried { program, caller: None });
+    }
+
+    /// A call that ended the session.
+    pub(crate) fn attempted(&mut self, notification: &Notification, caller: Asker, log: &mut Log<'_>) {
+        let (name, indicator) = self.count(notification);
+        log.blocked(name, notification, &indicator, Tried { program: None, caller: Some(&caller) });
+        self.attempt = Some(Attempt { name, wall: indicator.wall, description: indicator.description, caller });
     }
 
     pub(crate) fn add(&mut self, notification: &Notification, log: &mut Log<'_>) {
-        self.violations += 1;
+        let (name, indicator) = self.count(notification);
+        log.blocked(name, notification, &indicator, Tried { program: None, caller: None });
+    }
+
+    fn count(&mut self, notification: &Notification) -> (&'static str, Indicator) {
+        self.violations = self.violations.saturating_add(1);
         let name = name_of(notification.number).unwrap_or("unknown");
+        let indicator = indicator::of(name, &notification.arguments);
+        self.indicators.count(indicator.level);
         match self.blocked.iter_mut().find(|b| b.number == notification.number) {
             Some(blocked) => blocked.count += 1,
             None => self.blocked.push(Blocked {
@@ -122,6 +147,6 @@ impl Summary {
                 count: 1,
             }),
         }
-        log.blocked(name, notification, None);
+        (name, indicator)
     }
 }

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use cofferdam_plan::Step;
-use cofferdam_policy::{Origin, Ruled};
-use cofferdam_testkit::edit;
+use cofferdam_policy::{OnCritical, Origin, Policy, Ruled};
+use cofferdam_testkit::{Place, edit};
 
 use crate::raw;
 use crate::row::{Finding, Off, ROW, Row, Trial, Walls};
@@ -21,9 +21,16 @@ pub(crate) static B09: Row = Row {
     ..ROW
 };
 
+/// These rows are about the refusal of each call: a session that ends at the first would try no other and say nothing. That it
+/// ends is the command's tests'.
+fn go_on_after_critical(policy: &mut Policy, _: &Place) {
+    policy.response.critical = Ruled::new(OnCritical::Record, Origin::flag("--test"));
+}
+
 pub(crate) static B10: Row = Row {
     what: "setns",
     control: "no capability, seccomp",
+    policy: go_on_after_critical,
     reported: &["setns"],
     off: Off::Edit(|plan, _| {
         edit::keep_capabilities(plan);
@@ -127,6 +134,7 @@ const MOUNTS: &[&str] =
 pub(crate) static C07: Row = Row {
     what: "mounts, by the old and the new calls",
     control: "no capability, seccomp",
+    policy: go_on_after_critical,
     reported: MOUNTS,
     off: Off::Edit(|plan, _| {
         edit::keep_capabilities(plan);
@@ -139,6 +147,7 @@ pub(crate) static C07: Row = Row {
 pub(crate) static C08: Row = Row {
     what: "open_by_handle_at",
     control: "seccomp",
+    policy: go_on_after_critical,
     reported: &["open_by_handle_at"],
     off: Off::Edit(|plan, _| edit::let_through(plan, &["open_by_handle_at"])),
     ..ROW
@@ -178,6 +187,7 @@ const ADMINISTRATION: &[&str] = &[
 pub(crate) static C11: Row = Row {
     what: "modules, kexec, reboot, swap, accounting, quota",
     control: "no capability, seccomp",
+    policy: go_on_after_critical,
     reported: ADMINISTRATION,
     // The kernel refuses these to a user namespace as well; what the control adds is that they do not get that far.
     off: Off::Edit(|plan, _| edit::let_through(plan, ADMINISTRATION)),

@@ -10,9 +10,11 @@ use std::process::{Child, Stdio};
 use cofferdam_kernel::best_effort;
 use cofferdam_wire::QuestionId;
 use cofferdam_wire::protocol::{Command, MOST_COMMAND_BYTES, command};
-use rustix::fs::{MemfdFlags, OFlags, SeekFrom};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use crate::response::in_memory;
 
 /// Most that run at the same time; further questions wait for their turn.
 const MOST_RUNNING: usize = 8;
@@ -189,15 +191,4 @@ impl Process {
             best_effort(rustix::process::kill_process_group(group, Signal::KILL), "its processes may have ended");
         }
     }
-}
-
-/// A question as a file to read: no pipe that the supervisor would have to feed.
-fn in_memory(question: &[u8]) -> Result<OwnedFd, Errno> {
-    let file = rustix::fs::memfd_create("question", MemfdFlags::CLOEXEC)?;
-    let mut rest = question;
-    while !rest.is_empty() {
-        rest = &rest[rustix::io::write(&file, rest)?..];
-    }
-    rustix::fs::seek(&file, SeekFrom::Start(0))?;
-    Ok(file)
 }
