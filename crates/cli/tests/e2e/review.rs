@@ -40,13 +40,13 @@ fn at_a_terminal_the_patch_is_coloured_paged_and_cannot_draw() {
     let script = "printf 'a\\033[31mred\\n' > drawn; seq 1 100 > long";
     screen.line(&format!("sandbox run --network none --transaction -- sh -c \"{script}\""));
     screen.wait_for("sandbox commit");
-    screen.line("clear; sandbox diff drawn; echo e''nd");
-    screen.wait_for("end");
+    screen.line("clear; sandbox diff drawn; echo all''done");
+    screen.wait_for("alldone");
     let shown = screen.tmux(&["capture-pane", "-p", "-e"]);
     assert!(shown.contains("\\u{1b}[31mred"), "{shown}");
     assert!(shown.contains("\u{1b}[32m+a") || shown.contains("\u{1b}[32m"), "{shown}");
-    screen.line("clear; NO_COLOR=1 sandbox diff drawn; echo e''nd");
-    screen.wait_for("end");
+    screen.line("clear; NO_COLOR=1 sandbox diff drawn; echo all''done");
+    screen.wait_for("alldone");
     let shown = screen.tmux(&["capture-pane", "-p", "-e"]);
     assert!(!shown.contains("\u{1b}[32m"), "{shown}");
     // More than a screen waits in the pager.
