@@ -237,15 +237,22 @@ impl SessionCheckpoints {
         let before = std::mem::replace(&mut self.not_before, Instant::now() + APART);
         let (number, stopped) = match ended_with(process.as_fd()) {
             0 => self.finish(session, &request),
-            NOTHING => {
-                let is_named = matches!(request.by, By::Workload | By::Exec);
-                let claimed = self.all.as_mut().filter(|_| is_named && before > Instant::now());
-                let claimed = claimed.map_or(Ok(()), |all| all.claim_last(request.by, &request.label));
-                (claimed.map(|()| None), Duration::ZERO)
-            }
+            NOTHING => (Ok(None), Duration::ZERO),
             code => (Err(Errno::from_raw_os_error(code & 127)), Duration::ZERO),
         };
+        let number = match number {
+            Ok(None) if before > Instant::now() => self.claim_last(&request).map(|()| None),
+            other => other,
+        };
         Some(Taken { request, number, stopped })
+    }
+
+    /// Nothing has changed since a moment ago, when a child that ended led to a checkpoint: it is that of what names it now.
+    fn claim_last(&mut self, request: &Request) -> Result<(), Errno> {
+        match (&mut self.all, request.by) {
+            (Some(all), By::Workload | By::Exec) => all.claim_last(request.by, &request.label),
+            _ => Ok(()),
+        }
     }
 
     fn finish(&mut self, session: &Session<'_>, request: &Request) -> (Result<Option<usize>, Errno>, Duration) {

@@ -278,7 +278,8 @@ impl Back<'_> {
             match self.name(at, view.as_fd(), below.as_ref().map(|below| below.as_fd()), &name, &path) {
                 // Something is mounted there, or lies there that this user cannot change.
                 Err(Errno::XDEV | Errno::BUSY | Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::NOTEMPTY) => {
-                    self.stayed.push(path);
+                    // Others are as they were anyway.
+                    self.stayed.extend(Some(path).filter(|path| self.touched.contains(path)));
                 }
                 other => other?,
             }
