@@ -5,6 +5,7 @@ mod against;
 mod approvals;
 mod audit;
 mod candidate;
+mod checkpoint;
 mod density;
 mod egress;
 mod gate;
@@ -100,7 +101,11 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
             Bench::Density(_) => density::measure(&stage, rounds)?,
             Bench::Inside(_) => inside::measure(&stage, rounds)?,
             Bench::Gate(_) => gate::measure(&stage, rounds)?,
-            Bench::Workspace(_) => transaction::measure(&stage, rounds)?,
+            Bench::Workspace(_) => {
+                let mut report = transaction::measure(&stage, rounds)?;
+                checkpoint::measure(&stage, rounds, &mut report)?;
+                report
+            }
             Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,
             _ => start::measure(&stage, rounds)?,
         }

@@ -9,7 +9,7 @@ use crate::bench::stage::Stage;
 use crate::bench::statistics::Samples;
 use crate::problems::Problems;
 
-const MILLISECONDS: f64 = 1e6;
+pub(crate) const MILLISECONDS: f64 = 1e6;
 
 /// 200 directories of 100 files, all of them in git.
 const MAKE: &str = "set -e; git init -q .; git config user.email a@b; git config user.name n; \
@@ -86,7 +86,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     Ok(report)
 }
 
-fn sandbox(stage: &Stage, arguments: &[&str]) -> Command {
+pub(crate) fn sandbox(stage: &Stage, arguments: &[&str]) -> Command {
     let mut command = stage.user_command(&stage.sandbox());
     command.args(arguments);
     command
@@ -102,7 +102,7 @@ fn script(stage: &Stage, script: &str) -> Result<(), Problems> {
     run(shell(stage, script)).map(drop)
 }
 
-fn time(command: Command) -> Result<f64, Problems> {
+pub(crate) fn time(command: Command) -> Result<f64, Problems> {
     let began = Instant::now();
     run(command)?;
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a command fit a float")]
@@ -110,7 +110,7 @@ fn time(command: Command) -> Result<f64, Problems> {
 }
 
 /// What it wrote to both streams.
-fn run(mut command: Command) -> Result<(String, String), Problems> {
+pub(crate) fn run(mut command: Command) -> Result<(String, String), Problems> {
     let ran = command.output().map_err(|e| Problems::one(format!("{command:?}: {e}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if !ran.status.success() {
