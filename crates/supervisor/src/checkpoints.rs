@@ -30,8 +30,14 @@ const APART: Duration = Duration::from_secs(2);
 const MOST_WAITING: usize = 16;
 /// Bytes of labels that are taken at once.
 const MOST_LABELS: usize = 4096;
+/// Between two that the workload asks for; and after one that took long, so many times as long: a workload that asks without end
+/// uses a part of one processor.
+const BETWEEN: Duration = Duration::from_millis(100);
+const TIMES_AS_LONG: u32 = 4;
 /// What the process that copies says when nothing has changed.
 const NOTHING: i32 = 3;
+/// Bytes that are copied while the session stands still: one that writes faster has no checkpoint of that moment.
+const MOST_STOPPED: u64 = 256 << 20;
 /// A session does not stand still for longer.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -70,6 +76,7 @@ pub(crate) struct Taken {
 struct Copier {
     process: OwnedFd,
     request: Request,
+    began: Instant,
 }
 
 /// The process that puts one back while the session stands still.
@@ -108,6 +115,9 @@ pub(crate) struct SessionCheckpoints {
     next_look: Instant,
     /// No checkpoint that no process asked for is taken before.
     not_before: Instant,
+    /// None but an operator's.
+    rests_until: Instant,
+    began: Instant,
     /// That one could not be taken was told.
     pub(crate) has_told: bool,
 }
@@ -130,6 +140,8 @@ impl SessionCheckpoints {
             seen: None,
             next_look: now + LOOK,
             not_before: now,
+            rests_until: now,
+            began: now,
             has_told: false,
         }
     }
@@ -145,8 +157,22 @@ impl SessionCheckpoints {
             return Some(putting.until);
         }
         let next = self.waiting.front().filter(|_| self.copier.is_none());
-        let next = next.map(|request| if request.by == By::Child { self.not_before } else { Instant::now() });
+        let next = next.map(|request| self.ready_at(request));
         next.into_iter().chain(self.processes.is_some().then_some(self.next_look)).min()
+    }
+
+    fn ready_at(&self, request: &Request) -> Instant {
+        match request.by {
+            By::Child => self.not_before.max(self.rests_until),
+            // An operator does not wait.
+            By::Operator => self.began,
+            _ => self.rests_until,
+        }
+    }
+
+    /// Whether the session stands still, and must not be let go.
+    pub(crate) fn is_putting_back(&self) -> bool {
+        self.putting.is_some()
     }
 
     pub(crate) fn ask(&mut self, request: Request) {
@@ -159,28 +185,43 @@ impl SessionCheckpoints {
     }
 
     /// What the workload wrote: a label on each line.
-    pub(crate) fn read_labels(&mut self) -> Result<(), Errno> {
-        let Some(pipe) = &self.pipe else { return Ok(()) };
+    pub(crate) fn read_labels(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
         let mut buffer = [0u8; MOST_LABELS];
         let length = match rustix::io::read(pipe, &mut buffer) {
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            other => other?,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Ok(length) if length > 0 => length,
+            // Nothing can be heard there any more.
+            _ => return self.pipe = None,
         };
         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
         for label in text.lines() {
             self.ask(Request { by: By::Workload, label: label.to_owned(), client: None });
         }
-        Ok(())
     }
 
-    pub(crate) fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
+    /// What could not even be begun.
+    pub(crate) fn check_clock(&mut self, now: Instant) -> Option<Taken> {
         if self.putting.is_some() {
-            return Ok(());
+            return None;
         }
         if self.processes.is_some() && now >= self.next_look {
             self.look(now);
         }
-        self.start_next(now)
+        if self.copier.is_some() || self.waiting.front().is_none_or(|request| now < self.ready_at(request)) {
+            return None;
+        }
+        let request = self.waiting.pop_front()?;
+        match self.start() {
+            Ok(process) => {
+                self.copier = Some(Copier { process, request, began: now });
+                None
+            }
+            Err(errno) => {
+                self.rests_until = now + APART;
+                Some(Taken { request, number: Err(errno), stopped: Duration::ZERO })
+            }
+        }
     }
 
     /// Whether a child of one of the session's commands has ended since the last look.
@@ -201,12 +242,7 @@ impl SessionCheckpoints {
         }
     }
 
-    fn start_next(&mut self, now: Instant) -> Result<(), Errno> {
-        let is_ready = |request: &Request| request.by != By::Child || now >= self.not_before;
-        if self.copier.is_some() || !self.waiting.front().is_some_and(is_ready) {
-            return Ok(());
-        }
-        let Some(request) = self.waiting.pop_front() else { return Ok(()) };
+    fn start(&mut self) -> Result<OwnedFd, Errno> {
         let all = self.opened()?;
         match process::clone_into(0, None)? {
             Side::Child => {
@@ -219,9 +255,8 @@ impl SessionCheckpoints {
                     Err(errno) => 128 | errno.raw_os_error(),
                 })
             }
-            Side::Parent { pidfd, .. } => self.copier = Some(Copier { process: pidfd, request }),
+            Side::Parent { pidfd, .. } => Ok(pidfd),
         }
-        Ok(())
     }
 
     fn opened(&mut self) -> Result<&mut Checkpoints, Errno> {
@@ -233,7 +268,7 @@ impl SessionCheckpoints {
 
     /// The copying process has ended: the rest is copied while the session stands still.
     pub(crate) fn complete(&mut self, session: &Session<'_>) -> Option<Taken> {
-        let Copier { process, request } = self.copier.take()?;
+        let Copier { process, request, began } = self.copier.take()?;
         let before = std::mem::replace(&mut self.not_before, Instant::now() + APART);
         let (number, stopped) = match ended_with(process.as_fd()) {
             0 => self.finish(session, &request),
@@ -244,6 +279,8 @@ impl SessionCheckpoints {
             Ok(None) if before > Instant::now() => self.claim_last(&request).map(|()| None),
             other => other,
         };
+        let took = began.elapsed();
+        self.rests_until = Instant::now() + BETWEEN.max(took * TIMES_AS_LONG);
         Some(Taken { request, number, stopped })
     }
 
@@ -262,7 +299,7 @@ impl SessionCheckpoints {
             let mut pending = all.prepared()?;
             let halted = session.stop()?;
             let began = Instant::now();
-            let copied = all.catch_up(&mut pending);
+            let copied = all.catch_up_within(&mut pending, MOST_STOPPED);
             session.resume(&halted);
             stopped = began.elapsed();
             copied?;

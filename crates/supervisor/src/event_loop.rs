@@ -309,7 +309,7 @@ impl<'a> Running<'a> {
             (self.listener.as_ref().map(AsFd::as_fd), Ready::Notification),
             (self.stops.as_ref().map(AsFd::as_fd), Ready::Stops),
             (self.approvals.keeping.wanted(), Ready::Writer),
-            (self.keeper.as_ref().and_then(CoverKeeper::wanted), Ready::Keeper),
+            (self.keeper.as_ref().filter(|_| !self.is_putting_back()).and_then(CoverKeeper::wanted), Ready::Keeper),
             (Some(self.signals.as_fd()), Ready::Signal),
             (Some(self.first.as_fd()), Ready::Ended),
         ];
@@ -385,12 +385,7 @@ impl<'a> Running<'a> {
             self.first.kill()?;
         }
         self.check_hosts(now)?;
-        if let Some(checkpoints) = &mut self.checkpoints {
-            checkpoints.check_clock(now)?;
-            if checkpoints.is_put_back_late(now) {
-                self.end_put_back();
-            }
-        }
+        self.check_checkpoints(now)?;
         if self.set_up.stands && now >= self.monitor.next_look() {
             self.look(now)?;
         }

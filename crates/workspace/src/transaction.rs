@@ -361,6 +361,11 @@ impl Transaction {
         if self.state != State::Committing {
             return Ok(());
         }
+        if !numbers(self.directory.as_fd())?.is_empty() {
+            // What is the host's now cannot be put back in the layer alone.
+            let removed = stages::remove(self.directory.as_fd(), CHECKPOINTS);
+            best_effort(removed, "what is left of them is removed with the transaction");
+        }
         let is_empty = self.changes()?.iter().all(Changes::is_without_work);
         self.go(if is_empty { Event::Complete } else { Event::Leave })
     }

@@ -149,3 +149,16 @@ fn a_flood_of_labels_neither_stops_the_session_nor_draws_on_the_operators_screen
     assert_eq!(agent.end().0, 0);
     place.sandbox(&["rollback"]).code(0);
 }
+
+#[test]
+fn a_session_goes_on_where_no_checkpoint_can_be_taken_and_says_so() {
+    let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+    std::fs::write(place.sessions()[0].join("checkpoints"), "in the way").expect("ours");
+    agent.tell("echo x > made\n");
+    place.sandbox(&["checkpoint"]).says(&["no checkpoint could be taken"]);
+    agent.tell("echo y > also\n");
+    assert_eq!(agent.end().0, 0);
+    assert!(place.sandbox(&["logs", "last"]).ok().contains("a checkpoint could not be taken"));
+    assert!(place.sandbox(&["diff", "--stat"]).ok().contains("also"));
+    place.sandbox(&["rollback"]).code(0);
+}

@@ -1,6 +1,7 @@
 //! Checkpoints in the loop: what asks for one, and what clients and the log are told of it.
 
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Instant;
 
 use cofferdam_wire::exec::ExecId;
 use cofferdam_workspace::checkpoint::By;
@@ -16,7 +17,12 @@ const NO_TRANSACTION: &str = "the session has no transaction: it was not started
 impl Running<'_> {
     pub(crate) fn hear_checkpoints(&mut self, ready: Ready) -> Result<(), Errno> {
         match ready {
-            Ready::Pipe => self.checkpoints.as_mut().map_or(Ok(()), SessionCheckpoints::read_labels),
+            Ready::Pipe => {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.read_labels();
+                }
+                Ok(())
+            }
             Ready::Copied => {
                 let taken = self.with_session(SessionCheckpoints::complete).flatten();
                 if let Some(taken) = taken {
@@ -24,10 +30,7 @@ impl Running<'_> {
                 }
                 Ok(())
             }
-            Ready::PutBack => {
-                self.end_put_back();
-                Ok(())
-            }
+            Ready::PutBack => self.end_put_back(),
         }
     }
 
@@ -87,9 +90,31 @@ impl Running<'_> {
         }
     }
 
-    pub(super) fn end_put_back(&mut self) {
+    pub(super) fn check_checkpoints(&mut self, now: Instant) -> Result<(), Errno> {
+        let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        if let Some(failed) = checkpoints.check_clock(now) {
+            self.tell_of_checkpoint(failed);
+        }
+        match &self.checkpoints {
+            Some(checkpoints) if checkpoints.is_put_back_late(now) => self.end_put_back(),
+            _ => Ok(()),
+        }
+    }
+
+    /// While one is put back the session stands still, and what keeps its covers waits: it would let it go on.
+    pub(super) fn is_putting_back(&self) -> bool {
+        self.checkpoints.as_ref().is_some_and(SessionCheckpoints::is_putting_back)
+    }
+
+    fn end_put_back(&mut self) -> Result<(), Errno> {
         let done = self.with_session(SessionCheckpoints::end_put_back).flatten();
-        let Some(PutBack { to, client, stayed }) = done else { return };
+        if let Some(done) = done {
+            self.tell_of_put_back(done);
+        }
+        self.keep_covers()
+    }
+
+    fn tell_of_put_back(&mut self, PutBack { to, client, stayed }: PutBack) {
         if let Ok(stayed) = &stayed {
             self.log().put_back(to, stayed);
         }

@@ -68,6 +68,10 @@ impl Running<'_> {
 
     /// Something happened in a directory with covered names.
     pub(crate) fn keep_covers(&mut self) -> Result<(), Errno> {
+        if self.is_putting_back() {
+            // It comes after that: nothing inside runs meanwhile.
+            return Ok(());
+        }
         // What the set-up said came before.
         self.take_reports()?;
         let Some(mut keeper) = self.keeper.take() else { return Ok(()) };

@@ -22,6 +22,10 @@ pub(super) const MOST_BYTES: u64 = 4 << 30;
 /// A time of change says nothing about writes in the same tick of the clock. No kernel has slower ones.
 const TICK_NANOSECONDS: i64 = 20_000_000;
 
+/// Names of a layer, and bytes of their paths, all of which the supervisor remembers: a layer with more has no checkpoints.
+const MOST_NAMES: usize = 1 << 17;
+const MOST_TEXT: usize = 1 << 25;
+
 /// The copy of a file: the checkpoint that made it, and its number there.
 pub(crate) type Copy = (usize, usize);
 
@@ -86,6 +90,7 @@ pub(super) struct Scan<'a> {
     linked: HashMap<u64, Held>,
     /// Nothing that changed after it is settled.
     settled: Time,
+    text: usize,
 }
 
 impl<'a> Scan<'a> {
@@ -97,7 +102,7 @@ impl<'a> Scan<'a> {
         } else {
             Time(now.tv_sec, nanoseconds)
         };
-        Scan { before, is_hidden, copies: None, found: Layer::new(), linked: HashMap::new(), settled }
+        Scan { before, is_hidden, copies: None, found: Layer::new(), linked: HashMap::new(), settled, text: 0 }
     }
 
     pub(super) fn all(&mut self, upper: BorrowedFd<'_>, copies: Option<Copies<'a>>) -> Result<(), Errno> {
@@ -114,7 +119,8 @@ impl<'a> Scan<'a> {
             if (self.is_hidden)(&path) {
                 continue;
             }
-            if self.found.len() >= MOST_ENTRIES {
+            self.text += path.as_os_str().len();
+            if self.found.len() >= MOST_NAMES || self.text > MOST_TEXT {
                 return Err(Errno::OVERFLOW);
             }
             // Gone since it was listed: the next look does not find it either.

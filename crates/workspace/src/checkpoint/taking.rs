@@ -189,6 +189,11 @@ impl Checkpoints {
 
     /// Copies what changed since the last look.
     pub fn catch_up(&self, pending: &mut Pending) -> Result<(), Errno> {
+        self.catch_up_within(pending, layer::MOST_BYTES)
+    }
+
+    /// The same, of at most so many bytes.
+    pub fn catch_up_within(&self, pending: &mut Pending, most: u64) -> Result<(), Errno> {
         pending.copied = 0;
         for (which, (slot, lower)) in self.slots.iter().zip(&self.lowers).enumerate() {
             let is_hidden = |path: &Path| self.hidden.is_hidden(&lower.join(path));
@@ -201,7 +206,7 @@ impl Checkpoints {
                 number: pending.number,
                 next: pending.next_file,
                 bytes: 0,
-                most: layer::MOST_BYTES.saturating_sub(pending.bytes),
+                most: most.saturating_sub(pending.copied).min(layer::MOST_BYTES.saturating_sub(pending.bytes)),
             };
             let scanned = scan.all(upper.as_fd(), Some(copies));
             let Scan { found, copies, .. } = scan;
