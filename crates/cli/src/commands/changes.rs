@@ -211,7 +211,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
 
 pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     if args.undo {
-        return undo(args);
+        return undo_commit(&last_committed(&args.which)?, args.json);
     }
     let mut transaction = open(&args.which)?;
     let id = transaction.id().to_owned();
@@ -251,21 +251,26 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
 }
 
 /// The last commit to this directory, or of the session that is named.
-fn undo(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
+/// The transaction with the last commit to this directory.
+pub(crate) fn last_committed(which: &WhichArgs) -> Result<Found, ChangesError> {
     let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
-    let found = all(&own_state()?).into_iter().filter(|one| match args.which.session.as_deref() {
+    let found = all(&own_state()?).into_iter().filter(|one| match which.session.as_deref() {
         Some(name) if name != "last" => name.len() >= 6 && one.manifest.session.contains(name),
         _ => one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower)),
     });
     let last = found.filter_map(|one| Some((transaction::last_commit(&one.path)?, one))).max_by_key(|(at, _)| *at);
-    let (_, found) = last.ok_or(ChangesError::NothingToUndo { directory: here })?;
+    last.map(|(_, found)| found).ok_or(ChangesError::NothingToUndo { directory: here })
+}
+
+/// Takes that commit back.
+pub(crate) fn undo_commit(found: &Found, json: bool) -> Result<ExitCode, ChangesError> {
     let id = found.manifest.session.clone();
     let mut transaction = match Transaction::open(&found.path) {
         Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
         other => other.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
     };
     let undone = transaction.undo_commit().map_err(|source| ChangesError::Commit { id, source })?;
-    if args.json {
+    if json {
         print_json(&lines::undone_json(&transaction, &undone));
     } else {
         print(&lines::undone(&transaction, &undone, &found.path));

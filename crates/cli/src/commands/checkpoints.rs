@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::args::changes::{RollbackArgs, WhichArgs};
 use crate::args::checkpoints::{CheckpointArgs, PutBackArgs, UndoArgs};
 use crate::client::Connection;
-use crate::commands::changes::{ChangesError, meant};
+use crate::commands::changes::{ChangesError, last_committed, meant, undo_commit};
 use crate::environment::own_state;
 use crate::render::checkpoints as lines;
 use crate::render::exit::NOT_SO;
@@ -56,7 +56,31 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode, ChangesError
 }
 
 pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
-    put_back(&args.which, &To::Steps(args.steps), &args.how)
+    match put_back(&args.which, &To::Steps(args.steps), &args.how) {
+        // Nothing waits in a layer: the last step was the commit.
+        Err(ChangesError::Nothing { .. } | ChangesError::Open { source: OpenError::Committed, .. })
+            if args.steps == 1 =>
+        {
+            let found = last_committed(&args.which)?;
+            print("back to before the last commit to this directory\n");
+            if args.how.preview || !is_wanted(&args.how) {
+                return Ok(if args.how.preview { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) });
+            }
+            undo_commit(&found, false)
+        }
+        other => other,
+    }
+}
+
+/// Asks at a terminal.
+fn is_wanted(how: &PutBackArgs) -> bool {
+    if how.yes || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return true;
+    }
+    print("put this back? [y/N] ");
+    let mut answer = String::new();
+    let heard = std::io::stdin().lock().read_line(&mut answer);
+    heard.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 pub(crate) fn rollback(args: &RollbackArgs, to: usize) -> Result<ExitCode, ChangesError> {
@@ -123,13 +147,8 @@ fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, C
     if how.preview {
         return Ok(ExitCode::SUCCESS);
     }
-    if !how.yes && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        print("put this back? [y/N] ");
-        let mut answer = String::new();
-        let heard = std::io::stdin().lock().read_line(&mut answer);
-        if heard.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Ok(ExitCode::from(NOT_SO));
-        }
+    if !is_wanted(how) {
+        return Ok(ExitCode::from(NOT_SO));
     }
     let said = match session {
         Some(mut session) => session.call(&Command::PutBack { to: number })?,

@@ -110,7 +110,13 @@ fn after_the_session_a_step_can_still_be_taken_back() {
     assert!(said.contains("goes          bad") && said.contains("comes back    first"), "{said}");
     place.sandbox(&["commit"]).code(0);
     assert!(place.exists("good") && place.exists("first") && !place.exists("bad"));
-    place.sandbox(&["undo"]).code(1);
+    // The last step is the commit now.
+    let said = place.sandbox(&["undo", "--preview"]).ok();
+    assert!(said.contains("before the last commit") && place.exists("good"), "{said}");
+    place.sandbox(&["undo"]).code(0);
+    assert!(!place.exists("good") && place.exists("first"));
+    place.sandbox(&["commit"]).code(0);
+    assert!(place.exists("good"));
 }
 
 #[test]
