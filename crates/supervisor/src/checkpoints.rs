@@ -269,7 +269,7 @@ impl SessionCheckpoints {
     /// The copying process has ended: the rest is copied while the session stands still.
     pub(crate) fn complete(&mut self, session: &Session<'_>) -> Option<Taken> {
         let Copier { process, request, began } = self.copier.take()?;
-        let before = std::mem::replace(&mut self.not_before, Instant::now() + APART);
+        let before = self.not_before;
         let (number, stopped) = match ended_with(process.as_fd()) {
             0 => self.finish(session, &request),
             NOTHING => (Ok(None), Duration::ZERO),
@@ -279,6 +279,9 @@ impl SessionCheckpoints {
             Ok(None) if before > Instant::now() => self.claim_last(&request).map(|()| None),
             other => other,
         };
+        if matches!(number, Ok(Some(_))) {
+            self.not_before = Instant::now() + APART;
+        }
         let took = began.elapsed();
         self.rests_until = Instant::now() + BETWEEN.max(took * TIMES_AS_LONG);
         Some(Taken { request, number, stopped })
@@ -310,7 +313,13 @@ impl SessionCheckpoints {
 
     /// What is there now becomes a checkpoint, and an earlier one takes its place, by a process of its own: what it touches may be
     /// served by this one. The session stands still until that has ended.
-    pub(crate) fn put_back(&mut self, session: &Session<'_>, to: usize, client: ClientId) -> Result<(), Errno> {
+    pub(crate) fn put_back(
+        &mut self,
+        session: &Session<'_>,
+        to: usize,
+        seen: Option<usize>,
+        client: ClientId,
+    ) -> Result<(), Errno> {
         if self.putting.is_some() {
             return Err(Errno::BUSY);
         }
@@ -326,7 +335,7 @@ impl SessionCheckpoints {
         let started = process::clone_into(0, None);
         match started {
             Ok(Side::Child) => {
-                let done = self.put_back_now(to);
+                let done = self.put_back_now(to, seen);
                 process::exit_now(done.map_or_else(|errno| 128 | errno.raw_os_error(), |_| 0))
             }
             Ok(Side::Parent { pidfd, .. }) => {
@@ -342,7 +351,7 @@ impl SessionCheckpoints {
     }
 
     /// In the child.
-    fn put_back_now(&mut self, to: usize) -> Result<Restored, Errno> {
+    fn put_back_now(&mut self, to: usize, seen: Option<usize>) -> Result<Restored, Errno> {
         process::die_with_parent()?;
         let views = std::mem::take(&mut self.views);
         let all = self.opened()?;
@@ -350,6 +359,9 @@ impl SessionCheckpoints {
         process::keep_only(&kept)?;
         let pending = all.begin()?;
         all.finish(pending, By::Undo, "before undo")?;
+        if seen.is_some_and(|seen| seen != all.last()) {
+            return Err(Errno::AGAIN);
+        }
         all.put_back_live(to, &views)
     }
 

@@ -331,7 +331,7 @@ impl<'a> Running<'a> {
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
-        let has_to_look = self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look);
+        let has_to_look = !self.is_putting_back() && self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look);
         let has_work = has_to_learn || has_to_look || self.sweep.is_some() || !self.startup.is_done();
         let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
         let idle = has_work.then(|| Instant::now() + patience);

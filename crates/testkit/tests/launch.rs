@@ -28,7 +28,10 @@ fn a_plan_that_never_joins_its_network_is_refused() {
     in_scene("a_plan_that_never_joins_its_network_is_refused", || {
         let session = || Session::of(vec!["/bin/true".to_owned()]);
         let report = session().run(|plan| drop_steps(plan, |step| *step == Step::JoinNetwork), || {});
-        assert!(report.error.as_deref().is_some_and(|error| error.contains("the network namespace")), "{report:?}");
+        assert!(
+            report.error.as_deref().is_some_and(|error| error.contains("the net namespace is the host's")),
+            "{report:?}"
+        );
         assert_eq!(report.code, 125);
         assert_eq!(session().run(|_| {}, || {}).error, None, "and it runs as planned");
     });

@@ -28,6 +28,9 @@ const MOST_PARENTS: usize = 32;
 const MOST_ALSO: usize = 64;
 const MOST_WORD_BYTES: usize = 1024;
 
+/// Why a step was not put back that was looked at before: the session has written since.
+pub const WENT_ON: &str = "the session has gone on since that was looked at";
+
 /// From a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", deny_unknown_fields)]
@@ -80,9 +83,14 @@ pub enum Command {
     /// Take a checkpoint of the session's transaction; answered with `ok` and its number, or none where nothing has changed.
     #[serde(rename = "cmd.checkpoint")]
     Checkpoint { label: String },
-    /// Put an earlier checkpoint in the place of what is there, which becomes one itself; answered with `ok`.
+    /// Put an earlier checkpoint in the place of what is there, which becomes one itself; answered with `ok`. With `seen` only where
+    /// nothing was written after that checkpoint, the last that the client has looked at.
     #[serde(rename = "cmd.put_back")]
-    PutBack { to: usize },
+    PutBack {
+        to: usize,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<usize>,
+    },
     /// End the session.
     #[serde(rename = "cmd.kill")]
     Kill {},

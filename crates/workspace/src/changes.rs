@@ -479,6 +479,9 @@ fn is_same_content(mut ours: std::fs::File, mut theirs: std::fs::File) -> Result
     }
     // The same file under both names: what was committed is a link to it.
     let (one, other) = (ours.metadata()?, theirs.metadata()?);
+    if one.len() != other.len() {
+        return Ok(false);
+    }
     if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
         return Ok(true);
     }

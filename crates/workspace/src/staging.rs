@@ -179,7 +179,7 @@ pub(crate) fn sum(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result<
     let mut add = |bytes: &[u8]| {
         sum = bytes.iter().fold(sum, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     };
-    let directory = beneath::directory(parent, Path::new(name))?;
+    let (directory, _unclosed) = beneath::layer_directory(parent, name)?;
     for name in beneath::names(directory.as_fd(), 1 << 20)? {
         let Some(entry) = Entry::at(directory.as_fd(), &name)? else { continue };
         add(name.as_bytes());

@@ -219,6 +219,10 @@ impl Transaction {
         Ok(self)
     }
 
+    pub fn has_checkpoints(&self) -> bool {
+        has_checkpoints(self.directory.as_fd())
+    }
+
     pub fn state(&self) -> State {
         self.state
     }
@@ -460,6 +464,13 @@ pub fn list(directory: &Path) -> Vec<(String, Manifest, State)> {
         Some((name.to_str()?.to_owned(), manifest, State::read(directory.as_fd()).ok()?))
     };
     names.iter().filter_map(one).collect()
+}
+
+/// Whether a step of a transaction can be put back.
+pub fn has_checkpoints(directory: BorrowedFd<'_>) -> bool {
+    let own = beneath::directory(directory, Path::new(CHECKPOINTS));
+    let is_one = |name: &std::ffi::OsString| name.to_str().is_some_and(|name| name.parse::<usize>().is_ok());
+    own.and_then(|own| beneath::names(own.as_fd(), 1 << 16)).is_ok_and(|names| names.iter().any(is_one))
 }
 
 /// The transactions in a directory whose commit was interrupted.

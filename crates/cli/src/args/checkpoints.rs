@@ -23,8 +23,8 @@ pub(crate) struct CheckpointArgs {
 #[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
     /// How many steps to take back
-    #[arg(value_name = "STEPS", default_value_t = 1)]
-    pub(crate) steps: usize,
+    #[arg(value_name = "STEPS", default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) steps: u16,
     #[command(flatten)]
     pub(crate) which: WhichArgs,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct UndoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PutBackArgs {
-    /// Show what would come back and what would go, and change nothing
+    /// Show what would come back and what would go, and put nothing back
     #[arg(long)]
     pub(crate) preview: bool,
     /// Do not ask at a terminal

@@ -2,12 +2,13 @@
 //! which reads or writes `HEAD`'s branch, the index or the working tree, and runs no hook or filter. Called by `commands::changes`.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{Read, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
-use cofferdam_workspace::{Change, Kind, Transaction, What, patch};
+use cofferdam_workspace::{Change, Kind, Manifest, Transaction, What, patch};
+use rustix::fs::MemfdFlags;
 use thiserror::Error;
 
 use crate::environment::own_state;
@@ -48,6 +49,13 @@ const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 struct Git<'a> {
     project: &'a Path,
     index: PathBuf,
+    /// Which tree of the transaction it is.
+    which: usize,
+}
+
+/// The project itself, and not the repository of a linked worktree or a directory that was added.
+fn project_of(manifest: &Manifest) -> Option<usize> {
+    manifest.trees.iter().position(|tree| tree.in_transaction && !tree.is_repository)
 }
 
 impl Git<'_> {
@@ -58,13 +66,12 @@ impl Git<'_> {
         }
         command.args(HARDENED).arg("-C").arg(self.project).args(arguments);
         command.env("GIT_INDEX_FILE", &self.index).env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0");
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().map_err(BranchError::Run)?;
-        if let Some(mut to) = child.stdin.take() {
-            // A git that reads no more says why when it ends.
-            std::io::copy(input, &mut to).and_then(|_| to.flush()).unwrap_or_default();
-        }
-        let ended = child.wait_with_output().map_err(BranchError::Run)?;
+        // As a file: git may answer before it has read all, and wait for a reader of its answers.
+        let memory = rustix::fs::memfd_create("input", MemfdFlags::CLOEXEC).map_err(|e| BranchError::Run(e.into()))?;
+        let mut memory = std::fs::File::from(memory);
+        std::io::copy(input, &mut memory).and_then(|_| memory.rewind()).map_err(BranchError::Run)?;
+        let piped = command.stdin(memory).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = piped.spawn().and_then(Child::wait_with_output).map_err(BranchError::Run)?;
         if ended.status.success() {
             return Ok(ended.stdout);
         }
@@ -86,7 +93,8 @@ pub(crate) fn commit(
     let directory = own_state().map_err(|error| BranchError::Index(std::io::Error::other(error)))?;
     let directory = directory.join(format!("branch-{}", std::process::id()));
     std::fs::create_dir(&directory).map_err(BranchError::Index)?;
-    let git = Git { project: &transaction.manifest.trees[0].lower, index: directory.join("index") };
+    let which = project_of(&transaction.manifest).ok_or(BranchError::Empty)?;
+    let git = Git { project: &transaction.manifest.trees[which].lower, which, index: directory.join("index") };
     let made = make(&git, transaction, asked, branch, opens);
     std::fs::remove_dir_all(&directory).map_err(BranchError::Index)?;
     let (commit, count, left) = made?;
@@ -113,25 +121,29 @@ fn make(
     }
     let classes = Classes::of(&transaction.manifest);
     let mut left = Vec::new();
-    let of_project = asked.iter().filter(|(tree, change)| *tree == 0 && !patch::is_refused_by_git(change));
+    let of_project = asked.iter().filter(|(tree, change)| *tree == git.which && !patch::is_refused_by_git(change));
     let of_project: Vec<&Change> = of_project.map(|(_, change)| *change).collect();
     let ignored = ignored(git, &of_project)?;
     // Removals first: a directory may come where a file was.
     let (mut removed, mut added, mut count) = (Vec::new(), Vec::new(), 0);
     for change in of_project.into_iter().filter(|change| !ignored.contains(&change.path)) {
-        if classes.is_opened(0, change) && !opens {
+        if classes.is_opened(git.which, change) && !opens {
             left.push(format!("{} is not in it: it needs --opens", name(&change.path)));
             continue;
         }
         let is_leaf = |kind: Kind| matches!(kind, Kind::File | Kind::Link);
         let path = change.path.as_os_str().as_bytes();
-        if change.before.as_ref().is_some_and(|before| is_leaf(before.kind)) {
-            removed.extend([format!("0 {NO_OBJECT}\t").as_bytes(), path, b"\0"].concat());
-        }
         match blob(git, transaction, change)? {
             Some((mode, id)) => added.extend([format!("{mode} {id}\t").as_bytes(), path, b"\0"].concat()),
             None if change.what == What::Deleted && is_leaf(change.kind()) => {}
+            None if change.after.as_ref().is_some_and(|after| is_leaf(after.kind)) => {
+                left.push(format!("{} is not in it: it cannot be read", name(&change.path)));
+                continue;
+            }
             None => continue,
+        }
+        if change.before.as_ref().is_some_and(|before| is_leaf(before.kind)) {
+            removed.extend([format!("0 {NO_OBJECT}\t").as_bytes(), path, b"\0"].concat());
         }
         count += 1;
     }

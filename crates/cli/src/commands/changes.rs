@@ -76,7 +76,7 @@ pub(crate) enum ChangesError {
     NotRunning { id: String },
     #[error("session {id}: {why}")]
     Session { id: String, why: String },
-    #[error("there are no {steps} steps to take back")]
+    #[error("there {} to take back before the beginning of the session", if *steps == 1 { "is no step".to_owned() } else { format!("are no {steps} steps") })]
     NoStep { steps: usize },
     #[error("there is no checkpoint {number}")]
     NoCheckpoint { number: usize },

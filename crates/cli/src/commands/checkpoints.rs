@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cofferdam_supervisor::finish_killed;
-use cofferdam_wire::protocol::{Command, Event};
+use cofferdam_wire::protocol::{Command, Event, WENT_ON};
 use cofferdam_workspace::checkpoint::By;
 use cofferdam_workspace::{Checkpoints, OpenError, State};
 use serde_json::json;
@@ -56,15 +56,20 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode, ChangesError
 }
 
 pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
-    match put_back(&args.which, &To::Steps(args.steps), &args.how) {
+    match put_back(&args.which, &To::Steps(usize::from(args.steps)), &args.how) {
         // Nothing waits in a layer: the last step was the commit.
         Err(ChangesError::Nothing { .. } | ChangesError::Open { source: OpenError::Committed, .. })
             if args.steps == 1 =>
         {
             let found = last_committed(&args.which)?;
-            print("back to before the last commit to this directory\n");
-            if args.how.preview || !is_wanted(&args.how) {
-                return Ok(if args.how.preview { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) });
+            print(&lines::before_commit(&found.manifest));
+            if args.how.preview {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let can_ask = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+            if !(args.how.yes || can_ask && is_wanted(&args.how)) {
+                print("nothing was changed; `sandbox undo --yes` does it\n");
+                return Ok(ExitCode::from(NOT_SO));
             }
             undo_commit(&found, false)
         }
@@ -133,28 +138,36 @@ fn saved(found: Found) -> Result<(Option<Live>, Checkpoints), ChangesError> {
 }
 
 fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant(which)?;
-    let id = found.manifest.session.clone();
-    let read = |source| ChangesError::Read { id: id.clone(), source };
-    let (session, mut all) = saved(found)?;
-    let number = match *to {
-        To::Steps(steps) => all.before(steps).ok_or(ChangesError::NoStep { steps })?,
-        To::Number(number) if all.has(number) => number,
-        To::Number(number) => return Err(ChangesError::NoCheckpoint { number }),
-    };
-    let shown = lines::preview(number, &all.preview(number).map_err(read)?, &here());
-    print(&shown);
-    if how.preview {
-        return Ok(ExitCode::SUCCESS);
+    loop {
+        let found = meant(which)?;
+        let id = found.manifest.session.clone();
+        let read = |source| ChangesError::Read { id: id.clone(), source };
+        let (session, mut all) = saved(found)?;
+        let number = match *to {
+            To::Steps(steps) => all.before(steps).ok_or(ChangesError::NoStep { steps })?,
+            To::Number(number) if all.has(number) => number,
+            To::Number(number) => return Err(ChangesError::NoCheckpoint { number }),
+        };
+        let differences = all.preview(number).map_err(read)?;
+        print(&lines::preview(number, &differences, &here()));
+        if how.preview || differences.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !is_wanted(how) {
+            print("nothing was changed\n");
+            return Ok(ExitCode::from(NOT_SO));
+        }
+        let before = all.last();
+        let put_back = match session {
+            Some(mut session) => session.call(&Command::PutBack { to: number, seen: Some(before) }),
+            None => all.put_back_sealed(number).map(|_| String::new()).map_err(read),
+        };
+        match put_back {
+            // Shown again with what was written meanwhile.
+            Err(ChangesError::Session { why, .. }) if why == WENT_ON => print(&format!("{WENT_ON}\n")),
+            other => return Ok(print(&lines::put_back(before, &other?))),
+        };
     }
-    if !is_wanted(how) {
-        return Ok(ExitCode::from(NOT_SO));
-    }
-    let said = match session {
-        Some(mut session) => session.call(&Command::PutBack { to: number })?,
-        None => all.put_back_sealed(number).map(|_| String::new()).map_err(read)?,
-    };
-    Ok(print(&lines::put_back(&said)))
 }
 
 fn here() -> PathBuf {

@@ -11,6 +11,7 @@ use cofferdam_workspace::{Change, Changes, Choice, Kind, Parts, Transaction, Wha
 
 use crate::commands::changes::ChangesError;
 use crate::render::changes::{self as lines, is_object, name, remarks};
+use crate::render::exit::NOT_SO;
 use crate::render::output::{print, say};
 use crate::render::patch::{self, Reader};
 use crate::waiting::Classes;
@@ -89,7 +90,7 @@ pub(crate) fn commit(
     for place in &places {
         say!("sandbox: what you left out is written in {}", name(place));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 /// The object in which git holds the session's version of a file, where the session made it.
@@ -132,7 +133,13 @@ impl Review<'_> {
         if self.has_ended {
             return Ok(());
         }
-        let is_opened = self.classes.is_opened(tree, change);
+        // What lies below is taken with it.
+        let opened: Vec<&Change> = std::iter::once(&(tree, change))
+            .chain(below)
+            .filter(|(tree, change)| self.classes.is_opened(*tree, change))
+            .map(|(_, change)| *change)
+            .collect();
+        let is_opened = !opened.is_empty();
         if self.is_of_repository(tree, change) && !is_opened {
             self.ask_about_repository(tree, change);
             return Ok(());
@@ -149,7 +156,15 @@ impl Review<'_> {
         show(&shown);
         let answer = if is_opened {
             // A key that is pressed once too often takes nothing that host programs obey.
-            prompt(&format!("Host programs obey {path} without being asked. Take it? Type `yes`, or n, q: "), true)
+            let names: Vec<String> = opened.iter().take(8).map(|change| name(&change.path)).collect();
+            let rest = if opened.len() > names.len() { ", ..." } else { "" };
+            let obeyed = format!("{}{rest}", names.join(", "));
+            let whole =
+                if below.is_empty() { "it".to_owned() } else { format!("{path} with {} names in it", below.len()) };
+            prompt(
+                &format!("Host programs obey {obeyed} without being asked. Take {whole}? Type `yes`, or n, q: "),
+                true,
+            )
         } else {
             let more = if below.is_empty() { String::new() } else { format!(" with {} names in it", below.len()) };
             prompt(&format!("Take {path}{more} [y,n,q,?]? "), false)

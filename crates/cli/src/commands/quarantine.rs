@@ -30,7 +30,11 @@ pub(crate) fn run(command: &QuarantineCommand) -> Result<ExitCode, QuarantineCom
             writeln!(out, "{}", json_text(&listed.to_string())).unwrap_or_default();
         }
         QuarantineCommand::List(_) => {
-            for entry in quarantine::list(&state)? {
+            let entries = quarantine::list(&state)?;
+            if entries.is_empty() {
+                out.push_str("no program is quarantined\n");
+            }
+            for entry in entries {
                 let (path, why) = (entry.path.display().to_string(), escaped(&entry.why));
                 let since = if entry.is_changed { ", as the session left it" } else { "" };
                 let (hash, session) = (&entry.hash, short(&entry.session));

@@ -301,7 +301,19 @@ fn places(manifest: &Manifest) -> String {
 }
 
 pub(crate) fn rolled_back(manifest: &Manifest) -> String {
-    format!("the changes of session {} are dropped; {} is as it was\n", short(&manifest.session), places(manifest))
+    format!(
+        "what waited of session {} is dropped; nothing in {} was touched by it\n",
+        short(&manifest.session),
+        places(manifest)
+    )
+}
+
+/// After a session of which every step was taken back.
+pub(crate) fn only_steps(session: &str) -> String {
+    format!(
+        "nothing in the project was changed, and what was undone is kept: `sandbox checkpoint --list` lists it, `sandbox rollback --to NUMBER` puts it back, `sandbox rollback` forgets it (session {})",
+        short(session)
+    )
 }
 
 /// After a session: what waits, and the commands about it.

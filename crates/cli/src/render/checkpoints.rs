@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cofferdam_wire::session::short;
+use cofferdam_workspace::Manifest;
 use cofferdam_workspace::checkpoint::{By, Difference, Record, Would};
 
 use crate::render::output::escaped;
@@ -69,7 +71,15 @@ pub(crate) fn preview(to: usize, differences: &[Difference], here: &Path) -> Str
     text
 }
 
-pub(crate) fn put_back(said: &str) -> String {
+pub(crate) fn before_commit(manifest: &Manifest) -> String {
+    let command = escaped(&manifest.command.join(" "));
+    format!(
+        "back to before the last commit to this directory: that of session {} ({command})\n",
+        short(&manifest.session)
+    )
+}
+
+pub(crate) fn put_back(before: usize, said: &str) -> String {
     let said = if said.is_empty() { String::new() } else { format!("{}\n", escaped(said)) };
-    format!("{said}done; what was there before is in `sandbox checkpoint --list`\n")
+    format!("{said}done; `sandbox rollback --to {before}` takes this back\n")
 }

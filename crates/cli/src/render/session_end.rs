@@ -35,7 +35,10 @@ fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     }
     let found = workspace::Transaction::look(path).ok();
     match found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?))) {
-        Some((_, found)) if found.iter().all(workspace::Changes::is_without_work) => {
+        Some((transaction, found)) if found.iter().all(workspace::Changes::is_without_work) => {
+            if transaction.has_checkpoints() {
+                return vec![changes::only_steps(transaction.id())];
+            }
             close(path);
             vec![changes::nothing_changed(&found)]
         }

@@ -66,7 +66,7 @@ fn every_call_of_an_agent_that_stays_alive_is_taken_back_byte_for_byte() {
             place.sandbox(&["undo"]).code(0);
             assert_eq!(picture(&place), seen[back], "{mode}: back at {back}");
         }
-        place.sandbox(&["undo"]).code(1).says(&["no 1 steps to take back"]);
+        place.sandbox(&["undo"]).code(1).says(&["no step to take back"]);
         // Forward again, and on: the agent is still alive, and what it does next is a step as well.
         place.sandbox(&["rollback", "--to", "6"]).code(0);
         assert_eq!(picture(&place), seen[STEPS.len()], "{mode}");
@@ -113,7 +113,9 @@ fn after_the_session_a_step_can_still_be_taken_back() {
     // The last step is the commit now.
     let said = place.sandbox(&["undo", "--preview"]).ok();
     assert!(said.contains("before the last commit") && place.exists("good"), "{said}");
-    place.sandbox(&["undo"]).code(0);
+    place.sandbox(&["undo"]).code(1);
+    assert!(place.exists("good"), "without a terminal it takes a word");
+    place.sandbox(&["undo", "--yes"]).code(0);
     assert!(!place.exists("good") && place.exists("first"));
     place.sandbox(&["commit"]).code(0);
     assert!(place.exists("good"));
@@ -167,4 +169,22 @@ fn a_session_goes_on_where_no_checkpoint_can_be_taken_and_says_so() {
     assert!(place.sandbox(&["logs", "last"]).ok().contains("a checkpoint could not be taken"));
     assert!(place.sandbox(&["diff", "--stat"]).ok().contains("also"));
     place.sandbox(&["rollback"]).code(0);
+}
+
+#[test]
+fn what_was_undone_to_the_beginning_is_kept_after_the_session_and_after_a_kill() {
+    for is_killed in [false, true] {
+        let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+        agent.tell("echo x > made\n");
+        wait_for("the checkpoint", || (listed(&place).len() == 1).then_some(()));
+        place.sandbox(&["undo"]).code(0);
+        if is_killed {
+            drop(agent);
+        } else {
+            assert_eq!(agent.end().0, 0);
+        }
+        place.sandbox(&["rollback", "--to", "1"]).code(0);
+        place.sandbox(&["commit"]).code(0);
+        assert_eq!(place.read("made").as_deref(), Some("x\n"), "killed: {is_killed}");
+    }
 }

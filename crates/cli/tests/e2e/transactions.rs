@@ -73,7 +73,7 @@ fn a_part_is_committed_and_the_rest_dropped() {
     place.sandbox(&["commit", "nosuch"]).code(1).says(&["nothing that waits is called nosuch"]);
     place.sandbox(&["commit", "/etc/passwd"]).code(1).says(&["none of the session's directories"]);
     let said = place.sandbox(&["rollback"]).ok();
-    assert!(said.contains("are dropped"), "{said}");
+    assert!(said.contains("is dropped"), "{said}");
     assert!(place.exists("d/b") && !place.exists("a") && place.exists("first"));
     place.sandbox(&["rollback"]).code(1).says(&["no changes of a session wait"]);
 }

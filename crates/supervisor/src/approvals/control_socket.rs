@@ -98,6 +98,7 @@ pub(crate) enum Said {
     PutBack {
         client: ClientId,
         to: usize,
+        seen: Option<usize>,
     },
 }
 
@@ -378,7 +379,7 @@ impl ControlSocket {
             Command::Signal { exec, signal } => Ok(Said::Signal { client, exec, signal }),
             Command::Wait { exec } => Ok(Said::Wait(client, exec)),
             Command::Checkpoint { label } => Ok(Said::Checkpoint { client, label }),
-            Command::PutBack { to } => Ok(Said::PutBack { client, to }),
+            Command::PutBack { to, seen } => Ok(Said::PutBack { client, to, seen }),
             Command::Approve { .. } | Command::Deny { .. } => self.answer(&command, Cause::Person),
         });
         match taken {

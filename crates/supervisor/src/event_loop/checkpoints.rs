@@ -1,9 +1,10 @@
 //! Checkpoints in the loop: what asks for one, and what clients and the log are told of it.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::time::Instant;
 
 use cofferdam_wire::exec::ExecId;
+use cofferdam_wire::protocol::WENT_ON;
 use cofferdam_workspace::checkpoint::By;
 use rustix::io::Errno;
 
@@ -11,6 +12,7 @@ use crate::approvals::control_socket::ClientId;
 use crate::checkpoints::{PutBack, Ready, Request, SessionCheckpoints, Taken};
 use crate::event_loop::Running;
 use crate::halt::Session;
+use crate::records::redact;
 
 const NO_TRANSACTION: &str = "the session has no transaction: it was not started with `--transaction`";
 
@@ -37,18 +39,18 @@ impl Running<'_> {
     /// With what is needed to stop the session.
     fn with_session<T>(&mut self, act: impl FnOnce(&mut SessionCheckpoints, &Session<'_>) -> T) -> Option<T> {
         let mut checkpoints = self.checkpoints.take()?;
-        let processes: Option<OwnedFd> = checkpoints.processes.as_ref().and_then(|fd| fd.try_clone().ok());
-        let done = processes.map(|processes| {
-            let session = Session {
-                processes: processes.as_fd(),
-                first: self.first.as_fd(),
-                cgroup: self.first.cgroup.as_ref(),
-                has_question: self.gate.as_ref().is_some_and(|gate| gate.open_questions().next().is_some()),
-            };
-            act(&mut checkpoints, &session)
-        });
+        // Without it the session cannot be stopped, and there are none.
+        let processes = checkpoints.processes.take()?;
+        let session = Session {
+            processes: processes.as_fd(),
+            first: self.first.as_fd(),
+            cgroup: self.first.cgroup.as_ref(),
+            has_question: self.gate.as_ref().is_some_and(|gate| gate.open_questions().next().is_some()),
+        };
+        let done = act(&mut checkpoints, &session);
+        checkpoints.processes = Some(processes);
         self.checkpoints = Some(checkpoints);
-        done
+        Some(done)
     }
 
     fn tell_of_checkpoint(&mut self, Taken { request, number, stopped }: Taken) {
@@ -79,8 +81,8 @@ impl Running<'_> {
         }
     }
 
-    pub(super) fn put_back_for(&mut self, client: ClientId, to: usize) {
-        let begun = self.with_session(|checkpoints, session| checkpoints.put_back(session, to, client));
+    pub(super) fn put_back_for(&mut self, client: ClientId, to: usize, seen: Option<usize>) {
+        let begun = self.with_session(|checkpoints, session| checkpoints.put_back(session, to, seen, client));
         let Some(control) = &mut self.approvals.control else { return };
         match begun {
             None => control.refuse(client, NO_TRANSACTION),
@@ -123,8 +125,10 @@ impl Running<'_> {
             Ok(stayed) if stayed.is_empty() => control.ok(client, ""),
             Ok(stayed) => {
                 let stayed: Vec<String> = stayed.iter().map(|path| path.display().to_string()).collect();
-                control.ok(client, &format!("left as they are, because they are covered: {}", stayed.join(", ")));
+                control.ok(client, &format!("left as they are, covered or closed: {}", stayed.join(", ")));
             }
+            // What a client knows by this word.
+            Err(Errno::AGAIN) => control.refuse(client, WENT_ON),
             Err(errno) => control.refuse(client, &format!("checkpoint {to} cannot be put back: {errno}")),
         }
     }
@@ -140,5 +144,5 @@ impl Running<'_> {
 }
 
 fn label(exec: ExecId, argv: &[String]) -> String {
-    format!("exec {exec}: {}", argv.join(" "))
+    format!("exec {exec}: {}", redact::command(argv))
 }

@@ -74,6 +74,9 @@ impl Running<'_> {
         if self.ending.reason.is_some() {
             return Err("the session is ending".to_owned());
         }
+        if self.is_putting_back() {
+            return Err("a step of the session is being taken back: try again".to_owned());
+        }
         request.check()?;
         let (made, join) = self.execs.make(request).map_err(|errno| format!("no streams for it: {errno}"))?;
         let cgroup = self.first.cgroup.as_ref().map(AsFd::as_fd);

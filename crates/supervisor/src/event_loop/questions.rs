@@ -120,7 +120,7 @@ impl Running<'_> {
             (Said::Status(client), Some(control)) => control.status(client, status.unwrap_or_default()),
             (Said::Status(_) | Said::Attach(_), None) => {}
             (Said::Checkpoint { client, label }, _) => self.checkpoint_for(client, label),
-            (Said::PutBack { client, to }, _) => self.put_back_for(client, to),
+            (Said::PutBack { client, to, seen }, _) => self.put_back_for(client, to, seen),
             (Said::Exec(client, request), _) => self.exec_for(client, &request),
             (Said::Output { client, exec, stream, from, follow }, _) => {
                 self.execs.read(client, exec, stream, from, follow);
@@ -155,6 +155,9 @@ impl Running<'_> {
     }
 
     fn attach(&mut self, request: &JoinRequest) -> Result<(), String> {
+        if self.is_putting_back() {
+            return Err("a step of the session is being taken back: try again".to_owned());
+        }
         self.attached.start(self.plan, self.first.cgroup.as_ref().map(AsFd::as_fd), request, None)?;
         self.log().attached(&request.argv);
         Ok(())

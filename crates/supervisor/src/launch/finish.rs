@@ -114,7 +114,8 @@ impl Begun<'_> {
         let (kept, left_behind) = finish_directory(plan, directory, options);
         drop(quota);
         let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
-        if error.is_none() && end.is_for_safety() {
+        // Whatever else went wrong.
+        if end.is_for_safety() {
             let (state, transaction) = (options.state.as_deref(), transaction.as_deref());
             response::follow(&Past { plan, end, state, began: started, transaction }, &mut summary, &mut log);
         }

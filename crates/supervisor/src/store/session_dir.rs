@@ -189,7 +189,10 @@ impl Ending {
     pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
-        let slots: Vec<usize> = asked(claim.as_fd())?.into_iter().filter(|slot| is_changed(&claim, *slot)).collect();
+        // What was undone can be put back.
+        let has_steps = transaction::has_checkpoints(claim.as_fd());
+        let is_kept = |slot: &usize| has_steps || is_changed(&claim, *slot);
+        let slots: Vec<usize> = asked(claim.as_fd())?.into_iter().filter(is_kept).collect();
         let mut spared = Vec::new();
         for slot in &slots {
             // Beside the slot, and so among what is removed.

@@ -52,6 +52,13 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    pub(crate) fn copy(&self) -> Option<Copy> {
+        match self {
+            Held::File { copy, .. } => Some(*copy),
+            _ => None,
+        }
+    }
+
     /// Whether both put the same in place.
     pub(crate) fn is_like(&self, other: &Held) -> bool {
         match (self, other) {
@@ -137,7 +144,7 @@ impl<'a> Scan<'a> {
                     }
                 }
                 Kind::Directory => {
-                    let opened = match beneath::closed_directory(directory, &name) {
+                    let (opened, _unclosed) = match beneath::layer_directory(directory, &name) {
                         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                         other => other?,
                     };
@@ -184,6 +191,8 @@ impl<'a> Scan<'a> {
                 Err(Errno::NOENT | Errno::LOOP | Errno::INVAL) => return Ok(None),
                 other => {
                     let (copy, changed) = other?;
+                    // One that was opened for it may have been written to meanwhile.
+                    let is_settled = is_settled && changed == entry.changed;
                     Held::File { copy, mode: entry.mode, inode: entry.inode, changed, is_settled }
                 }
             },

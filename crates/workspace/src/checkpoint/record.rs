@@ -137,10 +137,7 @@ impl Delta {
     }
 
     pub(super) fn copies(&self) -> impl Iterator<Item = Copy> {
-        self.now.iter().filter_map(|name| match &name.held {
-            Held::File { copy, .. } => Some(*copy),
-            _ => None,
-        })
+        self.now.iter().filter_map(|name| name.held.copy())
     }
 }
 

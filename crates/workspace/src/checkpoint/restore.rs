@@ -67,6 +67,10 @@ impl Checkpoints {
 
     /// In the session's own view of each tree, while none of its processes runs. What is there is a checkpoint before.
     pub fn put_back_live(&mut self, to: usize, views: &[OwnedFd]) -> Result<Restored, Errno> {
+        if !self.has(to) {
+            // Merged with the one that was made last.
+            return Err(Errno::NOENT);
+        }
         let then = self.layers_at(to)?;
         let mut stayed = Vec::new();
         for (which, view) in views.iter().enumerate().take(then.len()) {
@@ -252,12 +256,12 @@ impl Back<'_> {
         if at.depth > DEEPEST {
             return Err(Errno::LOOP);
         }
-        let view = match beneath::directory(self.view, at.path) {
-            Err(Errno::ACCESS) => {
-                let (parent, name) = beneath::parent(self.view, at.path)?;
-                beneath::closed_directory(parent.as_fd(), name)?
+        let (view, _unclosed) = match at.path.file_name() {
+            None => (beneath::directory(self.view, at.path)?, None),
+            Some(name) => {
+                let (parent, _) = beneath::parent(self.view, at.path)?;
+                beneath::layer_directory(parent.as_fd(), name)?
             }
-            other => other?,
         };
         let mut names: BTreeSet<std::ffi::OsString> = BTreeSet::new();
         let below = at.through.then(|| beneath::directory(self.lower, at.path)).and_then(Result::ok);

@@ -39,7 +39,11 @@ pub(super) fn squash(own: BorrowedFd<'_>, records: &mut Vec<Record>, slots: usiz
     let gone: Vec<usize> = records.drain(..merged).map(|record| record.number).collect();
     for record in records.iter_mut() {
         // What it put back is none of its own any more.
-        record.of = record.of.filter(|of| !gone.contains(of));
+        if record.of.is_some_and(|of| gone.contains(&of)) {
+            record.of = None;
+            let directory = beneath::directory(own, Path::new(&record.number.to_string()))?;
+            record::write_record(directory.as_fd(), record)?;
+        }
     }
     for number in &gone {
         let directory = beneath::directory(own, Path::new(&number.to_string()))?;

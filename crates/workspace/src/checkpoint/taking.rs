@@ -1,6 +1,7 @@
 //! Takes checkpoints: looks at the layers, copies what changed, writes the record. Owns the open checkpoints of a transaction. Called by
 //! `supervisor` while a session runs, and by `restore`.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -8,13 +9,13 @@ use rustix::fs::{AtFlags, FlockOperation, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{self, Held, Layer, Scan};
+use super::layer::{self, Copy, Held, Layer, Scan};
 use super::record::{self, By, PART, Record, deltas};
 use super::squash::squash;
 use crate::changes::is_same_file;
 use crate::hidden::Hidden;
 use crate::state::State;
-use crate::transaction::{CHECKPOINTS, Manifest, OpenError};
+use crate::transaction::{CHECKPOINTS, Manifest, OpenError, seal};
 use crate::{beneath, journal, stages, staging};
 
 /// Written by the process that copies while the session runs.
@@ -70,7 +71,8 @@ impl Checkpoints {
             Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
             other => other.map_err(OpenError::Records)?,
         }
-        let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
+        // Left by a session that was killed: no process of it is left, or its supervisor would have the lock.
+        let state = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
         if !matches!(state, State::Sealed | State::Reviewing) {
             return Err(OpenError::State { state });
         }
@@ -149,6 +151,10 @@ impl Checkpoints {
     pub(super) fn layers_at(&self, number: usize) -> Result<Vec<Layer>, Errno> {
         let mut layers: Vec<Layer> = self.slots.iter().map(|_| Layer::new()).collect();
         for record in self.records.iter().filter(|record| record.number <= number) {
+            if record.is_squashed {
+                // It holds all that came before.
+                layers.iter_mut().for_each(Layer::clear);
+            }
             for (layer, delta) in layers.iter_mut().zip(deltas(self.own.as_fd(), record.number)?) {
                 delta.apply(layer);
             }
@@ -223,6 +229,8 @@ impl Checkpoints {
 
     /// Where a new copy is the same as one of an earlier state, that one counts.
     pub(super) fn refer_to(&self, earlier: &[Layer], pending: &mut Pending) -> Result<(), Errno> {
+        // A file with several names has one copy.
+        let mut same: HashMap<Copy, Copy> = HashMap::new();
         for (layer, earlier) in pending.layers.iter_mut().zip(earlier) {
             for (path, held) in layer {
                 let (Held::File { copy, mode, .. }, Some(Held::File { copy: old, mode: with, .. })) =
@@ -233,14 +241,23 @@ impl Checkpoints {
                 if copy.0 != pending.number || mode != with {
                     continue;
                 }
+                if same.get(copy) == Some(old) {
+                    *copy = *old;
+                    continue;
+                }
                 let (new, number) = (pending.own.as_fd(), copy.1.to_string());
                 let kept = beneath::directory(self.own.as_fd(), Path::new(&old.0.to_string()))?;
                 let is_same = is_same_file((new, number.as_ref()), (kept.as_fd(), old.1.to_string().as_ref()));
                 if is_same {
-                    rustix::fs::unlinkat(new, &number, AtFlags::empty())?;
+                    same.insert(*copy, *old);
                     *copy = *old;
                 }
             }
+        }
+        let files = pending.layers.iter().flat_map(|layer| layer.values());
+        let used: HashSet<Copy> = files.filter_map(Held::copy).collect();
+        for (_, number) in same.into_keys().filter(|copy| !used.contains(copy)) {
+            rustix::fs::unlinkat(&pending.own, number.to_string(), AtFlags::empty())?;
         }
         Ok(())
     }
@@ -318,6 +335,9 @@ impl Checkpoints {
         let is_noise = of.is_none() && record::is_noise(self.own.as_fd(), &self.layers, &layers, &changes);
         if is_noise || of.is_none() && changes.iter().all(record::Delta::is_empty) {
             // Only times differ; what was copied on the way goes.
+            if !is_noise {
+                self.layers = layers;
+            }
             return stages::remove(self.own.as_fd(), PART).map(|()| None);
         }
         let record = Record::new(number, by, label, of, bytes, &changes);
