@@ -39,6 +39,21 @@ impl HiddenRule {
     }
 }
 
+impl HiddenRule {
+    /// A rule that masks, as one that hides: for what must not come from the host at all.
+    pub fn of_mask(rule: &impl PlacedRule) -> Option<Self> {
+        (rule.access() == Access::Mask).then(|| HiddenRule {
+            place: rule.place().to_path_buf(),
+            is_glob: rule.is_glob(),
+            tail: rule.tail(),
+            except: rule.except().to_owned(),
+            hides: true,
+            is_final: rule.is_final(),
+            layer: rule.layer(),
+        })
+    }
+}
+
 impl PlacedRule for HiddenRule {
     fn place(&self) -> &Path {
         &self.place

@@ -128,16 +128,31 @@ fn clean(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
 
 /// Content, permissions, time of the last write and the attributes that programs set.
 pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>, new: &OsStr) -> Result<(), Errno> {
+    copy_file_within(from, name, into, new, u64::MAX)
+}
+
+/// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`.
+pub(crate) fn copy_file_within(
+    from: BorrowedFd<'_>,
+    name: &OsStr,
+    into: BorrowedFd<'_>,
+    new: &OsStr,
+    most: u64,
+) -> Result<(), Errno> {
+    use std::io::Read as _;
     let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let mut source = beneath::file(from, name)?;
+    let source = beneath::file(from, name)?;
     let stat = rustix::fs::fstat(&source)?;
     let entry = Entry::of(&stat);
     if entry.kind != Kind::File {
         return Err(Errno::INVAL);
     }
+    if entry.size > most {
+        return Err(Errno::FBIG);
+    }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
-    std::io::copy(&mut source, &mut copy).map_err(io)?;
+    std::io::copy(&mut (&source).take(entry.size), &mut copy).map_err(io)?;
     for (attribute, value) in attributes(&source)? {
         let set = rustix::fs::fsetxattr(&copy, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");

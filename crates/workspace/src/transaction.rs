@@ -87,13 +87,16 @@ pub struct Manifest {
     pub is_auto: bool,
     pub trees: Vec<TreeRecord>,
     pub hidden: Vec<HiddenRule>,
+    /// Names of which the session sees a masked text.
+    #[serde(default)]
+    pub masked: Vec<HiddenRule>,
 }
 
 impl Manifest {
     pub fn new(session: &str, began: u64, command: &[String], is_auto: bool) -> Result<Self, Errno> {
         let (session, command) = (session.to_owned(), command.to_vec());
-        let (trees, hidden) = (Vec::new(), Vec::new());
-        Ok(Manifest { version: VERSION, session, boot: boot()?, began, command, is_auto, trees, hidden })
+        let (trees, hidden, masked) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Manifest { version: VERSION, session, boot: boot()?, began, command, is_auto, trees, hidden, masked })
     }
 
     /// Before anything is mounted. What is lost with the machine is lost with it.
@@ -114,7 +117,7 @@ impl Manifest {
     }
 }
 
-fn boot() -> Result<String, Errno> {
+pub(crate) fn boot() -> Result<String, Errno> {
     let mut text = String::new();
     std::fs::File::open(BOOT_ID)
         .and_then(|file| file.take(64).read_to_string(&mut text))
@@ -488,15 +491,18 @@ fn has_journal(directory: BorrowedFd<'_>) -> bool {
     rustix::fs::statat(directory, JOURNAL, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool) -> Result<Tree, OpenError> {
+/// The directory that the session began with, and no other that has its name by now.
+pub(crate) fn open_lower(record: &TreeRecord, is_same_boot: bool) -> Result<OwnedFd, OpenError> {
     let path = || record.lower.clone();
     let lower = beneath::root(&record.lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
     let stat = rustix::fs::fstat(&lower).map_err(|errno| OpenError::Directory { path: path(), errno })?;
     // The number of a device may be another one after a start of the machine.
     let is_other = stat.st_ino != record.inode || is_same_boot && stat.st_dev != record.device;
-    if is_other {
-        return Err(OpenError::OtherDirectory { path: path() });
-    }
+    if is_other { Err(OpenError::OtherDirectory { path: path() }) } else { Ok(lower) }
+}
+
+fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool) -> Result<Tree, OpenError> {
+    let lower = open_lower(record, is_same_boot)?;
     let slot = beneath::directory(directory, Path::new(&record.slot.to_string())).map_err(OpenError::Records)?;
     // The workload may have closed it.
     let (upper, unclosed) = beneath::layer_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;

@@ -90,6 +90,7 @@ fn manifest(
         keep.iter().any(|kept| begin.starts_with(kept.lower) || kept.lower.starts_with(begin))
     };
     manifest.hidden = index.rules().filter(concerns).filter_map(HiddenRule::of).collect();
+    manifest.masked = index.rules().filter(concerns).filter_map(HiddenRule::of_mask).collect();
     Ok(manifest)
 }
 

@@ -15,7 +15,7 @@ use crate::beneath;
 use crate::changes::{DEEPEST, MOST_ENTRIES, is_opaque, is_same_file};
 use crate::entry::{Entry, Kind, Time};
 use crate::journal::path_text;
-use crate::staging::copy_file;
+use crate::staging::copy_file_within;
 
 /// Content that one checkpoint copies; a session that changes more between two of them has none of it.
 pub(super) const MOST_BYTES: u64 = 4 << 30;
@@ -25,6 +25,11 @@ const TICK_NANOSECONDS: i64 = 20_000_000;
 /// Names of a layer, and bytes of their paths, all of which the supervisor remembers: a layer with more has no checkpoints.
 const MOST_NAMES: usize = 1 << 17;
 const MOST_TEXT: usize = 1 << 25;
+
+/// Bytes of a path below which nothing is looked at.
+const LONGEST: usize = 3_500;
+/// Apparent size of a file that is in no checkpoint: a sparse one costs the workload nothing.
+const LARGEST: u64 = 1 << 30;
 
 /// The copy of a file: the checkpoint that made it, and its number there.
 pub(crate) type Copy = (usize, usize);
@@ -118,8 +123,9 @@ impl<'a> Scan<'a> {
     }
 
     fn directory(&mut self, directory: BorrowedFd<'_>, at: &Path, depth: usize) -> Result<(), Errno> {
-        if depth > DEEPEST {
-            return Err(Errno::LOOP);
+        if depth > DEEPEST || at.as_os_str().len() > LONGEST {
+            // As in a listing: what lies there stays as it is.
+            return Ok(());
         }
         for name in beneath::names(directory, MOST_ENTRIES)? {
             let path = at.join(&name);
@@ -138,6 +144,7 @@ impl<'a> Scan<'a> {
                     let target = entry.target.unwrap_or_default();
                     self.found.insert(path, Held::Link { target });
                 }
+                Kind::File if entry.size > LARGEST => {}
                 Kind::File => {
                     if let Some(held) = self.file(directory, &name, &path, &entry)? {
                         self.found.insert(path, held);
@@ -216,18 +223,20 @@ impl<'a> Scan<'a> {
         let number = copies.next;
         copies.next += 1;
         let into = number.to_string();
-        let copy = || copy_file(directory, name, copies.part, OsStr::new(&into));
+        let most = copies.most.saturating_sub(copies.bytes);
+        let copy = || copy_file_within(directory, name, copies.part, OsStr::new(&into), most);
         let changed = match copy() {
             // The workload closed it to its owner.
             Err(Errno::ACCESS) => {
                 beneath::with_reading(directory, name, copy)?;
-                rustix::fs::chmodat(copies.part, &into, Mode::from_raw_mode(entry.mode), AtFlags::empty())?;
                 // Opening it was a change.
                 Entry::at(directory, name)?.ok_or(Errno::NOENT)?.changed
             }
             other => other.map(|()| entry.changed)?,
         };
-        copies.bytes += entry.size;
+        // What it was is in the record; the copy is read again.
+        rustix::fs::chmodat(copies.part, &into, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        copies.bytes += Entry::at(copies.part, OsStr::new(&into))?.map_or(0, |copy| copy.size);
         Ok(((copies.number, number), changed))
     }
 }

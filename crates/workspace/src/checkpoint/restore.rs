@@ -49,8 +49,8 @@ impl Checkpoints {
     pub fn preview(&self, to: usize) -> Result<Vec<Difference>, Errno> {
         let then = self.layers_at(to)?;
         let mut found = Vec::new();
-        for ((now, then), lower) in self.layers.iter().zip(&then).zip(&self.lowers) {
-            let root = beneath::root(lower)?;
+        for (which, (now, then)) in self.layers.iter().zip(&then).enumerate() {
+            let (root, lower) = (self.lower(which)?, &self.trees[which].lower);
             for path in differing(now, then) {
                 let seen = |layer: &Layer| is_seen(layer, path, root.as_fd());
                 let would = match (seen(now), seen(then)) {
@@ -74,8 +74,9 @@ impl Checkpoints {
         let then = self.layers_at(to)?;
         let mut stayed = Vec::new();
         for (which, view) in views.iter().enumerate().take(then.len()) {
-            let lower = beneath::root(&self.lowers[which])?;
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&self.lowers[which].join(path));
+            let (lower, place) = (self.lower(which)?, &self.trees[which].lower);
+            let is_hidden = |path: &Path| self.hidden.is_hidden(&place.join(path));
+            let is_masked = |path: &Path| self.masked.is_hidden(&place.join(path));
             let mut back = Back {
                 view: view.as_fd(),
                 lower: lower.as_fd(),
@@ -83,12 +84,13 @@ impl Checkpoints {
                 now: &self.layers[which],
                 then: &then[which],
                 is_hidden: &is_hidden,
+                is_masked: &is_masked,
                 touched: BTreeSet::new(),
                 made: HashMap::new(),
                 stayed: Vec::new(),
             };
             back.all()?;
-            stayed.extend(back.stayed.into_iter().map(|path| self.lowers[which].join(path)));
+            stayed.extend(back.stayed.into_iter().map(|path| place.join(path)));
         }
         let number = self.record_put_back(&then, to)?;
         self.note_stayed(&stayed)?;
@@ -101,8 +103,8 @@ impl Checkpoints {
             return Err(Errno::NOENT);
         }
         let then = self.layers_at(to)?;
-        for (slot, layer) in self.slots.iter().zip(&then) {
-            self.rebuild(*slot, layer)?;
+        for (tree, layer) in self.trees.iter().zip(&then) {
+            self.rebuild(tree.slot, layer)?;
         }
         let number = self.record_put_back(&then, to)?;
         Ok(Restored { number, stayed: Vec::new() })
@@ -139,12 +141,12 @@ impl Checkpoints {
                     }
                     modes.push((path, *mode));
                 }
-                Held::File { copy, .. } => {
+                Held::File { copy, mode, .. } => {
                     if let Some(first) = made.get(copy) {
                         let (at, first) = beneath::parent(new.as_fd(), first)?;
                         rustix::fs::linkat(&at, first, &parent, name, AtFlags::empty())?;
                     } else {
-                        copy_stored(self.own.as_fd(), *copy, parent.as_fd(), name)?;
+                        copy_stored(self.own.as_fd(), *copy, *mode, parent.as_fd(), name)?;
                         made.insert(*copy, path.clone());
                     }
                 }
@@ -160,9 +162,16 @@ impl Checkpoints {
 }
 
 /// Content of a file as it was, under a new name.
-fn copy_stored(store: BorrowedFd<'_>, (number, file): Copy, into: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+fn copy_stored(
+    store: BorrowedFd<'_>,
+    (number, file): Copy,
+    mode: u32,
+    into: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Result<(), Errno> {
     let directory = beneath::directory(store, Path::new(&number.to_string()))?;
-    copy_file(directory.as_fd(), OsStr::new(&file.to_string()), into, name)
+    copy_file(directory.as_fd(), OsStr::new(&file.to_string()), into, name)?;
+    rustix::fs::chmodat(into, name, Mode::from_raw_mode(mode), AtFlags::empty())
 }
 
 /// The names that differ and are no directories in both.
@@ -206,6 +215,8 @@ struct Back<'a> {
     now: &'a Layer,
     then: &'a Layer,
     is_hidden: &'a dyn Fn(&Path) -> bool,
+    /// Of which the session must not see what the host has.
+    is_masked: &'a dyn Fn(&Path) -> bool,
     /// Names that differ, and every directory on the way to them.
     touched: BTreeSet<PathBuf>,
     /// Files with several names.
@@ -313,6 +324,11 @@ impl Back<'_> {
             Some(held) => Wanted::Held(held),
             None => lower.clone().map_or(Wanted::Nothing, Wanted::Lower),
         };
+        if let (Wanted::Lower(_), Some(below)) = (&wanted, below)
+            && ((self.is_masked)(path) || !is_open_to_session(below, name)?)
+        {
+            return Err(Errno::ACCESS);
+        }
         let is_as_before =
             matches!((self.now.get(path), self.then.get(path)), (Some(now), Some(then)) if now.is_like(then));
         match wanted {
@@ -333,7 +349,7 @@ impl Back<'_> {
                 set_mode(view, name, entry.mode)
             }
             Wanted::Held(_) if is_as_before && actual.is_some() => Ok(()),
-            Wanted::Held(Held::File { copy, .. }) => self.file(*copy, view, name, path, actual.as_ref()),
+            Wanted::Held(Held::File { copy, mode, .. }) => self.file((*copy, *mode), view, name, path, actual.as_ref()),
             Wanted::Held(Held::Link { target }) => {
                 put(view, name, actual.as_ref(), |temporary| rustix::fs::symlinkat(target, view, temporary))
             }
@@ -359,7 +375,7 @@ impl Back<'_> {
 
     fn file(
         &mut self,
-        copy: Copy,
+        (copy, mode): (Copy, u32),
         view: BorrowedFd<'_>,
         name: &OsStr,
         path: &Path,
@@ -371,11 +387,28 @@ impl Back<'_> {
                 let (at, first) = beneath::parent(self.view, first)?;
                 rustix::fs::linkat(&at, first, view, temporary, AtFlags::empty())
             }
-            None => copy_stored(self.store, copy, view, OsStr::new(temporary)),
+            None => copy_stored(self.store, copy, mode, view, OsStr::new(temporary)),
         })?;
         self.made.entry(copy).or_insert_with(|| path.to_path_buf());
         Ok(())
     }
+}
+
+/// Whether the session could read it on the host: a supervisor that is root can read more than the session's root can.
+fn is_open_to_session(below: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(true);
+    }
+    let stat = rustix::fs::statat(below, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let needed = |read: Mode, search: Mode| mode.contains(if is_directory { read | search } else { read });
+    Ok(match (stat.st_uid, stat.st_gid) {
+        // Root of the session owns it.
+        (0, _) => true,
+        (_, 0) => needed(Mode::RGRP, Mode::XGRP),
+        _ => needed(Mode::ROTH, Mode::XOTH),
+    })
 }
 
 /// Made under another name first, so that no process ever meets half of it.
@@ -401,7 +434,11 @@ fn put(
 fn remove(view: BorrowedFd<'_>, name: &OsStr, actual: Option<&Entry>) -> Result<(), Errno> {
     match actual.map(|actual| actual.kind) {
         None => Ok(()),
-        Some(Kind::Directory) => crate::stages::remove(view, name),
+        Some(Kind::Directory) => {
+            // It goes, also where the session closed it.
+            rustix::fs::chmod(beneath::itself(&beneath::opened_as_path(view, name)?), Mode::RWXU)?;
+            crate::stages::remove(view, name)
+        }
         Some(_) => rustix::fs::unlinkat(view, name, AtFlags::empty()),
     }
 }

@@ -15,7 +15,7 @@ use super::squash::squash;
 use crate::changes::is_same_file;
 use crate::hidden::Hidden;
 use crate::state::State;
-use crate::transaction::{CHECKPOINTS, Manifest, OpenError, seal};
+use crate::transaction::{CHECKPOINTS, Manifest, OpenError, TreeRecord, boot, open_lower, seal};
 use crate::{beneath, journal, stages, staging};
 
 /// Written by the process that copies while the session runs.
@@ -32,8 +32,9 @@ pub struct Checkpoints {
     /// Of the transaction.
     pub(super) directory: OwnedFd,
     pub(super) own: OwnedFd,
-    pub(super) lowers: Vec<PathBuf>,
-    pub(super) slots: Vec<usize>,
+    pub(super) trees: Vec<TreeRecord>,
+    is_same_boot: bool,
+    pub(super) masked: Hidden,
     pub(super) hidden: Hidden,
     pub(super) layers: Vec<Layer>,
     pub(super) records: Vec<Record>,
@@ -90,16 +91,15 @@ impl Checkpoints {
         }
         let own = beneath::directory(directory.as_fd(), Path::new(CHECKPOINTS))?;
         let records = record::list(own.as_fd())?;
-        let slots: Vec<usize> = manifest.trees.iter().map(|tree| tree.slot).collect();
-        let lowers = manifest.trees.iter().map(|tree| tree.lower.clone()).collect();
         let last = records.last().map_or(0, |record| record.number);
         let mut all = Checkpoints {
             directory,
             own,
-            lowers,
+            is_same_boot: boot()? == manifest.boot,
+            masked: Hidden::new(&manifest.masked),
             hidden: Hidden::new(&manifest.hidden),
             layers: Vec::new(),
-            slots,
+            trees: manifest.trees,
             records,
         };
         all.layers = all.layers_at(last)?;
@@ -149,7 +149,7 @@ impl Checkpoints {
 
     /// What the layers held then.
     pub(super) fn layers_at(&self, number: usize) -> Result<Vec<Layer>, Errno> {
-        let mut layers: Vec<Layer> = self.slots.iter().map(|_| Layer::new()).collect();
+        let mut layers: Vec<Layer> = self.trees.iter().map(|_| Layer::new()).collect();
         for record in self.records.iter().filter(|record| record.number <= number) {
             if record.is_squashed {
                 // It holds all that came before.
@@ -162,6 +162,12 @@ impl Checkpoints {
         Ok(layers)
     }
 
+    /// The host's directory of a tree, where it is still the one that the session began with.
+    pub(super) fn lower(&self, which: usize) -> Result<OwnedFd, Errno> {
+        let record = self.trees.get(which).ok_or(Errno::INVAL)?;
+        open_lower(record, self.is_same_boot).map_err(|_| Errno::STALE)
+    }
+
     fn upper(&self, slot: usize) -> Result<OwnedFd, Errno> {
         let slot = beneath::directory(self.directory.as_fd(), Path::new(&slot.to_string()))?;
         beneath::closed_directory(slot.as_fd(), "upper".as_ref())
@@ -169,10 +175,10 @@ impl Checkpoints {
 
     /// Whether something differs from the last one. Looks at times alone.
     pub fn is_due(&self) -> Result<bool, Errno> {
-        for ((slot, lower), layer) in self.slots.iter().zip(&self.lowers).zip(&self.layers) {
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&lower.join(path));
+        for (tree, layer) in self.trees.iter().zip(&self.layers) {
+            let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
             let mut scan = Scan::new(layer, &is_hidden);
-            scan.all(self.upper(*slot)?.as_fd(), None)?;
+            scan.all(self.upper(tree.slot)?.as_fd(), None)?;
             if !layer::is_alike(layer, &scan.found) {
                 return Ok(true);
             }
@@ -201,9 +207,9 @@ impl Checkpoints {
     /// The same, of at most so many bytes.
     pub fn catch_up_within(&self, pending: &mut Pending, most: u64) -> Result<(), Errno> {
         pending.copied = 0;
-        for (which, (slot, lower)) in self.slots.iter().zip(&self.lowers).enumerate() {
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&lower.join(path));
-            let upper = self.upper(*slot)?;
+        for (which, tree) in self.trees.iter().enumerate() {
+            let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
+            let upper = self.upper(tree.slot)?;
             let before = std::mem::take(&mut pending.layers[which]);
             let mut scan = Scan::new(&before, &is_hidden);
             let copies = layer::Copies {
@@ -347,7 +353,7 @@ impl Checkpoints {
         // The names in it are those of the place it has now.
         self.layers = layers;
         self.records.push(record);
-        squash(self.own.as_fd(), &mut self.records, self.slots.len())?;
+        squash(self.own.as_fd(), &mut self.records, self.trees.len())?;
         Ok(Some(number))
     }
 }

@@ -49,6 +49,7 @@ struct Scene {
     base: PathBuf,
     other: Option<PathBuf>,
     hidden: Vec<HiddenRule>,
+    masked: Vec<HiddenRule>,
     is_mounted: bool,
 }
 
@@ -62,7 +63,7 @@ impl Scene {
         for directory in ["kept/t/0/work", "project", "inside"] {
             std::fs::create_dir_all(base.join(directory)).expect("writable");
         }
-        Scene { base, other: None, hidden: Vec::new(), is_mounted: false }
+        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_mounted: false }
     }
 
     /// The project on another mount than the transaction.
@@ -103,6 +104,7 @@ impl Scene {
             index,
         });
         manifest.hidden = self.hidden.clone();
+        manifest.masked = self.masked.clone();
         let directory = beneath::root(&self.kept()).expect("it is there");
         manifest.write(directory.as_fd()).expect("writable");
         let layer = |name: &str| self.kept().join("0").join(name).display().to_string();

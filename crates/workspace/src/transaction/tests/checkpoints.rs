@@ -1,5 +1,6 @@
 //! Checkpoints of real overlays, while they are mounted and afterwards: each is put back and compared with what was there.
 
+use super::closed::{CLOSED, as_user};
 use super::properties::{Deed, Random, begin, plain, sequences};
 use super::*;
 use crate::checkpoint::{By, Checkpoints, Would};
@@ -136,6 +137,81 @@ fn what_was_written_in_the_tick_of_a_checkpoint_is_in_the_next_one() {
         assert!(!all.has(0) && !all.has(first - 1), "what was merged cannot be put back");
         let kept = std::fs::read_dir(scene.kept().join("checkpoints")).expect("readable").count();
         assert!(kept <= 66, "{kept} directories are left");
+    });
+}
+
+#[test]
+fn what_a_workload_closed_to_its_owner_is_in_a_users_checkpoint() {
+    apart("checkpoints::what_a_workload_closed_to_its_owner_is_in_a_users_checkpoint", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "mkdir -p was locked/in; echo old > was/old; echo x > locked/in/x; chmod 555 locked");
+        scene.begin();
+        let before = picture(&scene.inside());
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(&scene.inside(), CLOSED);
+        let closed = picture(&scene.inside());
+        as_user(|| take(&mut all, "closed")).expect("it changed");
+        as_user(|| undo(&scene, &mut all, 0));
+        assert_eq!(picture(&scene.inside()), before);
+        as_user(|| undo(&scene, &mut all, 1));
+        assert_eq!(picture(&scene.inside()), closed);
+        sh(&scene.inside(), "chmod 700 d; rm -r d");
+        drop(all);
+        drop(scene.end());
+        as_user(|| put_back_sealed(&scene, 1));
+        let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
+        commit_all(&mut transaction);
+        assert_eq!(picture(&scene.project()), closed);
+    });
+}
+
+#[test]
+fn files_with_several_names_go_back_to_a_state_that_was_put_back_before() {
+    apart("checkpoints::files_with_several_names_go_back_to_a_state_that_was_put_back_before", || {
+        let mut scene = Scene::new();
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(&scene.inside(), "echo one > a; ln a b; ln a c");
+        take(&mut all, "linked").expect("it changed");
+        let linked = picture(&scene.inside());
+        sh(&scene.inside(), "rm a b c; echo other > a");
+        take(&mut all, "other").expect("it changed");
+        undo(&scene, &mut all, 1);
+        let back = all.last();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        sh(&scene.inside(), "rm b; echo x > x");
+        undo(&scene, &mut all, back);
+        assert_eq!(picture(&scene.inside()), linked);
+        drop(all);
+        drop(scene.end());
+        put_back_sealed(&scene, back);
+        let mut transaction = Transaction::open(&scene.kept()).expect("it is there");
+        commit_all(&mut transaction);
+        assert_eq!(picture(&scene.project()), linked);
+    });
+}
+
+#[test]
+fn nothing_comes_from_another_directory_that_has_the_name_by_now_and_no_masked_name() {
+    apart("checkpoints::nothing_comes_from_another_directory_that_has_the_name_by_now_and_no_masked_name", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "mkdir src; echo ours > src/id");
+        scene.masked = hide(&scene.project().join("src/.npmrc"));
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(&scene.inside(), "rm -r src");
+        take(&mut all, "removed").expect("it changed");
+        // What the host made meanwhile is not given with the directory.
+        sh(&scene.project(), "echo TOKEN > src/.npmrc");
+        undo(&scene, &mut all, 0);
+        assert!(scene.inside().join("src/id").exists() && !scene.inside().join("src/.npmrc").exists());
+        sh(&scene.inside(), "rm -r src");
+        take(&mut all, "removed again").expect("it changed");
+        sh(&scene.base, "mv project moved; mkdir -p project/src; echo private > project/src/id");
+        let refused = all.put_back_live(0, &view(&scene));
+        sh(&scene.base, "rm -r project; mv moved project");
+        assert_eq!(refused.err(), Some(Errno::STALE));
+        assert!(!scene.inside().join("src").exists());
     });
 }
 

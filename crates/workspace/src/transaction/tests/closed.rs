@@ -6,7 +6,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use super::*;
 
 /// As a user: modes count.
-fn as_user<T>(act: impl FnOnce() -> T) -> T {
+pub(super) fn as_user<T>(act: impl FnOnce() -> T) -> T {
     let before = capabilities(None).expect("a process knows its own");
     let mut fewer = before;
     fewer.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER);
@@ -21,7 +21,7 @@ fn modes(root: &Path) -> String {
     String::from_utf8_lossy(&found.stdout).into_owned()
 }
 
-const CLOSED: &str = "
+pub(super) const CLOSED: &str = "
     mkdir -p d/e listed entered fixed; echo 1 > d/f; echo 2 > d/e/g; chmod 000 d/f d/e d; echo 3 > rest
     echo 4 > fixed/x; chmod 555 fixed; echo 5 > listed/x; chmod 400 listed; echo 6 > entered/x; chmod 100 entered
     echo 7 > was/new; echo 8 >> was/old; chmod 000 was/old was; echo 9 > secret; chmod 000 secret; rm -r locked";
