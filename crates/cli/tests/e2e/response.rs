@@ -293,3 +293,24 @@ fn no_interpreter_and_no_program_of_the_system_is_quarantined() {
     assert_eq!(place.sandbox(&["quarantine", "list"]).ok(), "");
     assert_eq!(place.run(&[], &["python3", "-c", "print('on')"]).ok(), "on\n");
 }
+
+/// By the clock of the caller: what the launch takes before the session begins is small beside the quantum.
+#[test]
+fn the_end_is_told_at_a_multiple_of_the_quantum() {
+    let place = Place::new();
+    place.write(".cofferdam/policy.toml", "completion_quantum = \"2s\"\n");
+    let took = |script: &str| {
+        let began = std::time::Instant::now();
+        place.run(&[], &["sh", "-c", script]).code(0);
+        began.elapsed().as_secs_f64()
+    };
+    for (script, expected) in [("true", 2.0), ("sleep 0.7", 2.0), ("sleep 2.3", 4.0)] {
+        let took = took(script);
+        // A slow machine may need a further multiple.
+        assert!(took >= expected && took % 2.0 < 1.0, "`{script}` took {took} s");
+    }
+    place.write(".cofferdam/policy.toml", "completion_quantum = \"11s\"\n");
+    place.run(&[], &["true"]).code(125).says(&["at most 10s"]);
+    place.write(".cofferdam/policy.toml", "");
+    assert!(took("true") < 2.0, "the control");
+}
