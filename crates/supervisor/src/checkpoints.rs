@@ -235,7 +235,12 @@ impl SessionCheckpoints {
         self.next_look = now + if count > FEW { SELDOM } else { LOOK };
         // Before the first look a child may have come and gone.
         let has_children = || used.iter().any(|(_, used)| *used != [0; 4]);
-        let is_other = self.seen.as_ref().map_or_else(has_children, |seen| *seen != used);
+        // A command that came or went is none of its own children.
+        let has_lost_one = |seen: &Vec<ChildUse>| {
+            let before = |pid: u32| seen.iter().find(|(known, _)| *known == pid);
+            used.iter().any(|(pid, now)| before(*pid).is_some_and(|(_, before)| before != now))
+        };
+        let is_other = self.seen.as_ref().map_or_else(has_children, has_lost_one);
         self.seen = Some(used);
         if is_other {
             self.ask(Request { by: By::Child, label: String::new(), client: None });
@@ -269,6 +274,12 @@ impl SessionCheckpoints {
     /// The copying process has ended: the rest is copied while the session stands still.
     pub(crate) fn complete(&mut self, session: &Session<'_>) -> Option<Taken> {
         let Copier { process, request, began } = self.copier.take()?;
+        if request.by != By::Child {
+            // Children that ended before it are in it: one that is noticed later must not lead to another, in the middle of what
+            // comes next.
+            self.waiting.retain(|waiting| waiting.by != By::Child);
+            self.seen = used_by_children(session.processes).ok().map(|(used, _)| used).or(self.seen.take());
+        }
         let before = self.not_before;
         let (number, stopped) = match ended_with(process.as_fd()) {
             0 => self.finish(session, &request),

@@ -58,9 +58,22 @@ fn at_a_terminal_the_patch_is_coloured_paged_and_cannot_draw() {
     screen.wait_for("+100");
 }
 
-/// Answers the questions of `sandbox commit --interactive`.
+/// Answers the questions of `sandbox commit --interactive`, and leaves something to wait.
 fn answered(place: &Place, answers: &str) -> String {
-    place.host(&format!("printf '{answers}' | {} commit --interactive 2>&1", binary().display())).ok()
+    place.host(&format!("printf '{answers}' | {} commit --interactive 2>&1", binary().display())).code(1).out
+}
+
+#[test]
+fn what_hosts_obey_below_a_replaced_name_needs_its_own_yes() {
+    let Some(place) = Place::with_repository() else { return };
+    place.write("docs", "a file\n");
+    let script = "rm docs; mkdir -p docs/.vscode; echo {} > docs/.vscode/tasks.json; echo x > docs/x";
+    place.run(&["--transaction"], &["sh", "-c", script]).code(0);
+    let said = answered(&place, "y\\ny\\n");
+    assert!(said.contains("docs/.vscode/tasks.json without being asked"), "{said}");
+    assert_eq!(place.read("docs").as_deref(), Some("a file\n"), "{said}");
+    place.host(&format!("printf 'yes\\n' | {} commit --interactive 2>&1", binary().display())).ok();
+    assert!(place.exists("docs/.vscode/tasks.json"));
 }
 
 #[test]
