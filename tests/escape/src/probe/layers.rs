@@ -52,6 +52,8 @@ pub(super) fn spin_on_hidden(place: &Place) -> Finding {
     const LASTS: Duration = Duration::from_secs(3);
     let project = place.project();
     let secret = project.join(".env");
+    // In the session's layer, where the host looks for it.
+    fs::write(project.join("up"), "").unwrap_or_default();
     let began = Instant::now();
     let (mut rounds, mut seen) = (0usize, 0usize);
     while began.elapsed() < LASTS {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_policy::Transaction;
 use cofferdam_testkit::edit;
+use cofferdam_testkit::person::sessions;
 
 use super::keeper::Host;
 use super::transaction::{After, BY_PATH, COMMITTED, last};
@@ -128,11 +129,12 @@ fn removed_beside(trial: &Trial) -> Result<Finding, Finding> {
     Ok(Finding::Contained(format!("{round} rollbacks removed nothing outside")))
 }
 
-/// Looks whether it is a directory, and then goes into it: CVE-2022-21658.
+/// Looks whether it is a directory, and goes into it a moment later: CVE-2022-21658.
 fn remove_by_path(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return fs::remove_file(path);
     }
+    std::thread::sleep(Duration::from_micros(200));
     for entry in fs::read_dir(path)?.flatten() {
         remove_by_path(&entry.path())?;
     }
@@ -258,6 +260,17 @@ fn spun_on(trial: &Trial) -> Result<Finding, Finding> {
     trial.scene.write("home/project/.env", "TOKEN=0\n");
     let broken = |error: io::Error| Finding::Broken(error.to_string());
     let mut helper = trial.start("a18-overlay", Stdio::null());
+    // A name that changes while the walls are built ends the launch.
+    let is_up = || {
+        let sessions = fs::read_dir(sessions(&trial.scene)).into_iter().flatten().flatten();
+        sessions
+            .flat_map(|session| (0..8).map(move |slot| session.path().join(format!("{slot}/upper/up"))))
+            .any(|up| up.exists())
+    };
+    let until = Instant::now() + LONGEST;
+    while !is_up() && Instant::now() < until && matches!(helper.wait(Duration::ZERO), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
     let mut host = Host::default();
     while matches!(helper.wait(Duration::ZERO), Ok(None)) {
         host.replace(&project).map_err(broken)?;
