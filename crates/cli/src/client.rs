@@ -20,6 +20,9 @@ use crate::environment::environment;
 /// The longest that a supervisor takes to answer; its loop never waits for anything.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
+/// The longest that a session runs without a socket.
+const LONGEST_START: Duration = Duration::from_millis(500);
+
 /// Where the directories of this user's sessions are.
 pub(crate) fn sessions_directory() -> Result<PathBuf, SurveyError> {
     Ok(sessions_in(&Surroundings::look(&environment())?.state))
@@ -65,6 +68,19 @@ impl Connection {
             Connection { session: session.to_owned(), stream, heard: Vec::new(), pending: VecDeque::new() };
         connection.say(&Command::Hello { version: VERSION, face: face.to_owned() })?;
         Ok(connection)
+    }
+
+    /// The same for a session that may have begun just now: its supervisor opens the socket once the command runs.
+    pub(crate) fn wait_for(directory: &Path, session: &str, face: &str) -> Result<Self, Error> {
+        let began = Instant::now();
+        loop {
+            match Connection::open(directory, session, face) {
+                Err(error) if error.kind() == ErrorKind::NotFound && began.elapsed() < LONGEST_START => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// A command is far shorter than what a socket holds: it is taken at once or not at all.
@@ -170,4 +186,28 @@ impl AsFd for Connection {
 pub(crate) fn look_at_all(directory: &Path, face: &str) -> Vec<Look> {
     let connect = |session: &String| Connection::open(directory, session, face).and_then(Connection::look).ok();
     sessions(directory).iter().filter_map(connect).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_began_just_now_is_waited_for_and_one_that_has_ended_is_not_for_long() {
+        let directory = std::env::temp_dir().join(format!("cofferdam-client-{}", std::process::id()));
+        let path = directory.join("one/socket");
+        std::fs::create_dir_all(directory.join("one")).expect("a directory can be made");
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(LONGEST_START / 5);
+            UnixListener::bind(path).expect("a socket can be made")
+        });
+        let opened = Connection::wait_for(&directory, "one", "test");
+        drop(late.join().expect("it was made"));
+        let refused = Connection::wait_for(&directory, "another", "test").map(drop).map_err(|error| error.kind());
+        std::fs::remove_dir_all(&directory).expect("it was there");
+        assert!(opened.is_ok(), "{opened:?}");
+        assert_eq!(refused, Err(ErrorKind::NotFound));
+    }
 }

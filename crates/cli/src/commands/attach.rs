@@ -35,7 +35,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<ExitCode, AttachError> {
     let argv = if args.argv.is_empty() { vec![shell()] } else { args.argv.clone() };
     let failed = |source: std::io::Error| AttachError::Start { id: session.clone(), source };
     let visit = Visit::new().map_err(|error| failed(std::io::Error::other(error)))?;
-    let mut connection = Connection::open(&sessions_in(&state), &session, "attach").map_err(failed)?;
+    let mut connection = Connection::wait_for(&sessions_in(&state), &session, "attach").map_err(failed)?;
     let command = Command::Attach { argv, terminal: visit.terminal() };
     let said = connection.say_with(&command, &visit.descriptors());
     // A client that was refused when it connected cannot send any more, but may have been told why.

@@ -100,7 +100,7 @@ struct Live {
 
 fn live(found: &Found) -> Option<Live> {
     let (directory, session) = (found.path.parent()?, found.path.file_name()?.to_str()?);
-    let connection = Connection::open(directory, session, "undo").ok().filter(|_| found.state == State::Open)?;
+    let connection = (found.state == State::Open).then(|| Connection::wait_for(directory, session, "undo"))?.ok()?;
     Some(Live { id: found.manifest.session.clone(), connection })
 }
 
