@@ -1,13 +1,15 @@
 //! `cargo xtask conformance`: every requirement has its tests or an honest reason why not. Owns the comparison of
 //! docs/conformance.toml with docs/requirements.md, the sources and what really ran; runs no tests itself.
 
+mod threats;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 use crate::problems::Problems;
-use crate::rust_source::{code_only, defines_function};
+use crate::rust_source::{code_only, functions};
 use crate::workspace::{Workspace, read};
 
 const REQUIREMENTS: &str = "docs/requirements.md";
@@ -58,7 +60,9 @@ pub(crate) fn check(workspace: &Workspace, args: &Args) -> Result<String, Proble
     for entry in entries {
         check_entry(entry, &mut problems);
     }
-    check_tests_exist(workspace, entries, &mut problems)?;
+    let defined = defined(workspace)?;
+    check_tests_exist(&defined, entries, &mut problems);
+    threats::check(&workspace.read(threats::THREAT_MODEL)?, &defined, &mut problems);
     if !args.ran.is_empty() {
         let mut ran = String::new();
         for file in &args.ran {
@@ -116,26 +120,34 @@ fn check_entry(entry: &Entry, problems: &mut Problems) {
     }
 }
 
-fn check_tests_exist(workspace: &Workspace, entries: &[Entry], problems: &mut Problems) -> Result<(), Problems> {
-    let mut code = BTreeMap::new();
-    for package in &workspace.packages {
+/// By package, what the sources define.
+type Functions = BTreeMap<String, BTreeSet<String>>;
+
+fn defined(workspace: &Workspace) -> Result<Functions, Problems> {
+    let of_package = |package| -> Result<BTreeSet<String>, Problems> {
         let sources = workspace.sources(package)?;
-        code.insert(package.name.as_str(), sources.iter().map(|(_, s)| code_only(s)).collect::<Vec<_>>());
-    }
+        Ok(sources
+            .iter()
+            .flat_map(|(_, source)| functions(&code_only(source)).map(str::to_owned).collect::<Vec<_>>())
+            .collect())
+    };
+    workspace.packages.iter().map(|package| Ok((package.name.clone(), of_package(package)?))).collect()
+}
+
+fn check_tests_exist(defined: &Functions, entries: &[Entry], problems: &mut Problems) {
     for (id, test) in named_tests(entries) {
         let Some((package, function)) = package_and_function(test) else {
             problems.add(format!("{id}: `{test}` is not of the form package::test"));
             continue;
         };
-        match code.get(package) {
+        match defined.get(package) {
             None => problems.add(format!("{id}: `{test}`: there is no package `{package}`")),
-            Some(files) if !files.iter().any(|file| defines_function(file, function)) => {
+            Some(functions) if !functions.contains(function) => {
                 problems.add(format!("{id}: `{test}`: `{package}` has no function `{function}`"));
             }
             Some(_) => {}
         }
     }
-    Ok(())
 }
 
 fn check_tests_ran(ran: &str, entries: &[Entry], problems: &mut Problems) {
