@@ -105,6 +105,7 @@ macro_rules! every_row {
             fn escape_e04_exchanged_directories_lead_no_rollback_out() => races::E04;
             fn escape_e05_prefix_of_a_grant_is_no_grant() => names::E05;
             fn escape_e06_working_directory_grants_nothing_new() => names::E06;
+            fn escape_e07_a_request_widens_no_grant() => answers::E07;
             fn escape_e08_commits_break_hard_links() => commits::E08;
             fn escape_e09_lent_rights_are_taken_off_at_a_commit() => commits::E09;
             fn escape_e10_forged_attributes_of_overlays_mean_nothing() => commits::E10;

@@ -317,6 +317,44 @@ pub(super) fn f05_arguments(place: &Place) -> Finding {
     }
 }
 
+/// Reads one approved file under many names, each of which says no more than that file or the project; then what lies beside it.
+pub(super) fn e07_requests(place: &Place) -> Finding {
+    let (approved, beside) = (told(place, "approved"), told(place, "unknown"));
+    let (name, directory) = (approved.file_name().unwrap_or_default(), approved.parent().unwrap_or(&approved));
+    let above = directory.parent().unwrap_or(directory);
+    let within = directory.file_name().unwrap_or_default();
+    for spelling in [
+        approved.clone(),
+        directory.join(".").join(name),
+        directory.join("..").join(within).join(name),
+        above.join(".").join(within).join("../").join(within).join(name),
+        Path::new("/proc/self/root").join(approved.strip_prefix("/").unwrap_or(&approved)),
+    ] {
+        if let Err(error) = fs::read(&spelling) {
+            return Finding::Broken(format!("{}: {error}", spelling.display()));
+        }
+    }
+    // Requests that ask for nothing: the answer to none of them may be one about their directory.
+    for nothing in
+        [PathBuf::new(), PathBuf::from("."), approved.join("."), directory.join("absent"), above.join("./..")]
+    {
+        drop(fs::read(&nothing));
+        drop(fs::metadata(&nothing));
+    }
+    let ways = [beside.clone(), directory.join("..").join(within).join(beside.file_name().unwrap_or_default())];
+    for way in &ways {
+        if let Ok(text) = fs::read_to_string(way) {
+            return Finding::Open(format!("{}: read `{text}`", way.display()));
+        }
+    }
+    match fs::write(&approved, "changed") {
+        Ok(()) => Finding::Open("what was given to be read can be written".to_owned()),
+        Err(error) => {
+            Finding::Contained(format!("what lies beside it stays unread, and it cannot be written: {error}"))
+        }
+    }
+}
+
 /// What an approved program starts is asked like anything else, however it is written.
 pub(super) fn f06_chain(place: &Place) -> Finding {
     let (tool, other) = (told(place, "approved"), told(place, "unknown"));

@@ -136,6 +136,7 @@ pub fn run(check: &str, place: &Place) -> Finding {
         "f11" => gate::f11_own_answer(place),
         "e05" => files::e05_prefix(place),
         "e06" => files::e06_working_directory(place),
+        "e07" => gate::e07_requests(place),
         "e12" | "e15" | "e16" | "e18" | "e27" => files::protected(place),
         "e25" => bits::e25_lent_rights(place),
         "e14" => files::e14_forged_pointer(place),

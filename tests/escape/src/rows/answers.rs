@@ -83,6 +83,17 @@ fn two_things(trial: &Trial, approved: &Path, unknown: &Path) -> Finding {
     each_trigger(trial, |variant| trial.answer(&trial.launch_in(trial.check(), &trial.project(), variant)))
 }
 
+pub(crate) static E07: Row = Row {
+    what: "requests that widen what was granted",
+    control: "an answer is about the object and the access that were asked about, however the path was written",
+    session: |session, place| answering(session, place, "notes/a"),
+    run: |trial| {
+        let approved = trial.scene.write("outside/notes/a", "approved");
+        two_things(trial, &approved, &trial.scene.write("outside/notes/b", "unapproved"))
+    },
+    ..ROW
+};
+
 pub(crate) static F05: Row = Row {
     what: "arguments of an approved program",
     control: "an approval is about a file, and what the program opens is asked apart",
