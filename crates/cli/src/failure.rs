@@ -186,6 +186,8 @@ impl Failure {
                 | ChangesError::Outside { .. }
                 | ChangesError::Unmatched { .. }
                 | ChangesError::NotRunning { .. }
+                | ChangesError::NotLive { .. }
+                | ChangesError::Inside
                 | ChangesError::NoStep { .. }
                 | ChangesError::NoCheckpoint { .. },
             ) => NOT_SO,
@@ -259,6 +261,19 @@ impl Failure {
             Failure::Changes(ChangesError::Open { source: OpenError::OtherDirectory { .. }, .. }) => {
                 "put the directory that the session began with back to its place, or drop the changes with `sandbox rollback`"
             }
+            Failure::Changes(ChangesError::NoScreen { .. }) => {
+                "`sandbox diff --stat` and `sandbox commit PATH` need none, and `sandbox commit --interactive` reads answers"
+            }
+            Failure::Changes(ChangesError::Inside) => {
+                "run it in a terminal outside; in the session, a line that is written to $COFFERDAM_CHECKPOINT takes a checkpoint"
+            }
+            Failure::Changes(ChangesError::Exists { .. }) => {
+                "nothing is overwritten: name another file, or remove that one"
+            }
+            Failure::Changes(ChangesError::NoAnswers) => {
+                "`sandbox commit PATH...` takes what is named; `sandbox diff --stat` lists what waits"
+            }
+            Failure::Changes(ChangesError::NotLive { .. }) => "`sandbox diff --stat` shows what it changed",
             Failure::Changes(ChangesError::Terminal) => "name a file with `--output`, or pipe it into `tar`",
             Failure::Changes(ChangesError::LeavesTree { .. }) => "commit other paths, or leave --strict out",
             Failure::SessionName(SessionNameError::Several { .. }) => "give more of its name",
@@ -274,6 +289,9 @@ impl Failure {
             Failure::Import(_) => "name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor",
             Failure::Home(_) => {
                 "set HOME to a directory of your own: its secrets are hidden, and sessions are kept there"
+            }
+            Failure::Quarantine(QuarantineError::Unknown { hash }) if hash.len() < 6 => {
+                "give six letters or more of the hash; `sandbox quarantine list` shows it"
             }
             Failure::Quarantine(QuarantineError::Unknown { .. }) => "`sandbox quarantine list` lists what is",
             Failure::Quarantine(QuarantineError::Several { .. }) => "give more of it",

@@ -1,6 +1,6 @@
 //! The audit log as commands read it: which sessions it has, and their requests for files and hosts. Owns what of a record
 //! counts; what a policy makes of it is the caller's, and whether the log is whole that of `sandbox audit verify`. Called by
-//! `audit`, `why` and `policy test`.
+//! `audit`, `why`, `policy test` and the commands about changes.
 
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,22 @@ pub(crate) fn session_in_log(state: &Path, name: &str) -> Result<String, LogErro
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(choose(&names, name, SessionKind::Recorded)?.to_owned())
+}
+
+/// What a session tried that it was ended for, where it was.
+pub(crate) fn attempt(state: &Path, session: &str) -> Result<Option<String>, ReadError> {
+    let mut log = Log::open(state)?;
+    let mut tried = None;
+    while let Some(entry) = log.try_next()? {
+        if entry.session != session || entry.event != Event::EscapeAttempt.name() {
+            continue;
+        }
+        let text = |name: &str| entry.details.get(name).and_then(|value| value.as_str()).unwrap_or_default();
+        if text("consequence") == "ended" {
+            tried = Some(text("description").to_owned());
+        }
+    }
+    Ok(tried)
 }
 
 /// One decision about one file.

@@ -4,8 +4,10 @@
 mod args;
 mod client;
 mod commands;
+mod confirm;
 mod environment;
 mod failure;
+mod full_screen;
 mod import;
 mod log;
 mod pager;
@@ -18,8 +20,8 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, output, policy, quarantine,
-    questions, run, sessions, supervise, trust, why,
+    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
+    quarantine, questions, review, run, sessions, supervise, trust, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -45,7 +47,10 @@ fn main() -> ExitCode {
     }
     match cli.command {
         Command::Run(args) if args.detach => told(run::detach::detach(&args)),
-        Command::Run(args) => run::run(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json)),
+        Command::Run(args) => run::run(&args, |error| {
+            Failure::from(error).report();
+        })
+        .unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json)),
         Command::Learn(args) => {
             learn::learn(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json))
         }
@@ -64,7 +69,9 @@ fn main() -> ExitCode {
         })),
         Command::Why(args) => told(why::why(&args)),
         Command::Changes(args) => told(changes::changes(&args)),
+        Command::Diff(args) if args.live => told(live::live(&args)),
         Command::Diff(args) => told(changes::diff(&args)),
+        Command::Review(args) => told(review::review(&args)),
         Command::Export(args) => told(export::export(&args)),
         Command::Commit(args) => told(changes::commit(&args)),
         Command::Rollback(args) => match args.to {

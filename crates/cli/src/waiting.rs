@@ -31,6 +31,15 @@ pub(crate) fn all(state: &Path) -> Vec<Found> {
     found
 }
 
+/// Whether the changes of another session wait for one of the directories of this one: it has to be named then.
+pub(crate) fn others_wait(state: &Path, session: &str) -> bool {
+    let waiting: Vec<Found> = all(state).into_iter().filter(|one| one.state.waits()).collect();
+    let lowers = |one: &Found| one.manifest.trees.iter().map(|tree| tree.lower.clone()).collect::<Vec<_>>();
+    let (own, others): (Vec<Found>, Vec<Found>) = waiting.into_iter().partition(|one| one.manifest.session == session);
+    let own: Vec<PathBuf> = own.iter().flat_map(lowers).collect();
+    others.iter().flat_map(lowers).any(|lower| own.contains(&lower))
+}
+
 /// Names that make the project itself a repository, with a configuration that the host's git obeys.
 const OF_REPOSITORY: [&str; 2] = ["objects", "refs"];
 

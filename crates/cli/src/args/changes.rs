@@ -18,7 +18,7 @@ pub(crate) struct ChangesArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct WhichArgs {
     /// Whose changes, where more than one session's wait here: six letters or more of what `sandbox changes` shows, or `last`
     #[arg(long, value_name = "SESSION")]
@@ -26,6 +26,7 @@ pub(crate) struct WhichArgs {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line, each by itself")]
 pub(crate) struct DiffArgs {
     /// Only these files, and what lies below these directories
     #[arg(value_name = "PATH")]
@@ -35,6 +36,9 @@ pub(crate) struct DiffArgs {
     /// A patch, as `git apply` takes it; so is what is written without this
     #[arg(long, conflicts_with_all = ["json", "stat"])]
     pub(crate) patch: bool,
+    /// A line for each file of a session that runs, on the whole screen, again whenever it changed something
+    #[arg(long, conflicts_with_all = ["json", "stat", "patch"])]
+    pub(crate) live: bool,
     /// A line for each file instead of what changed in it
     #[arg(long, conflicts_with = "json")]
     pub(crate) stat: bool,
@@ -43,7 +47,7 @@ pub(crate) struct DiffArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line, each by itself")]
 pub(crate) struct CommitArgs {
     /// Only these files, and what lies below these directories
@@ -102,10 +106,10 @@ pub(crate) struct RollbackArgs {
     /// Drop only what came after this checkpoint; 0 is the beginning of the session
     #[arg(long, value_name = "NUMBER")]
     pub(crate) to: Option<usize>,
-    /// Show what would come back and what would go, and change nothing
-    #[arg(long, requires = "to")]
+    /// Show what would be dropped, or what would come back and what would go, and change nothing
+    #[arg(long)]
     pub(crate) preview: bool,
     /// Do not ask at a terminal
-    #[arg(long, short, requires = "to")]
+    #[arg(long, short)]
     pub(crate) yes: bool,
 }

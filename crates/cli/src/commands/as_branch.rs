@@ -28,6 +28,12 @@ pub(crate) enum BranchError {
     Index(#[source] std::io::Error),
     #[error("nothing that was named can be in a commit")]
     Empty,
+    #[error("that is no name that git takes for a branch")]
+    Name,
+    #[error("there is a branch of that name already; it is not moved")]
+    Exists,
+    #[error("{} is in no repository of git", project.display())]
+    NoRepository { project: PathBuf },
 }
 
 /// Without hooks, filters, monitors or a network, whatever the configuration says.
@@ -106,6 +112,25 @@ pub(crate) fn commit(
     Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
+/// What git would refuse in words of its own.
+fn check(git: &Git<'_>, branch: &str) -> Result<(), BranchError> {
+    let is_so = |arguments: &[&str]| match git.run(arguments, &mut std::io::empty()) {
+        Ok(_) => Ok(true),
+        Err(BranchError::Git { .. }) => Ok(false),
+        Err(error) => Err(error),
+    };
+    if !is_so(&["rev-parse", "--git-dir"])? {
+        return Err(BranchError::NoRepository { project: git.project.to_path_buf() });
+    }
+    if !is_so(&["check-ref-format", "--branch", branch])? {
+        return Err(BranchError::Name);
+    }
+    if is_so(&["show-ref", "--verify", "--quiet", &format!("refs/heads/{branch}")])? {
+        return Err(BranchError::Exists);
+    }
+    Ok(())
+}
+
 fn make(
     git: &Git<'_>,
     transaction: &Transaction,
@@ -114,7 +139,7 @@ fn make(
     opens: bool,
 ) -> Result<(String, usize, Vec<String>), BranchError> {
     let none = || std::io::empty();
-    git.run(&["check-ref-format", "--branch", branch], &mut none())?;
+    check(git, branch)?;
     let head = git.line(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], &mut none()).ok();
     if let Some(head) = &head {
         git.run(&["read-tree", head], &mut none())?;

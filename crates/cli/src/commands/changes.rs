@@ -21,11 +21,15 @@ use thiserror::Error;
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
 use crate::commands::as_branch::{self, BranchError};
 use crate::commands::interactive;
+use crate::commands::selection::SelectionError;
+use crate::confirm::is_confirmed;
 use crate::environment::own_state;
+use crate::full_screen::has_terminal;
+use crate::log::attempt;
 use crate::pager::paged;
 use crate::render::changes as lines;
 use crate::render::exit::NOT_SO;
-use crate::render::output::{print, print_json, say};
+use crate::render::output::{escaped, print, print_json, say};
 use crate::render::patch::{self, Reader};
 use crate::session_name::{SessionKind, SessionNameError, choose};
 use crate::waiting::{Classes, Found, all};
@@ -90,6 +94,19 @@ pub(crate) enum ChangesError {
     },
     #[error("an archive is not for a terminal")]
     Terminal,
+    #[error("this needs the screen of a terminal")]
+    NoScreen {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("session {id} does not run any more: what it changed changes no more")]
+    NotLive { id: String },
+    #[error("this runs in a session: what it changes is looked at, committed and taken back outside of it")]
+    Inside,
+    #[error("{} exists already", path.display())]
+    Exists { path: PathBuf },
+    #[error("there is no terminal to ask at, and no answer on stdin")]
+    NoAnswers,
     #[error("what was changed cannot be written")]
     Write {
         #[source]
@@ -99,6 +116,16 @@ pub(crate) enum ChangesError {
     Outside { path: PathBuf },
     #[error("{} leads out of the project", path.display())]
     LeavesTree { path: PathBuf },
+}
+
+impl ChangesError {
+    pub(crate) fn of_selection(id: &str, error: SelectionError) -> Self {
+        let id = id.to_owned();
+        match error {
+            SelectionError::Note(source) => ChangesError::Read { id, source },
+            SelectionError::Commit(source) => ChangesError::Commit { id, source },
+        }
+    }
 }
 
 fn elsewhere(below: Option<&Path>) -> String {
@@ -129,7 +156,7 @@ pub(crate) fn changes(args: &ChangesArgs) -> Result<ExitCode, ChangesError> {
             found.iter().zip(&counted).map(|(one, changes)| lines::listed(one, changes.as_deref())).collect();
         return Ok(print_json(&json!({ "transactions": listed })));
     }
-    Ok(print(&lines::table(&found, &counted)))
+    Ok(print(&lines::table(&found, &counted, args.all)))
 }
 
 /// What waits is never removed.
@@ -147,6 +174,21 @@ fn prune(days: u64) -> Result<ExitCode, ChangesError> {
         }
     }
     Ok(print(&lines::pruned(removed)))
+}
+
+/// Sessions see nothing of their own records.
+fn is_inside() -> bool {
+    std::env::var_os("COFFERDAM").is_some()
+}
+
+/// Before something of a session is taken that was ended for what it tried.
+pub(crate) fn warn_of_attempt(session: &str) {
+    let Some(tried) = own_state().ok().and_then(|state| attempt(&state, session).ok().flatten()) else { return };
+    say!(
+        "sandbox: session {} was ended for an attempt to escape ({}): read what it changed before you use it; `sandbox commit --undo` takes a commit back",
+        short(session),
+        escaped(&tried)
+    );
 }
 
 /// The transaction that is meant: by its session's name, or the one that waits in this directory.
@@ -169,6 +211,7 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let below = below.map(|one| one.manifest.trees[0].lower.clone());
     found.retain(is_here);
     match found.len() {
+        0 if is_inside() => Err(ChangesError::Inside),
         0 => Err(ChangesError::Nothing { directory: here, below }),
         1 => Ok(found.remove(0)),
         _ => {
@@ -217,6 +260,7 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let id = transaction.id().to_owned();
     let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
     let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
+    warn_of_attempt(&id);
     let all =
         changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |change| (tree, change)));
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
@@ -250,7 +294,6 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
-/// The last commit to this directory, or of the session that is named.
 /// The transaction with the last commit to this directory.
 pub(crate) fn last_committed(which: &WhichArgs) -> Result<Found, ChangesError> {
     let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
@@ -279,7 +322,28 @@ pub(crate) fn undo_commit(found: &Found, json: bool) -> Result<ExitCode, Changes
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant_and_finished(&args.which)?;
+    let can_ask = has_terminal() && !args.yes;
+    if args.preview || can_ask {
+        let found = meant(&args.which)?;
+        // What is lost, or whose directory is gone, can be dropped unseen.
+        let waits =
+            Transaction::look(&found.path).ok().and_then(|one| one.changes().ok().map(|changes| (one, changes)));
+        print(&lines::would_drop(&found.manifest, waits.as_ref().map(|(one, changes)| (one, changes.as_slice()))));
+        if args.preview {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !is_confirmed("drop this?") {
+            print("nothing was dropped\n");
+            return Ok(ExitCode::from(NOT_SO));
+        }
+        return drop_all(&WhichArgs { session: Some(found.manifest.session) });
+    }
+    drop_all(&args.which)
+}
+
+/// Without a question.
+pub(crate) fn drop_all(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
+    let found = meant_and_finished(which)?;
     let id = found.manifest.session.clone();
     match transaction::roll_back(&found.path) {
         Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
@@ -299,7 +363,7 @@ fn meant_and_finished(which: &WhichArgs) -> Result<Found, ChangesError> {
 }
 
 /// For changing something: it waits, no other process has it, and nothing of it is lost.
-fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
+pub(crate) fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
     let found = meant_and_finished(which)?;
     let id = found.manifest.session.clone();
     match Transaction::open(&found.path) {

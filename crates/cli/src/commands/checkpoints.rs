@@ -2,7 +2,6 @@
 //! step is meant and the question before; taking and putting back is `workspace`'s, and the supervisor's while the session
 //! runs.
 
-use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +16,9 @@ use crate::args::changes::{RollbackArgs, WhichArgs};
 use crate::args::checkpoints::{CheckpointArgs, PutBackArgs, UndoArgs};
 use crate::client::Connection;
 use crate::commands::changes::{ChangesError, last_committed, meant, undo_commit};
+use crate::confirm::is_confirmed;
 use crate::environment::own_state;
+use crate::full_screen::has_terminal;
 use crate::render::checkpoints as lines;
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, print_json};
@@ -49,9 +50,11 @@ pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode, ChangesError
     Ok(if args.json {
         print_json(&json!({ "session": id, "checkpoint": number }))
     } else {
-        print(&number.map_or("nothing has changed since the last checkpoint\n".to_owned(), |number| {
-            format!("checkpoint {number}\n")
-        }))
+        let last = || Checkpoints::open(&found.path).map_or(0, |all| all.last());
+        print(&number.map_or_else(
+            || lines::nothing_new(last(), args.label.as_deref()),
+            |number| format!("checkpoint {number}\n"),
+        ))
     })
 }
 
@@ -66,8 +69,7 @@ pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
             if args.how.preview {
                 return Ok(ExitCode::SUCCESS);
             }
-            let can_ask = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-            if !(args.how.yes || can_ask && is_wanted(&args.how)) {
+            if !(args.how.yes || has_terminal() && is_wanted(&args.how)) {
                 print("nothing was changed; `sandbox undo --yes` does it\n");
                 return Ok(ExitCode::from(NOT_SO));
             }
@@ -79,13 +81,7 @@ pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
 
 /// Asks at a terminal.
 fn is_wanted(how: &PutBackArgs) -> bool {
-    if how.yes || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return true;
-    }
-    print("put this back? [y/N] ");
-    let mut answer = String::new();
-    let heard = std::io::stdin().lock().read_line(&mut answer);
-    heard.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    how.yes || !has_terminal() || is_confirmed("put this back?")
 }
 
 pub(crate) fn rollback(args: &RollbackArgs, to: usize) -> Result<ExitCode, ChangesError> {

@@ -2,7 +2,7 @@
 //! `workspace`'s, which session is meant `commands::changes`'s.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal as _, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use cofferdam_workspace::{Changes, Transaction, archive};
@@ -24,7 +24,10 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, ChangesError> {
     let write = |source| ChangesError::Write { source };
     let mut out: BufWriter<Box<dyn Write>> = BufWriter::new(match &args.output {
         // What has the name stays.
-        Some(path) => Box::new(File::create_new(path).map_err(write)?),
+        Some(path) => Box::new(File::create_new(path).map_err(|source| match source.kind() {
+            ErrorKind::AlreadyExists => ChangesError::Exists { path: path.clone() },
+            _ => write(source),
+        })?),
         None => Box::new(std::io::stdout().lock()),
     });
     let written = if args.tar {

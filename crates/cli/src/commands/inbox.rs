@@ -4,7 +4,7 @@
 mod model;
 mod screen;
 
-use std::io::{Error, IsTerminal as _};
+use std::io::Error;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use cofferdam_host::SurveyError;
 use cofferdam_wire::protocol::Command;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::{Connection, sessions, sessions_directory};
 use crate::commands::inbox::model::{Effect, Inbox};
+use crate::full_screen::{next_key, on_whole_screen};
 
 /// Why there is no screen.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +36,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run() -> Result<ExitCode, InboxError> {
     let directory = sessions_directory()?;
-    if !std::io::stdin().is_terminal() {
-        return Err(InboxError::NoTerminal { source: Error::from(std::io::ErrorKind::Unsupported) });
-    }
-    let mut terminal = ratatui::try_init().map_err(|source| InboxError::NoTerminal { source })?;
-    let result = turn_until_quit(&mut terminal, &directory);
-    ratatui::restore();
+    let result = on_whole_screen(|terminal| turn_until_quit(terminal, &directory));
     result.map(|()| ExitCode::SUCCESS).map_err(|source| InboxError::NoTerminal { source })
 }
 
@@ -57,10 +53,7 @@ fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path) ->
         terminal.draw(|frame| screen::draw(frame, &inbox))?;
         wait(&connections)?;
         while event::poll(Duration::ZERO)? {
-            let Event::Key(key) = event::read()? else { continue };
-            if key.kind == KeyEventKind::Release {
-                continue;
-            }
+            let Some(key) = next_key(Duration::ZERO)? else { continue };
             match inbox.key(key.code, key.modifiers, Instant::now()) {
                 Effect::Nothing => {}
                 Effect::Quit => return Ok(()),

@@ -1,23 +1,18 @@
-//! `sandbox commit --interactive`: a question about each change, of text files about each hunk. Owns the questions, what an answer
-//! chooses and the note of what was left out; committing is `workspace`'s. Called by `commands::changes`.
+//! `sandbox commit --interactive`: a question about each change, of text files about each hunk. Owns the questions and their answers;
+//! what an answer chooses is `selection`'s. Called by `commands::changes`.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{BufRead as _, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use cofferdam_workspace::diff::{self, Difference, Hunk};
-use cofferdam_workspace::{Change, Changes, Choice, Kind, Parts, Transaction, What, patch as format};
+use cofferdam_workspace::diff::Hunk;
+use cofferdam_workspace::{Change, Changes, Transaction};
 
 use crate::commands::changes::ChangesError;
-use crate::render::changes::{self as lines, is_object, name, remarks};
-use crate::render::exit::NOT_SO;
-use crate::render::output::{print, say};
+use crate::commands::selection::{Item, Items, Selection};
+use crate::render::changes::{name, remarks};
+use crate::render::output::say;
 use crate::render::patch::{self, Reader};
 use crate::waiting::Classes;
-
-/// Of what was left out, for the agent: a workload can make a change of any size.
-const LARGEST_NOTE: usize = 4 << 20;
 
 const HELP: &str = "y - take this\nn - leave this\na - take this and what is left of the file\nd - leave this and what is left of the file\n\
                     q - leave this and everything after it\n? - this list\n";
@@ -31,18 +26,12 @@ enum Answer {
     Quit,
 }
 
-/// What was chosen so far.
-struct Review<'a> {
+/// The questions so far.
+struct Questions<'a> {
     transaction: &'a Transaction,
     classes: Classes<'a>,
     reader: Reader,
-    choices: Vec<Choice>,
-    parts: Vec<Parts>,
-    rejected: Vec<u8>,
-    /// Names of which something was left out.
-    left: Vec<(usize, PathBuf)>,
-    /// An answer about the git directory of each tree holds for all of it.
-    repository: HashMap<usize, bool>,
+    selection: Selection,
     has_ended: bool,
 }
 
@@ -51,178 +40,69 @@ pub(crate) fn commit(
     changes: &[Changes],
     asked: &[(usize, &Change)],
 ) -> Result<ExitCode, ChangesError> {
-    let id = transaction.id().to_owned();
-    let trees = changes.len();
-    let mut review = Review {
-        transaction: &transaction,
-        classes: Classes::of(&transaction.manifest),
-        reader: Reader::of_stdout(),
-        choices: vec![Choice::default(); trees],
-        parts: vec![Parts::new(); trees],
-        rejected: Vec::new(),
-        left: Vec::new(),
-        repository: HashMap::new(),
-        has_ended: false,
-    };
-    review.ask_all(asked).map_err(|source| ChangesError::Write { source })?;
-    let Review { choices, parts, rejected, left, .. } = review;
-    for (tree, path) in &left {
-        if let Some(object) = object_of(&transaction, changes, *tree, path) {
-            say!(
-                "sandbox: {}: an object of git that the session made ({object}) still holds it, and commits that name it",
-                name(path)
-            );
-        }
+    let mut input = std::io::stdin().lock();
+    // Answers may come from a pipe; where there are none, nothing can be asked.
+    if !input.is_terminal() && input.fill_buf().is_ok_and(<[u8]>::is_empty) {
+        return Err(ChangesError::NoAnswers);
     }
-    let places = if rejected.is_empty() {
-        Vec::new()
-    } else {
-        let read = |source| ChangesError::Read { id: id.clone(), source };
-        transaction.write_rejected(&rejected).map_err(read)?
-    };
-    let committed = transaction
-        .commit_parts(changes, choices, &parts)
-        .map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
-    let taken: HashSet<(usize, &Path)> = committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
-    let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
-    let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
-    print(&lines::committed(&transaction, &committed, &waiting));
-    for place in &places {
-        say!("sandbox: what you left out is written in {}", name(place));
+    drop(input);
+    let classes = Classes::of(&transaction.manifest);
+    let all = Items::of(&classes, &transaction.manifest, asked);
+    let selection = all.selection(changes.len());
+    let reader = Reader::of_stdout();
+    let mut questions = Questions { transaction: &transaction, classes, reader, selection, has_ended: false };
+    for item in &all.items {
+        questions.ask(item).map_err(|source| ChangesError::Write { source })?;
     }
-    Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+    let selection = questions.selection;
+    let committed = selection.commit(&mut transaction, changes, asked);
+    committed.map_err(|error| ChangesError::of_selection(transaction.id(), error))
 }
 
-/// The object in which git holds the session's version of a file, where the session made it.
-fn object_of(transaction: &Transaction, changes: &[Changes], tree: usize, path: &Path) -> Option<String> {
-    let (_, after) = transaction.contents(tree, path, format::LARGEST);
-    let id = format::blob_id(&after?);
-    let object = Path::new("objects").join(&id[..2]).join(&id[2..]);
-    let made = changes.iter().flat_map(|found| &found.changes);
-    made.into_iter().any(|change| change.path.ends_with(&object)).then(|| id[..12].to_owned())
-}
-
-impl Review<'_> {
-    fn ask_all(&mut self, asked: &[(usize, &Change)]) -> std::io::Result<()> {
-        let mut at = 0;
-        while let Some((tree, change)) = asked.get(at).copied() {
-            let is_below = |other: &&(usize, &Change)| other.0 == tree && other.1.path.starts_with(&change.path);
-            let below = asked[at + 1..].iter().take_while(is_below).count();
-            // What goes or comes as a whole is one question; a new directory comes with what is taken in it.
-            let is_whole = matches!(change.what, What::Deleted | What::Replaced);
-            let count = if is_whole { below } else { 0 };
-            let is_in_new = change.what == What::Added && change.kind() == Kind::Directory && below > 0;
-            if is_in_new {
-                self.choices[tree].allowed.insert(change.path.clone());
-            } else {
-                self.ask(tree, change, &asked[at + 1..=at + count])?;
-            }
-            at += 1 + count;
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, tree: usize, change: &Change, below: &[(usize, &Change)]) -> std::io::Result<()> {
-        let path = name(&change.path);
-        if change.conflict.is_some() {
-            for remark in remarks(&self.classes, tree, change) {
-                say!("sandbox: {path}: {remark}");
+impl Questions<'_> {
+    fn ask(&mut self, item: &Item<'_>) -> std::io::Result<()> {
+        if item.conflict().is_some() {
+            for change in item.all().filter(|change| change.conflict.is_some()) {
+                for remark in remarks(&self.classes, item.tree, change) {
+                    say!("sandbox: {}: {remark}", name(&change.path));
+                }
             }
             return Ok(());
         }
         if self.has_ended {
             return Ok(());
         }
-        // What lies below is taken with it.
-        let opened: Vec<&Change> = std::iter::once(&(tree, change))
-            .chain(below)
-            .filter(|(tree, change)| self.classes.is_opened(*tree, change))
-            .map(|(_, change)| *change)
-            .collect();
-        let is_opened = !opened.is_empty();
-        if self.is_of_repository(tree, change) && !is_opened {
-            self.ask_about_repository(tree, change);
-            return Ok(());
-        }
-        let hunks = if is_opened { Vec::new() } else { self.hunks(tree, change) };
+        let hunks = item.hunks(self.transaction);
         if !hunks.is_empty() {
-            return self.ask_about_hunks(tree, change, &hunks);
+            return self.ask_about_hunks(item, &hunks);
         }
+        let answer = if item.is_repository {
+            prompt("Take what the session did in the git directory (commits, branches, index) [y,n,q,?]? ", false)
+        } else {
+            self.show_whole(item)?;
+            ask_about_whole(item)
+        };
+        match answer {
+            Answer::Take | Answer::TakeRest => self.selection.take(item),
+            Answer::Leave | Answer::LeaveRest => self.selection.leave(self.transaction, item)?,
+            Answer::Quit => self.has_ended = true,
+        }
+        Ok(())
+    }
+
+    fn show_whole(&self, item: &Item<'_>) -> std::io::Result<()> {
         let mut shown = Vec::new();
-        let one = Changes { changes: vec![change.clone()], ..Changes::default() };
-        let mut all: Vec<Changes> = (0..tree).map(|_| Changes::default()).collect();
+        let one = Changes { changes: vec![item.change.clone()], ..Changes::default() };
+        let mut all: Vec<Changes> = (0..item.tree).map(|_| Changes::default()).collect();
         all.push(one);
         patch::write(self.transaction, &all, self.reader, &mut shown)?;
         show(&shown);
-        let answer = if is_opened {
-            // A key that is pressed once too often takes nothing that host programs obey.
-            let names: Vec<String> = opened.iter().take(8).map(|change| name(&change.path)).collect();
-            let rest = if opened.len() > names.len() { ", ..." } else { "" };
-            let obeyed = format!("{}{rest}", names.join(", "));
-            let whole =
-                if below.is_empty() { "it".to_owned() } else { format!("{path} with {} names in it", below.len()) };
-            prompt(
-                &format!("Host programs obey {obeyed} without being asked. Take {whole}? Type `yes`, or n, q: "),
-                true,
-            )
-        } else {
-            let more = if below.is_empty() { String::new() } else { format!(" with {} names in it", below.len()) };
-            prompt(&format!("Take {path}{more} [y,n,q,?]? "), false)
-        };
-        match answer {
-            Answer::Take | Answer::TakeRest => {
-                self.take(tree, change);
-                for (tree, change) in below {
-                    self.take(*tree, change);
-                }
-                Ok(())
-            }
-            Answer::Leave | Answer::LeaveRest => self.leave(tree, change),
-            Answer::Quit => {
-                self.has_ended = true;
-                Ok(())
-            }
-        }
+        Ok(())
     }
 
-    fn is_of_repository(&self, tree: usize, change: &Change) -> bool {
-        let record = &self.transaction.manifest.trees[tree];
-        record.is_repository || change.path.iter().any(|name| name == ".git")
-    }
-
-    /// Refs, `HEAD`, index and objects go together.
-    fn ask_about_repository(&mut self, tree: usize, change: &Change) {
-        let is_taken = self.repository.get(&tree).copied().unwrap_or_else(|| {
-            let question = "Take what the session did in the git directory (commits, branches, index) [y,n,q,?]? ";
-            let answer = prompt(question, false);
-            self.has_ended |= answer == Answer::Quit;
-            matches!(answer, Answer::Take | Answer::TakeRest)
-        });
-        self.repository.insert(tree, is_taken);
-        if is_taken {
-            self.take(tree, change);
-        }
-    }
-
-    /// Of a text file that was there before; none of what is taken as a whole.
-    fn hunks(&self, tree: usize, change: &Change) -> Vec<Hunk> {
-        if change.what != What::Modified || change.kind() != Kind::File || is_object(change) {
-            return Vec::new();
-        }
-        let (before, after) = self.transaction.contents(tree, &change.path, diff::LARGEST);
-        match (before, after) {
-            (Some(before), Some(after)) => match diff::compare(Some(&before), Some(&after)) {
-                Difference::Text { hunks, .. } => hunks,
-                Difference::Binary => Vec::new(),
-            },
-            _ => Vec::new(),
-        }
-    }
-
-    fn ask_about_hunks(&mut self, tree: usize, change: &Change, hunks: &[Hunk]) -> std::io::Result<()> {
-        let path = name(&change.path);
-        let mut wanted: Vec<&Hunk> = Vec::new();
-        let mut others: Vec<&Hunk> = Vec::new();
+    fn ask_about_hunks(&mut self, item: &Item<'_>, hunks: &[Hunk]) -> std::io::Result<()> {
+        let path = name(&item.change.path);
+        let mut is_wanted: Vec<Option<bool>> = Vec::new();
         let mut rest: Option<Answer> = None;
         for (at, hunk) in hunks.iter().enumerate() {
             let answer = rest.unwrap_or_else(|| {
@@ -236,54 +116,27 @@ impl Review<'_> {
                 rest = Some(answer);
             }
             self.has_ended |= answer == Answer::Quit;
-            match answer {
-                Answer::Take | Answer::TakeRest => wanted.push(hunk),
-                Answer::Leave | Answer::LeaveRest => others.push(hunk),
-                Answer::Quit => {}
-            }
+            is_wanted.push(match answer {
+                Answer::Take | Answer::TakeRest => Some(true),
+                Answer::Leave | Answer::LeaveRest => Some(false),
+                Answer::Quit => None,
+            });
         }
-        if !wanted.is_empty() {
-            self.take(tree, change);
-        }
-        if !wanted.is_empty()
-            && wanted.len() < hunks.len()
-            && let (Some(before), _) = self.transaction.contents(tree, &change.path, diff::LARGEST)
-        {
-            self.parts[tree].insert(change.path.clone(), diff::with_hunks(&before, wanted));
-        }
-        if others.is_empty() {
-            return Ok(());
-        }
-        self.left.push((tree, change.path.clone()));
-        let (old, new) = (format::quoted("a/", &change.path), format::quoted("b/", &change.path));
-        writeln!(self.rejected, "diff --git {old} {new}\n--- {old}\n+++ {new}")?;
-        for hunk in others {
-            patch::write_hunk(hunk, Reader::Program, &mut self.rejected)?;
-        }
-        self.rejected.truncate(LARGEST_NOTE);
-        Ok(())
+        self.selection.take_hunks(self.transaction, item, hunks, &is_wanted)
     }
+}
 
-    fn take(&mut self, tree: usize, change: &Change) {
-        self.choices[tree].chosen.insert(change.path.clone());
-        self.choices[tree].allowed.insert(change.path.clone());
+fn ask_about_whole(item: &Item<'_>) -> Answer {
+    let (path, below) = (name(&item.change.path), item.with.len());
+    if item.opened.is_empty() {
+        let more = if below == 0 { String::new() } else { format!(" with {below} names in it") };
+        return prompt(&format!("Take {path}{more} [y,n,q,?]? "), false);
     }
-
-    fn leave(&mut self, tree: usize, change: &Change) -> std::io::Result<()> {
-        if self.is_of_repository(tree, change) || self.rejected.len() >= LARGEST_NOTE {
-            return Ok(());
-        }
-        let rejected = &mut self.rejected;
-        let mut sink = |_: format::Part, line: &[u8]| {
-            rejected.extend_from_slice(line);
-            rejected.push(b'\n');
-            Ok(())
-        };
-        format::write(self.transaction, tree, change, &mut sink)?;
-        self.rejected.truncate(LARGEST_NOTE);
-        self.left.push((tree, change.path.clone()));
-        Ok(())
-    }
+    // A key that is pressed once too often takes nothing that host programs obey.
+    let whole = if below == 0 { "it".to_owned() } else { format!("{path} with {below} names in it") };
+    let question =
+        format!("Host programs obey {} without being asked. Take {whole}? Type `yes`, or n, q: ", item.obeyed_names());
+    prompt(&question, true)
 }
 
 fn show(text: &[u8]) {

@@ -12,15 +12,16 @@ use thiserror::Error;
 
 use self::host_network::HostNetworkError;
 use crate::args::run::RunArgs;
-use crate::commands::changes::finish_interrupted;
+use crate::commands::changes::{ChangesError, finish_interrupted};
 use crate::environment::{egress_program, environment, typed};
 use crate::render::output::{escaped, say};
 use crate::render::saved::unrecorded;
-use crate::render::session_end::{code_of, tell_of_session};
-use crate::render::{denials, hints, report};
+use crate::render::session_end::{TransactionEnd, code_of, tell_of_session};
+use crate::render::{denials, end, hints, report};
 
 pub(crate) mod detach;
 pub(crate) mod host_network;
+mod offer;
 
 /// Why the command did not run.
 #[derive(Debug, Error)]
@@ -33,7 +34,8 @@ pub(crate) enum RunError {
     Launch(#[from] LaunchError),
 }
 
-pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
+/// What a person asked for at the end and that failed is told by `report`: the exit code is the command's.
+pub(crate) fn run(args: &RunArgs, report: impl FnOnce(ChangesError)) -> Result<ExitCode, RunError> {
     let prepared = prepare(typed(&args.policy.0, &args.argv), false)?;
     let options = Options { timing: args.timing, returns: Returns::WhenAllEnded, ..options(&prepared)? };
     let start = SystemTime::now();
@@ -42,7 +44,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunError> {
     for line in denials::git(&unserved(&prepared.plan, &prepared.known.facts, start, code != 0)) {
         say!("sandbox: {}", escaped(&line));
     }
-    tell(args, &prepared, &outcome, code);
+    let transaction = tell(args, &prepared, &outcome, code);
+    if transaction.is_open && !args.json {
+        offer::offer(&outcome.session, outcome.end).unwrap_or_else(report);
+    }
     // Nothing is left to do; giving back memory piece by piece would only keep the caller waiting.
     std::process::exit(i32::from(code))
 }
@@ -78,17 +83,19 @@ fn memory(prepared: &Prepared) -> Memory {
 }
 
 /// Everything goes to stderr: stdout is the command's.
-fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
-    tell_of_session(prepared, outcome);
-    if code != 0 {
-        for line in denials::lines(prepared, outcome) {
-            say!("sandbox: {}", escaped(&line));
-        }
+fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) -> TransactionEnd {
+    let mut lines = if code == 0 {
+        outcome.summary.warnings.iter().cloned().chain(denials::summary(outcome)).collect()
     } else {
-        for line in outcome.summary.warnings.iter().cloned().chain(denials::summary(outcome)) {
-            say!("sandbox: {}", escaped(&line));
-        }
-    }
+        denials::lines(prepared, outcome)
+    };
+    // Why it was ended comes before what follows from that.
+    let is_ended = code != 0 && end::line(prepared, outcome).is_some();
+    let rest = lines.split_off(usize::from(is_ended).min(lines.len()));
+    let say_all = |lines: &[String]| lines.iter().for_each(|line| say!("sandbox: {}", escaped(line)));
+    say_all(&lines);
+    let transaction = tell_of_session(prepared, outcome);
+    say_all(&rest);
     if args.timing {
         for line in prepared.timing.iter().chain(&outcome.timing) {
             #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a launch fit a float")]
@@ -97,6 +104,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) {
         }
     }
     if args.json {
-        report::say_json_of_session(&report::ended(prepared, outcome, code));
+        report::say_json_of_session(&report::ended(prepared, outcome, code, transaction.counts.as_ref()));
     }
+    transaction
 }

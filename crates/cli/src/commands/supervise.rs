@@ -27,7 +27,7 @@ use crate::failure::not_run::recorded;
 use crate::render::exit::OUR_FAILURE;
 use crate::render::output::{escaped, say};
 use crate::render::report;
-use crate::render::session_end::code_of;
+use crate::render::session_end::{code_of, waiting_counts};
 
 /// For a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ fn carry_out(order: Order, client: &Rc<OwnedFd>) -> Result<(Value, u8), RunError
     let options = Options { ordered: Some(ordered), ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);
-    Ok((report::ended(&prepared, &outcome, code), code))
+    Ok((report::ended(&prepared, &outcome, code, waiting_counts(&outcome).as_ref()), code))
 }
 
 /// The order, and this process where and as it was given: in its directory, with its variables and no others, away from the

@@ -20,7 +20,7 @@ pub(crate) fn name(path: &Path) -> String {
     escaped(&path.display().to_string())
 }
 
-fn letter(what: What) -> char {
+pub(crate) fn letter(what: What) -> char {
     match what {
         What::Added => 'A',
         What::Modified => 'M',
@@ -110,7 +110,10 @@ fn counted(changes: &[Changes]) -> String {
 }
 
 /// `sandbox changes`.
-pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>]) -> String {
+pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>], is_all: bool) -> String {
+    if found.is_empty() && is_all {
+        return "No changes wait, and none that were committed or dropped are kept.\n".to_owned();
+    }
     if found.is_empty() {
         return "No changes wait.\n".to_owned();
     }
@@ -118,6 +121,8 @@ pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>]) -> String
     for (one, changes) in found.iter().zip(changes) {
         let what = match (changes, one.state) {
             (_, State::Lost) => "lost with the machine".to_owned(),
+            (_, State::Committed) => "none wait: all were taken".to_owned(),
+            (_, State::RolledBack) => "none wait: the rest was dropped".to_owned(),
             (Some(changes), _) => counted(changes),
             (None, _) => "cannot be read".to_owned(),
         };
@@ -131,10 +136,20 @@ pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>]) -> String
     text
 }
 
+fn counts_of(changes: &[Changes]) -> Value {
+    let (added, modified, deleted, conflicts) = counts(changes);
+    json!({ "added": added, "modified": modified, "deleted": deleted, "conflicts": conflicts })
+}
+
+/// What waits at the end of a session, and how many names were applied without a question.
+pub(crate) fn counts_json(waiting: &[Changes], applied: usize) -> Value {
+    let mut counts = counts_of(waiting);
+    counts["applied"] = json!(applied);
+    counts
+}
+
 pub(crate) fn listed(found: &Found, changes: Option<&[Changes]>) -> Value {
-    let counts = changes.map(counts).map(|(added, modified, deleted, conflicts)| {
-        json!({ "added": added, "modified": modified, "deleted": deleted, "conflicts": conflicts })
-    });
+    let counts = changes.map(counts_of);
     let trees: Vec<String> =
         found.manifest.trees.iter().map(|tree| tree.lower.to_string_lossy().into_owned()).collect();
     json!({
@@ -143,7 +158,7 @@ pub(crate) fn listed(found: &Found, changes: Option<&[Changes]>) -> Value {
     })
 }
 
-fn difference(transaction: &Transaction, tree: usize, change: &Change) -> Difference {
+pub(crate) fn difference(transaction: &Transaction, tree: usize, change: &Change) -> Difference {
     let (before, after) = transaction.contents(tree, &change.path, diff::LARGEST);
     let is_file = |entry: &Option<Entry>| entry.as_ref().is_some_and(|e| e.kind == Kind::File);
     // A file that is there and was not read is too large, or cannot be read.
@@ -291,7 +306,7 @@ pub(crate) fn pruned(count: usize) -> String {
     format!("what {} kept is removed\n", if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") })
 }
 
-fn names(count: usize) -> String {
+pub(crate) fn names(count: usize) -> String {
     if count == 1 { "1 name".to_owned() } else { format!("{count} names") }
 }
 
@@ -308,6 +323,40 @@ pub(crate) fn rolled_back(manifest: &Manifest) -> String {
     )
 }
 
+/// Before everything of a session is dropped.
+pub(crate) fn would_drop(manifest: &Manifest, waits: Option<(&Transaction, &[Changes])>) -> String {
+    let (id, command) = (short(&manifest.session), escaped(&manifest.command.join(" ")));
+    let Some((transaction, changes)) = waits else {
+        return format!("all of session {id} ({command}); what it changed cannot be read\n");
+    };
+    let mut text = format!("all that waits of session {id} ({command}): {}\n", counted(changes));
+    let all = || changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |one| (tree, one)));
+    let named = all().filter(|(_, change)| !is_object(change));
+    for (tree, change) in named.take(MOST_NAMED) {
+        let path = if transaction.manifest.trees.len() == 1 {
+            name(&change.path)
+        } else {
+            name(&transaction.manifest.trees[tree].lower.join(&change.path))
+        };
+        writeln!(text, "  {} {path}", letter(change.what)).unwrap_or_default();
+    }
+    let count = all().count();
+    if count > MOST_NAMED {
+        writeln!(text, "  and {} more", count - MOST_NAMED).unwrap_or_default();
+    }
+    text
+}
+
+/// After a review in which nothing was committed or dropped.
+pub(crate) fn after_review(id: &str) -> String {
+    format!("everything of session {} waits as before\n", short(id))
+}
+
+/// After a look at a session that ran, or still does.
+pub(crate) fn after_live(id: &str, has_ended: bool) -> String {
+    if has_ended { format!("session {} has ended\n", short(id)) } else { format!("session {} still runs\n", short(id)) }
+}
+
 /// After a session of which every step was taken back.
 pub(crate) fn only_steps(session: &str) -> String {
     format!(
@@ -317,7 +366,7 @@ pub(crate) fn only_steps(session: &str) -> String {
 }
 
 /// After a session: what waits, and the commands about it.
-pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes]) -> Vec<String> {
+pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes], also: bool) -> Vec<String> {
     let trees = transaction.manifest.trees.iter().zip(changes).filter(|(_, found)| !found.changes.is_empty());
     let trees: Vec<String> = trees.map(|(tree, _)| name(&tree.lower)).collect();
     vec![
@@ -326,8 +375,16 @@ pub(crate) fn after_session(transaction: &Transaction, changes: &[Changes]) -> V
             trees.join(" and "),
             counted(changes)
         ),
-        commands(transaction.id()),
+        commands(transaction.id(), also),
     ]
+}
+
+/// Where one was asked for and nothing is written directly.
+pub(crate) fn no_transaction(directory: &Path) -> String {
+    format!(
+        "there was no transaction: {} is no project that is written (a home, a system or a temporary directory, or one given in another way), so nothing waits; run it in a project directory",
+        name(directory)
+    )
 }
 
 /// Where nothing waits; what the session wrote besides is left out of every commit.
@@ -340,23 +397,25 @@ pub(crate) fn nothing_changed(changes: &[Changes]) -> String {
 }
 
 /// Where the session was ended for what it tried: nothing is applied, also where it would have been without a question.
-pub(crate) fn untouched(id: &str) -> String {
-    format!("nothing that it wrote in its transaction is applied; {}", commands(id))
+pub(crate) fn untouched(id: &str, also: bool) -> String {
+    format!("nothing that it wrote in its transaction is applied; {}", commands(id, also))
 }
 
 /// The same where what needs no question was applied.
-pub(crate) fn after_auto(id: &str, done: &Committed, left: &[Changes]) -> Vec<String> {
+pub(crate) fn after_auto(id: &str, done: &Committed, left: &[Changes], also: bool) -> Vec<String> {
     let mut lines = vec![format!("{} applied to the project", names(done.taken.len()))];
     if left.iter().any(|found| !found.changes.is_empty()) {
         lines.push(format!("{} wait for you", counted(left)));
-        lines.push(commands(id));
+        lines.push(commands(id, also));
     }
     lines
 }
 
-fn commands(id: &str) -> String {
+/// What can be done about what waits; with its name where the changes of another session wait here, too.
+fn commands(id: &str, also: bool) -> String {
+    let id = short(id);
+    let which = if also { format!(" --session {id}") } else { String::new() };
     format!(
-        "`sandbox diff` shows them, `sandbox commit` takes them over, `sandbox rollback` drops them (session {})",
-        short(id)
+        "`sandbox diff{which}` shows them, `sandbox review{which}` goes through them, `sandbox commit{which}` takes them over, `sandbox rollback{which}` drops them (session {id})"
     )
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cofferdam_audit::Stamp;
 use cofferdam_wire::session::short;
 use cofferdam_workspace::Manifest;
 use cofferdam_workspace::checkpoint::{By, Difference, Record, Would};
@@ -23,11 +24,18 @@ fn by(record: &Record) -> &'static str {
     }
 }
 
+/// As the log writes it, to the second.
+fn time(seconds: u64) -> String {
+    let text = Stamp(seconds.saturating_mul(1_000_000)).to_string();
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
 pub(crate) fn list(records: &[Record]) -> String {
     if records.is_empty() {
         return "no checkpoint was taken yet\n".to_owned();
     }
-    let mut text = format!("{:>4}  {:<13}  {:>5}  {}\n", "NO.", "BY", "NAMES", "LABEL, AND WHAT CHANGED");
+    let mut text =
+        format!("{:>4}  {:<19}  {:<13}  {:>5}  {}\n", "NO.", "TIME (UTC)", "BY", "NAMES", "LABEL, AND WHAT CHANGED");
     for record in records {
         let mut names: Vec<String> =
             record.first.iter().take(3).map(|path| escaped(&path.display().to_string())).collect();
@@ -39,8 +47,9 @@ pub(crate) fn list(records: &[Record]) -> String {
         // Writing to a string does not fail.
         writeln!(
             text,
-            "{:>4}  {:<13}  {:>5}  {label}{gap}{}",
+            "{:>4}  {}  {:<13}  {:>5}  {label}{gap}{}",
             record.number,
+            time(record.made),
             by(record),
             record.names,
             names.join(", ")
@@ -48,6 +57,13 @@ pub(crate) fn list(records: &[Record]) -> String {
         .unwrap_or_default();
     }
     text
+}
+
+/// Where no checkpoint was taken.
+pub(crate) fn nothing_new(last: usize, label: Option<&str>) -> String {
+    let label = label.map_or_else(String::new, |label| format!(", and none is called `{}`", escaped(label)));
+    let since = if last == 0 { "the session began".to_owned() } else { format!("checkpoint {last}") };
+    format!("nothing has changed since {since}: no checkpoint was taken{label}\n")
 }
 
 pub(crate) fn preview(to: usize, differences: &[Difference], here: &Path) -> String {

@@ -5,11 +5,13 @@ use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Searched;
 use cofferdam_policy::Transaction;
 use cofferdam_supervisor::Outcome;
-use cofferdam_workspace as workspace;
+use cofferdam_workspace::{self as workspace, Changes};
+use serde_json::Value;
 
 use crate::commands::changes::{apply_auto, close};
 use crate::render::output::{escaped, say};
 use crate::render::{changes, fallen_covers, obeyed};
+use crate::waiting::others_wait;
 
 /// A command that succeeded while its output was lost has not: programs that see the error say so themselves.
 pub(crate) fn code_of(outcome: &Outcome) -> u8 {
@@ -19,37 +21,71 @@ pub(crate) fn code_of(outcome: &Outcome) -> u8 {
     }
 }
 
+/// What became of a transaction at the end of its session.
+#[derive(Debug, Default)]
+pub(crate) struct TransactionEnd {
+    lines: Vec<String>,
+    /// For programs; none where there was no transaction.
+    pub(crate) counts: Option<Value>,
+    /// A person may be asked about what waits.
+    pub(crate) is_open: bool,
+}
+
 /// What waits for a person, or was applied.
-fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
-    let Some(path) = &outcome.transaction else {
-        return prepared.plan.transaction.is_on().then(|| changes::nothing_changed(&[])).into_iter().collect();
+fn of_transaction(prepared: &Prepared, outcome: &Outcome) -> TransactionEnd {
+    let told = |lines: Vec<String>, waiting: &[Changes], applied: usize| TransactionEnd {
+        lines,
+        counts: Some(changes::counts_json(waiting, applied)),
+        is_open: waiting.iter().any(|found| !found.changes.is_empty()),
     };
-    if outcome.end.is_for_safety() {
-        return vec![changes::untouched(&outcome.session)];
-    }
-    if prepared.plan.transaction == Transaction::Auto {
+    let unread = |line: String| TransactionEnd { lines: vec![line], ..TransactionEnd::default() };
+    let Some(path) = &outcome.transaction else {
+        if prepared.plan.transaction.is_on() {
+            return told(vec![changes::nothing_changed(&[])], &[], 0);
+        }
+        let is_asked = prepared.known.policy.transaction.value.is_on();
+        let lines = is_asked.then(|| changes::no_transaction(&prepared.plan.command.cwd));
+        return TransactionEnd { lines: lines.into_iter().collect(), ..TransactionEnd::default() };
+    };
+    let also = others_wait(&prepared.around.state, &outcome.session);
+    if prepared.plan.transaction == Transaction::Auto && !outcome.end.is_for_safety() {
         return match apply_auto(path) {
-            Ok((done, left)) => changes::after_auto(&outcome.session, &done, &left),
-            Err(error) => vec![format!("{}: the changes wait in {}", escaped(&error.to_string()), path.display())],
+            Ok((done, left)) => {
+                told(changes::after_auto(&outcome.session, &done, &left, also), &left, done.taken.len())
+            }
+            Err(error) => unread(format!("{}: the changes wait in {}", escaped(&error.to_string()), path.display())),
         };
     }
     let found = workspace::Transaction::look(path).ok();
-    match found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?))) {
-        Some((transaction, found)) if found.iter().all(workspace::Changes::is_without_work) => {
+    let found = found.as_ref().and_then(|transaction| Some((transaction, transaction.changes().ok()?)));
+    match found {
+        found if outcome.end.is_for_safety() => {
+            let waiting = found.map(|(_, waiting)| waiting).unwrap_or_default();
+            // Nothing that it made is taken by a key.
+            TransactionEnd { is_open: false, ..told(vec![changes::untouched(&outcome.session, also)], &waiting, 0) }
+        }
+        Some((transaction, found)) if found.iter().all(Changes::is_without_work) => {
             if transaction.has_checkpoints() {
-                return vec![changes::only_steps(transaction.id())];
+                return told(vec![changes::only_steps(transaction.id())], &found, 0);
             }
             close(path);
-            vec![changes::nothing_changed(&found)]
+            told(vec![changes::nothing_changed(&found)], &found, 0)
         }
-        Some((transaction, found)) => changes::after_session(transaction, &found),
-        None => vec![format!("what was changed is in {}", path.display())],
+        Some((transaction, found)) => told(changes::after_session(transaction, &found, also), &found, 0),
+        None => unread(format!("what was changed is in {}", path.display())),
     }
 }
 
+/// Of a session whose changes are left as they are.
+pub(crate) fn waiting_counts(outcome: &Outcome) -> Option<Value> {
+    let transaction = workspace::Transaction::look(outcome.transaction.as_ref()?).ok()?;
+    Some(changes::counts_json(&transaction.changes().ok()?, 0))
+}
+
 /// What the sandbox itself could not do, and where things are.
-pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
-    for line in of_transaction(prepared, outcome) {
+pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) -> TransactionEnd {
+    let transaction = of_transaction(prepared, outcome);
+    for line in &transaction.lines {
         say!("sandbox: {line}");
     }
     if let Some(entry) = &outcome.summary.quarantined {
@@ -104,4 +140,5 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) {
             prepared.around.state.display()
         );
     }
+    transaction
 }

@@ -132,7 +132,7 @@ fn checkpoints_need_a_transaction_and_a_running_session() {
     place.run(&["--transaction"], &["sh", "-c", "echo y > also"]).code(0);
     place.sandbox(&["checkpoint"]).code(1).says(&["does not run any more"]);
     place.sandbox(&["rollback", "--to", "7"]).code(1).says(&["there is no checkpoint 7"]);
-    place.sandbox(&["rollback", "--preview"]).says(&["--to"]);
+    assert!(place.sandbox(&["rollback", "--preview"]).ok().contains("also"));
     assert!(place.sandbox(&["diff", "--stat"]).ok().contains("also"), "nothing was dropped");
     place.sandbox(&["rollback"]).code(0);
 }

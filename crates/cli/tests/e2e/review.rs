@@ -23,7 +23,7 @@ fn git_applies_the_patch_of_a_session_and_tar_unpacks_its_archive() {
     place.sandbox(&["export", "--tar", "-o", "../part.tar"]).code(1).says(&[".vscode/tasks.json is not in it"]);
     let listed = place.host("tar tf ../part.tar").ok();
     assert!(!listed.contains(".vscode/tasks.json") && listed.contains("src/binary"), "{listed}");
-    place.sandbox(&["export", "--tar", "-o", "../part.tar"]).code(125).says(&["cannot be written"]);
+    place.sandbox(&["export", "--tar", "-o", "../part.tar"]).code(125).says(&["../part.tar exists already"]);
     place.sandbox(&["export", "--tar", "--opens", "-o", "../whole.tar"]).code(0);
     place.host("tar xf ../whole.tar -C ../unpacked").ok();
     assert!(!place.host("tar tf ../whole.tar").ok().contains(".env"));
@@ -39,7 +39,9 @@ fn at_a_terminal_the_patch_is_coloured_paged_and_cannot_draw() {
     let Some(screen) = Screen::open(&["git", "less"]) else { return };
     let script = "printf 'a\\033[31mred\\n' > drawn; seq 1 100 > long";
     screen.line(&format!("sandbox run --network none --transaction -- sh -c \"{script}\""));
-    screen.wait_for("sandbox commit");
+    screen.wait_for("leave them waiting:");
+    screen.keys(&["Enter"]);
+    screen.prompt();
     screen.line("clear; sandbox diff drawn; echo all''done");
     screen.wait_for("alldone");
     let shown = screen.tmux(&["capture-pane", "-p", "-e"]);

@@ -87,10 +87,14 @@ impl Place {
     /// A place whose project is a git repository with one commit.
     pub(crate) fn with_repository() -> Option<Place> {
         let place = Place::with(&["git"])?;
-        place.write("home:.gitconfig", "[user]\nname = T\nemail = t@example.org\n[init]\ndefaultBranch = main\n");
-        place.write("first", "one\n");
-        place.host("git init -q . && git add first && git commit -qm first").ok();
+        place.make_repository();
         Some(place)
+    }
+
+    pub(crate) fn make_repository(&self) {
+        self.write("home:.gitconfig", "[user]\nname = T\nemail = t@example.org\n[init]\ndefaultBranch = main\n");
+        self.write("first", "one\n");
+        self.host("git init -q . && git add first && git commit -qm first").ok();
     }
 
     /// The path that `name` means: below the project, or below the home when it starts with `home:`.

@@ -9,6 +9,8 @@ use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest, SessionStatu
 use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
+use crate::full_screen::is_interrupt;
+
 /// After another question came under the selection, so long keys answer nothing.
 const PAUSE: Duration = Duration::from_millis(700);
 
@@ -126,7 +128,7 @@ impl Inbox {
     }
 
     pub(super) fn key(&mut self, key: KeyCode, modifiers: KeyModifiers, now: Instant) -> Effect {
-        if key == KeyCode::Char('q') || key == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL) {
+        if key == KeyCode::Char('q') || is_interrupt(key, modifiers) {
             return Effect::Quit;
         }
         let line = self.selected();

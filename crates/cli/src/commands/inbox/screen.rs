@@ -11,9 +11,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, List, ListState, Paragraph};
+use ratatui::widgets::{List, ListState, Paragraph};
 
 use crate::commands::inbox::model::{Asked, Decided, Inbox, Session};
+use crate::full_screen::{bold, titled};
 use crate::render::output::bytes;
 use crate::render::question::{path, seconds_left, verb, who};
 
@@ -34,14 +35,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
     let lines: Vec<Line<'_>> = inbox.decisions.iter().map(decision_line).collect();
     frame.render_widget(Paragraph::new(or_none(lines)).block(titled("decided")), decisions);
     draw_keys(frame, inbox, keys);
-}
-
-fn titled(title: &str) -> Block<'_> {
-    Block::new().borders(Borders::TOP).title(Span::styled(format!(" {title} "), bold()))
-}
-
-fn bold() -> Style {
-    Style::new().add_modifier(Modifier::BOLD)
 }
 
 fn or_none(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {

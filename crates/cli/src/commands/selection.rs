@@ -1,0 +1,264 @@
+//! What a person chooses of a session's changes. Owns which changes are decided together, what a decision takes or leaves, and the
+//! note of what was left out; asking is `interactive`'s and `review`'s, comparing and committing `workspace`'s.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cofferdam_policy::ObeyedClass;
+use cofferdam_workspace::diff::{self, Difference, Hunk};
+use cofferdam_workspace::{
+    Change, Changes, Choice, CommitError, Conflict, Kind, Manifest, Parts, Transaction, What, patch as format,
+};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::render::changes::{self as lines, is_object, name};
+use crate::render::exit::NOT_SO;
+use crate::render::output::{print, say};
+use crate::render::patch::{self, Reader};
+use crate::waiting::Classes;
+
+/// Of what was left out, for the agent: a workload can make a change of any size.
+const LARGEST_NOTE: usize = 4 << 20;
+/// Of what host programs obey, in a question.
+const MOST_NAMED: usize = 8;
+
+/// Why what was chosen was not taken.
+#[derive(Debug, Error)]
+pub(crate) enum SelectionError {
+    #[error("what was left out cannot be written")]
+    Note(#[source] Errno),
+    #[error(transparent)]
+    Commit(CommitError),
+}
+
+/// Changes with one decision.
+#[derive(Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) tree: usize,
+    /// The one that it is named by.
+    pub(crate) change: &'a Change,
+    /// What goes with it: what lies below a name that comes or goes as a whole, or the rest of the git directory.
+    pub(crate) with: Vec<&'a Change>,
+    /// Refs, `HEAD`, index and objects go together.
+    pub(crate) is_repository: bool,
+    /// Those that host programs obey without being asked; the item needs a yes of its own.
+    pub(crate) opened: Vec<&'a Change>,
+    /// Host programs obey one of them when they are run.
+    pub(crate) is_run: bool,
+}
+
+impl<'a> Item<'a> {
+    fn new(classes: &Classes<'_>, tree: usize, change: &'a Change, with: Vec<&'a Change>) -> Self {
+        let mut item = Item { tree, change, with, is_repository: false, opened: Vec::new(), is_run: false };
+        let classed: Vec<(&'a Change, ObeyedClass)> =
+            item.all().filter_map(|one| Some((one, classes.obeyed(tree, one)?.class))).collect();
+        item.is_run = classed.iter().any(|(_, class)| *class == ObeyedClass::Runs);
+        item.opened =
+            classed.into_iter().filter(|(_, class)| *class == ObeyedClass::Opens).map(|(one, _)| one).collect();
+        item
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'a Change> + '_ {
+        std::iter::once(self.change).chain(self.with.iter().copied())
+    }
+
+    /// Such an item cannot be taken.
+    pub(crate) fn conflict(&self) -> Option<Conflict> {
+        self.all().find_map(|change| change.conflict)
+    }
+
+    /// The first of what host programs obey in it.
+    pub(crate) fn obeyed_names(&self) -> String {
+        let names: Vec<String> = self.opened.iter().take(MOST_NAMED).map(|change| name(&change.path)).collect();
+        let rest = if self.opened.len() > names.len() { ", ..." } else { "" };
+        format!("{}{rest}", names.join(", "))
+    }
+
+    /// Of a text file that was there before; none of what is taken as a whole.
+    pub(crate) fn hunks(&self, transaction: &Transaction) -> Vec<Hunk> {
+        let change = self.change;
+        let is_file = change.what == What::Modified && change.kind() == Kind::File && !is_object(change);
+        if !is_file || self.is_repository || !self.opened.is_empty() || self.conflict().is_some() {
+            return Vec::new();
+        }
+        let (before, after) = transaction.contents(self.tree, &change.path, diff::LARGEST);
+        match (before, after) {
+            (Some(before), Some(after)) => match diff::compare(Some(&before), Some(&after)) {
+                Difference::Text { hunks, .. } => hunks,
+                Difference::Binary => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// All that is to be decided, in the order of its names.
+pub(crate) struct Items<'a> {
+    pub(crate) items: Vec<Item<'a>>,
+    /// New directories, which come with what is taken in them.
+    carriers: Vec<(usize, &'a Change)>,
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn of(classes: &Classes<'_>, manifest: &Manifest, asked: &[(usize, &'a Change)]) -> Self {
+        let mut found = Items { items: Vec::new(), carriers: Vec::new() };
+        // The item of each tree's git directory: what can be taken of it, and what is in conflict.
+        let mut repositories: HashMap<(usize, bool), usize> = HashMap::new();
+        let mut at = 0;
+        while let Some((tree, change)) = asked.get(at).copied() {
+            let is_below = |other: &&(usize, &Change)| other.0 == tree && other.1.path.starts_with(&change.path);
+            let below = asked[at + 1..].iter().take_while(is_below).count();
+            at += 1;
+            if change.what == What::Added && change.kind() == Kind::Directory && below > 0 {
+                found.carriers.push((tree, change));
+                continue;
+            }
+            // What goes or comes as a whole is one decision.
+            let count = if matches!(change.what, What::Deleted | What::Replaced) { below } else { 0 };
+            let with = asked[at..at + count].iter().map(|(_, change)| *change).collect();
+            at += count;
+            let mut item = Item::new(classes, tree, change, with);
+            item.is_repository = item.opened.is_empty() && is_of_repository(manifest, tree, change);
+            let key = (tree, item.conflict().is_some());
+            let repository = repositories.get(&key).filter(|_| item.is_repository);
+            if let Some(repository) = repository.and_then(|at| found.items.get_mut(*at)) {
+                repository.is_run |= item.is_run;
+                repository.with.extend(item.all());
+                continue;
+            }
+            if item.is_repository {
+                repositories.insert(key, found.items.len());
+            }
+            found.items.push(item);
+        }
+        found
+    }
+
+    pub(crate) fn selection(&self, trees: usize) -> Selection {
+        let mut choices = vec![Choice::default(); trees];
+        for (tree, change) in &self.carriers {
+            choices[*tree].allowed.insert(change.path.clone());
+        }
+        Selection { choices, parts: vec![Parts::new(); trees], rejected: Vec::new(), left: Vec::new() }
+    }
+}
+
+fn is_of_repository(manifest: &Manifest, tree: usize, change: &Change) -> bool {
+    manifest.trees[tree].is_repository || change.path.iter().any(|name| name == ".git")
+}
+
+/// What was chosen so far.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    choices: Vec<Choice>,
+    parts: Vec<Parts>,
+    rejected: Vec<u8>,
+    /// Names of which something was left out.
+    left: Vec<(usize, PathBuf)>,
+}
+
+impl Selection {
+    pub(crate) fn take(&mut self, item: &Item<'_>) {
+        if item.conflict().is_some() {
+            return;
+        }
+        for change in item.all() {
+            self.choices[item.tree].chosen.insert(change.path.clone());
+            self.choices[item.tree].allowed.insert(change.path.clone());
+        }
+    }
+
+    /// Left out, and told to the agent.
+    pub(crate) fn leave(&mut self, transaction: &Transaction, item: &Item<'_>) -> io::Result<()> {
+        if item.is_repository || self.rejected.len() >= LARGEST_NOTE {
+            return Ok(());
+        }
+        let rejected = &mut self.rejected;
+        let mut sink = |_: format::Part, line: &[u8]| {
+            rejected.extend_from_slice(line);
+            rejected.push(b'\n');
+            Ok(())
+        };
+        format::write(transaction, item.tree, item.change, &mut sink)?;
+        self.rejected.truncate(LARGEST_NOTE);
+        self.left.push((item.tree, item.change.path.clone()));
+        Ok(())
+    }
+
+    /// Of the hunks of a file those that are wanted are taken and those that are not are told to the agent; others wait.
+    pub(crate) fn take_hunks(
+        &mut self,
+        transaction: &Transaction,
+        item: &Item<'_>,
+        hunks: &[Hunk],
+        is_wanted: &[Option<bool>],
+    ) -> io::Result<()> {
+        let of = |answer: bool| hunks.iter().zip(is_wanted).filter(move |(_, wanted)| **wanted == Some(answer));
+        let wanted: Vec<&Hunk> = of(true).map(|(hunk, _)| hunk).collect();
+        if !wanted.is_empty() {
+            self.take(item);
+        }
+        if !wanted.is_empty()
+            && wanted.len() < hunks.len()
+            && let (Some(before), _) = transaction.contents(item.tree, &item.change.path, diff::LARGEST)
+        {
+            self.parts[item.tree].insert(item.change.path.clone(), diff::with_hunks(&before, wanted));
+        }
+        let mut others = of(false).map(|(hunk, _)| hunk).peekable();
+        if others.peek().is_none() {
+            return Ok(());
+        }
+        self.left.push((item.tree, item.change.path.clone()));
+        let (old, new) = (format::quoted("a/", &item.change.path), format::quoted("b/", &item.change.path));
+        writeln!(self.rejected, "diff --git {old} {new}\n--- {old}\n+++ {new}")?;
+        for hunk in others {
+            patch::write_hunk(hunk, Reader::Program, &mut self.rejected)?;
+        }
+        self.rejected.truncate(LARGEST_NOTE);
+        Ok(())
+    }
+
+    /// Commits what was taken, writes what was left out where the agent reads it, and says both.
+    pub(crate) fn commit(
+        self,
+        transaction: &mut Transaction,
+        changes: &[Changes],
+        asked: &[(usize, &Change)],
+    ) -> Result<ExitCode, SelectionError> {
+        for (tree, path) in &self.left {
+            if let Some(object) = object_of(transaction, changes, *tree, path) {
+                say!(
+                    "sandbox: {}: an object of git that the session made ({object}) still holds it, and commits that name it",
+                    name(path)
+                );
+            }
+        }
+        let places = if self.rejected.is_empty() {
+            Vec::new()
+        } else {
+            transaction.write_rejected(&self.rejected).map_err(SelectionError::Note)?
+        };
+        let committed = transaction.commit_parts(changes, self.choices, &self.parts).map_err(SelectionError::Commit)?;
+        let taken: HashSet<(usize, &Path)> =
+            committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
+        let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
+        let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
+        print(&lines::committed(transaction, &committed, &waiting));
+        for place in &places {
+            say!("sandbox: what you left out is written in {}", name(place));
+        }
+        Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+    }
+}
+
+/// The object in which git holds the session's version of a file, where the session made it.
+fn object_of(transaction: &Transaction, changes: &[Changes], tree: usize, path: &Path) -> Option<String> {
+    let (_, after) = transaction.contents(tree, path, format::LARGEST);
+    let id = format::blob_id(&after?);
+    let object = Path::new("objects").join(&id[..2]).join(&id[2..]);
+    let made = changes.iter().flat_map(|found| &found.changes);
+    made.into_iter().any(|change| change.path.ends_with(&object)).then(|| id[..12].to_owned())
+}

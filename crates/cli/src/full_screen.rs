@@ -1,0 +1,61 @@
+//! Programs that have the whole terminal: the inbox, the review, the live diff. Owns taking the terminal and giving it back, reading
+//! keys, and the looks that they share; what is drawn is theirs.
+
+use std::io::{self, IsTerminal as _};
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
+use ratatui::widgets::{Block, Borders};
+
+/// What a terminal was asked by a workload it answers as if it was typed. Input counts once none came for so long.
+const QUIET: Duration = Duration::from_millis(300);
+const LONGEST_DRAIN: Duration = Duration::from_secs(3);
+
+/// Whether a person can be asked here.
+pub(crate) fn has_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Runs with the whole screen and gives it back as it was, also after an error.
+pub(crate) fn on_whole_screen<T>(run: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
+    if !has_terminal() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut terminal = ratatui::try_init()?;
+    let result = run(&mut terminal);
+    ratatui::restore();
+    result
+}
+
+/// A key, or none where none comes in this time or something else does: the window has another size.
+pub(crate) fn next_key(within: Duration) -> io::Result<Option<KeyEvent>> {
+    if !event::poll(within)? {
+        return Ok(None);
+    }
+    let Event::Key(key) = event::read()? else { return Ok(None) };
+    Ok(Some(key).filter(|key| key.kind != KeyEventKind::Release))
+}
+
+/// Throws away what was typed for a program that has ended, and what the terminal answers to it.
+pub(crate) fn forget_input() -> io::Result<()> {
+    let until = Instant::now() + LONGEST_DRAIN;
+    while Instant::now() < until && event::poll(QUIET)? {
+        event::read()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn is_interrupt(key: KeyCode, modifiers: KeyModifiers) -> bool {
+    key == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL)
+}
+
+pub(crate) fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+pub(crate) fn titled(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::TOP).title(Span::styled(format!(" {title} "), bold()))
+}
