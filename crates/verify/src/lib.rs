@@ -3,4 +3,25 @@
 //! Its program, `sandbox-verify`, lies beside `sandbox`, which executes it.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod canaries;
+mod checklists;
+mod checks;
+pub mod edit;
+mod errand;
+pub mod html;
+mod judge;
+mod launching;
+mod markdown;
+mod options;
+mod probe;
 pub mod report;
+mod scratch;
+mod signing;
+mod spec;
+mod text;
+mod trial;
+mod verification;
+mod walls;
+
+pub use options::run;

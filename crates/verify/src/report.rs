@@ -108,3 +108,39 @@ pub struct Signature {
     pub key_id: String,
     pub value: String,
 }
+
+/// One of each, for tests.
+#[cfg(test)]
+pub(crate) fn sample() -> Report {
+    let control = |result| Control { what: "without <walls> & all".to_owned(), result, evidence: "read".to_owned() };
+    let check = |id: &str, result, control_result| Check {
+        id: id.to_owned(),
+        title: "a `|` and <b>".to_owned(),
+        group: "files".to_owned(),
+        required: true,
+        result,
+        why: (result != Outcome::Contained).then(|| "why | <i>".to_owned()),
+        evidence: "\"quoted\" <script>".to_owned(),
+        control: control(control_result),
+    };
+    Report {
+        schema: SCHEMA.to_owned(),
+        generated: "2026-11-18T10:00:00.000000Z".to_owned(),
+        host: Host {
+            kernel: "6.12.0".to_owned(),
+            distribution: "Debian".to_owned(),
+            machine: "x86_64".to_owned(),
+            user: "uid 1000".to_owned(),
+        },
+        versions: BTreeMap::from([("sandbox".to_owned(), "0.1.0".to_owned())]),
+        policy: PolicyUsed { source: "built-in".to_owned(), digest: "sha256:00".to_owned() },
+        posture: vec![Fact { name: "files".to_owned(), value: "enforced".to_owned() }],
+        checks: vec![
+            check("A1", Outcome::Contained, ControlResult::Fell),
+            check("A2", Outcome::NotContained, ControlResult::NotRun),
+            check("A3", Outcome::CannotCheck, ControlResult::Held),
+        ],
+        summary: Summary { contained: 1, not_contained: 1, cannot_check: 1, required_failed: 1, seconds: 12.3 },
+        signature: None,
+    }
+}
