@@ -29,6 +29,9 @@ pub(crate) fn launch(errand: &Errand) -> ExitCode {
 }
 
 fn run(spec: &Spec, errand: &Errand) -> Result<Launched, String> {
+    if !errand.is_on_scratch() {
+        return Err("walls are left away on scratch roots only".to_owned());
+    }
     let _inherited = leave_open(errand)?;
     let is_away = errand.walls == Walls::Away;
     let probe = match spec.away {

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::answer::printable;
+use crate::errand::{PROBE, SCRATCH};
 use crate::judge::{Judged, judge};
 use crate::report::{Fact, Host, Outcome, PolicyUsed, Report, SCHEMA, Summary};
 use crate::scratch::remove_tree;
@@ -26,7 +27,7 @@ use crate::walls::Wall;
 use crate::{checklists, checks};
 
 /// Trials mostly wait, for the kernel or for a clock.
-const MOST_AT_ONCE: usize = 4;
+const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 const MOST_POLICY: u64 = 4 << 20;
 const PROGRAM: &str = "sandbox-verify";
 
@@ -115,9 +116,9 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
 
 fn prepare(wanted: &Wanted, policy: Option<String>) -> Result<Ground, VerifyError> {
     let token = token().map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
-    let directory = wanted.home.join(".cache/cofferdam-verify").join(&token[..12]);
+    let directory = wanted.home.join(SCRATCH).join(&token[..12]);
     let own = std::env::current_exe().map_err(|source| VerifyError::Read { path: "/proc/self/exe".into(), source })?;
-    let program = directory.join("bin").join(PROGRAM);
+    let program = directory.join(PROBE);
     let made = fs::create_dir_all(directory.join("bin"))
         .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)))
         .and_then(|()| fs::copy(&own, &program));
@@ -140,7 +141,7 @@ fn token() -> io::Result<String> {
 fn all(ground: &Ground, specs: &[&'static Spec]) -> Vec<Judged> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Judged)>> = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(2, MOST_AT_ONCE);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(*AT_ONCE.start(), *AT_ONCE.end());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
