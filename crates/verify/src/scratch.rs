@@ -86,16 +86,16 @@ impl Scratch {
         self.home().join(".gnupg/S.a")
     }
 
-    /// What `name` below `directory` holds, if it is not what was put there.
-    pub(crate) fn changed(&self, directory: &Path, names: &[&str], token: &str) -> Option<String> {
-        let has_token = |path: &Path| fs::read(path).is_ok_and(|text| contains(&text, token));
-        let changed = names.iter().find(|name| has_token(&directory.join(name)))?;
-        Some(format!("{changed} on the host was written"))
-    }
-
     pub(crate) fn remove(&self) -> io::Result<()> {
         remove_tree(&self.root)
     }
+}
+
+/// Which of these names below a directory has the token in it: it was written.
+pub(crate) fn changed(directory: &Path, names: &[&str], token: &str) -> Option<String> {
+    let has_token = |path: &Path| fs::read(path).is_ok_and(|text| contains(&text, token));
+    let changed = names.iter().find(|name| has_token(&directory.join(name)))?;
+    Some(format!("{changed} on the host was written"))
 }
 
 pub(crate) fn contains(text: &[u8], token: &str) -> bool {

@@ -57,7 +57,7 @@ impl Drop for Home {
 fn told(report: &Report) -> String {
     let lines = report.checks.iter().filter(|check| check.result != Outcome::Contained);
     let lines = lines.map(|check| format!("{} {:?}: {:?} [{}]\n", check.id, check.result, check.why, check.evidence));
-    lines.collect()
+    lines.collect::<Vec<_>>().concat()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::canaries::Canaries;
 use crate::errand::Errand;
-use crate::scratch::{AGENT_FILES, GIT_FILES, SHELL_FILES};
+use crate::scratch::{AGENT_FILES, GIT_FILES, SHELL_FILES, changed};
 use crate::spec::{SPEC, Seen, Spec};
 
 const GROUP: &str = "files";
@@ -106,10 +106,7 @@ pub(super) const ALL: &[Spec] = &[
         group: GROUP,
         wall: PROTECTED,
         probe: "write-shell-files",
-        seen: Seen::OnHost(|errand, _| {
-            let scratch = errand.scratch();
-            scratch.changed(&scratch.home(), SHELL_FILES, &errand.token)
-        }),
+        seen: Seen::OnHost(|errand, _| changed(&errand.scratch().home(), SHELL_FILES, &errand.token)),
         ..SPEC
     },
     Spec {
@@ -148,6 +145,5 @@ fn outside_was_written(errand: &Errand, _: &mut Canaries) -> Option<String> {
 }
 
 fn changed_in_project(errand: &Errand, names: &[&str]) -> Option<String> {
-    let scratch = errand.scratch();
-    scratch.changed(&scratch.project(), names, &errand.token)
+    changed(&errand.scratch().project(), names, &errand.token)
 }
