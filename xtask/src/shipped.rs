@@ -1,4 +1,4 @@
-//! The two programs that a user installs. Owns their names, building them and where they lie; measures nothing. Called by the
+//! The three programs that a user installs. Owns their names, building them and where they lie; measures nothing. Called by the
 //! checks and benches that run or copy what is shipped.
 
 use std::path::{Path, PathBuf};
@@ -9,8 +9,10 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 pub(crate) const COMMAND: &str = "sandbox";
 pub(crate) const EGRESS: &str = "sandbox-egress";
-/// The packages of both, in one command as README has it.
-pub(crate) const PACKAGES: [&str; 4] = ["--package", "cofferdam-cli", "--package", "cofferdam-egress"];
+pub(crate) const VERIFY: &str = "sandbox-verify";
+/// The packages of all, in one command as README has it.
+pub(crate) const PACKAGES: [&str; 6] =
+    ["--package", "cofferdam-cli", "--package", "cofferdam-egress", "--package", "cofferdam-verify"];
 
 pub(crate) fn build() -> Result<(), Problems> {
     cargo(&[&["build", "--quiet", "--release", "--target", TARGET][..], &PACKAGES].concat()).map(drop)

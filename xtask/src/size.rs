@@ -6,12 +6,12 @@ use std::fs;
 
 use crate::elf::{Linkage, linkage, relocations};
 use crate::problems::Problems;
-use crate::shipped::{self, COMMAND, EGRESS, TARGET};
+use crate::shipped::{self, COMMAND, EGRESS, TARGET, VERIFY};
 use crate::workspace::{Workspace, cargo};
 
 pub(crate) fn measure(workspace: &Workspace) -> Result<String, Problems> {
     shipped::build()?;
-    let programs = [(COMMAND, "cofferdam-cli"), (EGRESS, "cofferdam-egress")];
+    let programs = [(COMMAND, "cofferdam-cli"), (EGRESS, "cofferdam-egress"), (VERIFY, "cofferdam-verify")];
     let lines: Vec<String> =
         programs.iter().map(|(name, package)| one(workspace, name, package)).collect::<Result<_, _>>()?;
     Ok(lines.join("\n"))

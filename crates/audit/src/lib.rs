@@ -18,6 +18,7 @@ mod journal;
 mod line;
 mod read;
 mod record;
+pub mod statement;
 mod tail;
 mod time;
 mod verify;

@@ -65,6 +65,11 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Check what this machine offers, with a remedy for what is missing
     Doctor(DoctorArgs),
+    /// Try the walls of this machine and policy, each with its negative control, and report what held
+    ///
+    /// `sandbox verify --help` lists its flags. Ends with 1 when a required wall does not hold.
+    #[command(disable_help_flag = true)]
+    Verify(VerifyArgs),
     /// List the sessions that run now
     Ps(PsArgs),
     /// End a session: ask it, and kill it when it does not listen
@@ -123,6 +128,13 @@ pub(crate) enum Command {
     /// Be the supervisor of one session, as an order says it
     #[command(hide = true)]
     Supervise(SuperviseArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// What the program `sandbox-verify` is told
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -24,4 +24,5 @@ pub(crate) mod selection;
 pub(crate) mod sessions;
 pub(crate) mod supervise;
 pub(crate) mod trust;
+pub(crate) mod verify;
 pub(crate) mod why;

@@ -35,6 +35,7 @@ use crate::commands::run::detach::DetachError;
 use crate::commands::run::host_network::HostNetworkError;
 use crate::commands::sessions::SessionError;
 use crate::commands::trust::TrustError;
+use crate::commands::verify::VerifyError;
 use crate::commands::why::WhyError;
 use crate::import::ImportError;
 use crate::log::LogError;
@@ -96,6 +97,8 @@ pub(crate) enum Failure {
     Inbox(InboxError),
     #[error(transparent)]
     Quarantine(#[from] QuarantineError),
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
 }
 
 /// For each operation the variants that only carry another's error; those of its own become the variant after `else`.
@@ -292,6 +295,9 @@ impl Failure {
             }
             Failure::Quarantine(QuarantineError::Unknown { hash }) if hash.len() < 6 => {
                 "give six letters or more of the hash; `sandbox quarantine list` shows it"
+            }
+            Failure::Verify(_) => {
+                "install `sandbox-verify` of the same build beside `sandbox`, in a directory of root's or of your own"
             }
             Failure::Quarantine(QuarantineError::Unknown { .. }) => "`sandbox quarantine list` lists what is",
             Failure::Quarantine(QuarantineError::Several { .. }) => "give more of it",

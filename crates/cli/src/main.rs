@@ -21,7 +21,7 @@ use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
     attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
-    quarantine, questions, review, run, sessions, supervise, trust, why,
+    quarantine, questions, review, run, sessions, supervise, trust, verify, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         }
         Command::Explain(args) => told(explain::explain(&args)),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Verify(args) => told(verify::verify(&args)),
         Command::Ps(args) => told(sessions::list(&args)),
         Command::Kill(args) => told(sessions::kill(&args)),
         Command::Attach(args) => told(attach::attach(&args)),

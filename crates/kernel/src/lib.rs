@@ -4,6 +4,7 @@
 
 mod raw;
 
+pub mod attempt;
 pub mod bound;
 pub mod cgroup;
 pub mod datagram;

@@ -1,6 +1,7 @@
 //! Moving between namespaces: how the broker reaches the sandbox's view from one that still has the host's tree, and how a
 //! further command joins a session.
-//! Owns the calls; only a process with a single thread may make them. Called by `gate::broker` and `launcher::join`.
+//! Owns the calls; only a process with a single thread may make them. Called by `gate::broker`, `launcher::join` and
+//! `sandbox-verify`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -84,4 +85,17 @@ pub fn enter_mounts(namespace: impl AsFd) -> Result<(), Errno> {
 /// A copy of the present mount namespace, for this process alone.
 pub fn copy_mounts() -> Result<(), Errno> {
     raw::namespace::unshare(namespace::MOUNT)
+}
+
+/// Moves this process into a new user namespace, of which its user is root.
+pub fn become_root() -> Result<(), Errno> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    raw::namespace::unshare(namespace::USER)?;
+    let write = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("0 {} 1", user.as_raw()))?;
+    write("gid_map", format!("0 {} 1", group.as_raw()))
 }

@@ -6,6 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
+pub(crate) mod attempt;
 pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod namespace;

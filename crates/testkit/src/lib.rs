@@ -3,7 +3,6 @@
 //! Used by `tests/escape` and by tests of other crates; never shipped.
 #![forbid(unsafe_code)]
 
-pub mod edit;
 mod helper;
 mod launch;
 pub mod leaks;
@@ -14,6 +13,7 @@ mod programs;
 pub mod relay;
 pub mod world;
 
+pub use cofferdam_verify::edit;
 pub use helper::{Helper, Launched, run_helper, start_helper};
 pub use launch::{Report, Session, Used, policy_with};
 pub use person::Person;

@@ -10,7 +10,7 @@ use crate::vm::kernel::Version;
 macro_rules! kernel_facing {
     () => {
         "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-host) + package(cofferdam-launcher) + package(cofferdam-supervisor) \
-         + package(cofferdam-testkit) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
+         + package(cofferdam-testkit) + package(cofferdam-verify) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
          - test(/^debugging::gdb|guest_(without|systemd)_/) \
          - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|remove_tree::tests::a_(hundred_thousand|tree_deeper)/) \
          + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e0[34]|e1|e2)/) + test(/^((limits|store|approvals)::)?(dbus|systemd_scope|sweep|control_socket|prompt|tracked)::tests|^(persist|policy_files)::/) + binary(output) + binary(world))"

@@ -65,3 +65,4 @@ mod support;
 mod terminal;
 mod toolchains;
 mod transactions;
+mod verify_program;

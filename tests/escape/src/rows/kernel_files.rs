@@ -1,16 +1,13 @@
 //! Rows about /proc, /sys and /dev.
 
-use std::path::Path;
-
-use cofferdam_plan::{LaunchPlan, MountKind, Step};
+use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_testkit::{Place, edit};
 
 use crate::row::{Off, ROW, Row};
 
 /// /proc and /sys as the kernel makes them.
 fn uncover(plan: &mut LaunchPlan, _: &Place) {
-    let is_kernel = |path: &Path| path.starts_with("/proc") || path.starts_with("/sys");
-    edit::drop_mounts(plan, |mount| is_kernel(&mount.target) && mount.kind != MountKind::Proc);
+    edit::drop_mounts(plan, edit::covers_the_kernel);
 }
 
 pub(crate) static B01: Row =

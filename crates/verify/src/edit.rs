@@ -1,5 +1,6 @@
 //! Edits of a plan that switch a control off: what a negative control runs. Owns the mechanics, not the choice of what to
-//! switch off. A plan is plain data, so the product needs no switch for any of this.
+//! switch off. A plan is plain data, so what enforces one needs no switch for any of this. Used by the checks here
+//! and, through `testkit`, by the tests.
 
 use std::path::Path;
 
@@ -31,6 +32,12 @@ pub fn drop_mounts(plan: &mut LaunchPlan, which: impl Fn(&Mount) -> bool) {
 
 pub fn drop_mounts_below(plan: &mut LaunchPlan, directory: &Path) {
     drop_mounts(plan, |mount| mount.target.starts_with(directory) && mount.target != directory);
+}
+
+/// Whether it keeps something of /proc or /sys from the session.
+pub fn covers_the_kernel(mount: &Mount) -> bool {
+    let is_kernel = mount.target.starts_with("/proc") || mount.target.starts_with("/sys");
+    is_kernel && mount.kind != MountKind::Proc
 }
 
 /// Nothing is held, and nothing waits for it.
@@ -68,6 +75,29 @@ pub fn share_processes(plan: &mut LaunchPlan) {
     plan.namespaces.pid = false;
     drop_mounts(plan, |mount| mount.kind == MountKind::Proc);
     drop_steps(plan, |step| matches!(step, Step::Landlock(_) | Step::LargestPid { .. }));
+}
+
+/// The host's view of files.
+pub fn share_files(plan: &mut LaunchPlan) {
+    plan.namespaces.mount = false;
+    plan.gate = None;
+    plan.holds.clear();
+    plan.covers.clear();
+    plan.overlays = 0;
+    plan.steps.retain(|step| {
+        !matches!(
+            step,
+            Step::CloneRoot { .. }
+                | Step::GateRoot { .. }
+                | Step::Mount(_)
+                | Step::MakeDirectory { .. }
+                | Step::Link { .. }
+                | Step::PivotRoot
+                | Step::AwaitHolds
+                | Step::OfferAgent { .. }
+                | Step::OfferCheckpoints { .. }
+        )
+    });
 }
 
 /// The host's network stack.

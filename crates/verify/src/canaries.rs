@@ -1,0 +1,110 @@
+//! What stands outside during a trial and must not be reached: listeners, a process, files in memory. Owns making and removing them,
+//! and says afterwards which of them were reached. Made by `trial` for each trial anew.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::errand::Errand;
+
+/// Directories that every session has of its own.
+pub(crate) const PRIVATE: &[&str] = &["/dev/shm", "/tmp", "/var/tmp"];
+
+#[derive(Debug)]
+pub(crate) struct Canaries {
+    tcp: TcpListener,
+    udp: UdpSocket,
+    named: UnixListener,
+    path: UnixListener,
+    process: Child,
+    files: Vec<PathBuf>,
+}
+
+impl Canaries {
+    /// Makes all of them, and writes into the errand where they are.
+    pub(crate) fn place(errand: &mut Errand) -> io::Result<Self> {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let named = UnixListener::bind_addr(&SocketAddr::from_abstract_name(errand.file_name())?)?;
+        let path = listen_at(&errand.scratch().socket())?;
+        tcp.set_nonblocking(true)?;
+        udp.set_nonblocking(true)?;
+        named.set_nonblocking(true)?;
+        path.set_nonblocking(true)?;
+        let mut files = Vec::new();
+        for directory in PRIVATE {
+            let file = PathBuf::from(directory).join(errand.file_name());
+            if fs::write(&file, &errand.token).is_ok() {
+                files.push(file);
+            }
+        }
+        let process = Command::new(&errand.program)
+            .args(["stand", &errand.token])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        (errand.tcp, errand.udp) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
+        errand.process = process.id();
+        Ok(Canaries { tcp, udp, named, path, process, files })
+    }
+
+    pub(crate) fn tcp_was_reached(&self) -> Option<String> {
+        self.tcp.accept().ok().map(|_| "a listener on the host's loopback was connected to".to_owned())
+    }
+
+    pub(crate) fn udp_was_reached(&self) -> Option<String> {
+        self.udp.recv(&mut [0; 16]).ok().map(|length| format!("{length} bytes arrived on the host's loopback"))
+    }
+
+    pub(crate) fn named_was_reached(&self) -> Option<String> {
+        self.named.accept().ok().map(|_| "an abstract socket of the host was connected to".to_owned())
+    }
+
+    pub(crate) fn path_was_reached(&self) -> Option<String> {
+        self.path.accept().ok().map(|_| "a service's socket of the host was connected to".to_owned())
+    }
+
+    pub(crate) fn process_was_ended(&mut self) -> Option<String> {
+        // A signal that was sent is delivered before its sender goes on, the end of the process comes a little later.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let ended = self.process.try_wait().ok().flatten()?;
+        Some(format!("a process of the host was ended: {ended}"))
+    }
+
+    /// Takes all of them away.
+    pub(crate) fn remove(mut self) -> io::Result<()> {
+        let files: io::Result<Vec<()>> = self.files.iter().map(fs::remove_file).collect();
+        if self.process.try_wait()?.is_none() {
+            self.process.kill()?;
+            self.process.wait()?;
+        }
+        files.map(drop)
+    }
+}
+
+/// Addresses of sockets are at most 107 bytes long: bound through the directory's descriptor where the path is longer.
+fn listen_at(path: &std::path::Path) -> io::Result<UnixListener> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let directory = fs::File::open(directory)?;
+    UnixListener::bind(through(&directory).join(name))
+}
+
+/// A directory by its descriptor.
+pub(crate) fn through(directory: &fs::File) -> PathBuf {
+    use std::os::fd::AsRawFd as _;
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+/// Variables of the caller that hold the token in every trial.
+pub(crate) const SECRET_VARIABLES: &[&str] =
+    &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "DATABASE_PASSWORD"];
+pub(crate) const CODE_VARIABLES: &[&str] =
+    &["BASH_ENV", "PYTHONSTARTUP", "PERL5OPT", "NODE_OPTIONS", "GIT_SSH_COMMAND"];

@@ -1,0 +1,127 @@
+//! The process that launches one trial: `sandbox-verify launch ERRAND`. Owns the order: prepare as `sandbox run` does, leave away what
+//! the trial is to be without, run. A process of its own, because a launch blocks signals, forbids tracing and must be the only thread.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::process::{Command, ExitCode};
+use std::rc::Rc;
+
+use cofferdam_host::preparation::{Prepared, prepare};
+use cofferdam_kernel::namespace;
+use cofferdam_plan::LayerState;
+use cofferdam_reach::start::PROGRAM;
+use cofferdam_supervisor::{Options, Outcome};
+use cofferdam_wire::exec::ExecRequest;
+use cofferdam_wire::order::{Given, Lifetime, ORDER_VERSION, Order};
+use rustix::fs::{Mode, OFlags};
+
+use crate::checks::find;
+use crate::errand::{Errand, Launched, Walls};
+use crate::report::Fact;
+use crate::spec::{Away, Spec};
+
+/// Runs one launch and leaves what became of it.
+pub(crate) fn launch(errand: &Errand) -> ExitCode {
+    let launched = find(&errand.check).ok_or_else(|| "no such check".to_owned()).and_then(|spec| run(spec, errand));
+    let launched = launched.unwrap_or_else(|error| Launched { error: Some(error), ..Launched::default() });
+    let written = serde_json::to_vec(&launched).map(|text| fs::write(errand.scratch().outcome(), text));
+    if matches!(written, Ok(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(spec: &Spec, errand: &Errand) -> Result<Launched, String> {
+    if !errand.is_on_scratch() {
+        return Err("walls are left away on scratch roots only".to_owned());
+    }
+    let _inherited = leave_open(errand)?;
+    let is_away = errand.walls == Walls::Away;
+    let probe = match spec.away {
+        Away::Probe { name, .. } if is_away => name,
+        _ => spec.probe,
+    };
+    let argv = [errand.program.display().to_string(), "probe".to_owned(), probe.to_owned(), errand.text()];
+    match spec.away {
+        Away::All if is_away => return without_sandbox(&argv),
+        Away::EditedAsRoot { .. } if is_away && !rustix::process::geteuid().is_root() => {
+            namespace::become_root().map_err(|errno| format!("no user namespace around the sandbox: {errno}"))?;
+        }
+        _ => {}
+    }
+    let flags: &[(&str, &str)] = if is_away && matches!(spec.away, Away::Flags) { &[] } else { spec.flags };
+    let mut prepared = prepare(order(errand, argv.to_vec(), flags), false).map_err(|error| in_words(&error))?;
+    for wall in &errand.switched_off {
+        wall.switch_off(&mut prepared.plan, errand);
+    }
+    match spec.away {
+        Away::Edited { edit, .. } | Away::EditedAsRoot { edit, .. } if is_away => edit(&mut prepared.plan, errand),
+        _ => {}
+    }
+    let options = Options {
+        state: Some(prepared.around.state.clone()),
+        known: Some(Rc::clone(&prepared.known)),
+        egress_program: std::env::current_exe().ok().map(|own| own.with_file_name(PROGRAM)),
+        ..Options::default()
+    };
+    let outcome = cofferdam_supervisor::run(&prepared.plan, &options).map_err(|error| in_words(&error))?;
+    Ok(told(&prepared, &outcome))
+}
+
+/// A descriptor of the canary that a program which is executed would inherit.
+fn leave_open(errand: &Errand) -> Result<OwnedFd, String> {
+    let opened = rustix::fs::open(errand.scratch().canary(), OFlags::RDONLY, Mode::empty());
+    opened.map_err(|errno| format!("the canary cannot be opened: {errno}"))
+}
+
+fn order(errand: &Errand, argv: Vec<String>, flags: &[(&str, &str)]) -> Order {
+    let given = |flag: &str, value: &str| Given { flag: flag.to_owned(), value: value.into() };
+    // The probe has to be seen to be executed: a directory that holds nothing else.
+    let programs = errand.program.parent().map(|directory| directory.display().to_string()).unwrap_or_default();
+    let flags = flags.iter().map(|(flag, value)| given(flag, value)).chain([given("--ro", &programs)]);
+    Order {
+        version: ORDER_VERSION,
+        cwd: None,
+        environment: std::env::vars().collect(),
+        flags: flags.collect(),
+        exec: Some(ExecRequest { argv, ..ExecRequest::default() }),
+        lifetime: Lifetime::WithFirstExec { linger_seconds: 0 },
+        can_ask: false,
+        kept_bytes: 0,
+    }
+}
+
+fn without_sandbox(argv: &[String]) -> Result<Launched, String> {
+    let [program, arguments @ ..] = argv else { return Err("no command".to_owned()) };
+    let status = Command::new(program).args(arguments).status();
+    status.map(|_| Launched::default()).map_err(|error| error.to_string())
+}
+
+fn told(prepared: &Prepared, outcome: &Outcome) -> Launched {
+    let plan = &prepared.plan;
+    let posture = plan.posture.0.iter().map(|line| {
+        let state = match line.state {
+            LayerState::Enforced => "enforced",
+            LayerState::Reduced => "reduced",
+            LayerState::Missing => "missing",
+        };
+        Fact { name: line.layer.to_owned(), value: format!("{state}: {}", line.by) }
+    });
+    Launched {
+        error: None,
+        end: Some(outcome.end),
+        blocked: outcome.summary.blocked.iter().map(|blocked| blocked.name.to_owned()).collect(),
+        posture: posture.collect(),
+        asks: plan.gate.is_some(),
+    }
+}
+
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if more != text {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
