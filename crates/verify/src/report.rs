@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// The format's name and version.
 pub const SCHEMA: &str = "cofferdam.verify/1";
 
+/// Names of the facts that say in what a run was less than a whole one.
+pub(crate) const SWITCHED_OFF: &str = "switched off";
+pub(crate) const ONLY: &str = "checks";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
@@ -21,6 +25,13 @@ pub struct Report {
     pub checks: Vec<Check>,
     pub summary: Summary,
     pub signature: Option<Signature>,
+}
+
+impl Report {
+    /// What the operator left out of this run, or switched off in it.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = &Fact> {
+        self.posture.iter().filter(|fact| fact.name == SWITCHED_OFF || fact.name == ONLY)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,11 +27,26 @@ pub(crate) enum Disbelief {
     Altered,
 }
 
-/// The report as it is written.
+/// The report as it is written: in letters that no terminal and no browser moves or hides, so that what is seen and copied is
+/// what was signed.
 pub(crate) fn text(report: &Report) -> String {
-    let mut text = serde_json::to_string_pretty(report).unwrap_or_default();
+    let mut text = in_ascii(&serde_json::to_string_pretty(report).unwrap_or_default());
     text.push('\n');
     text
+}
+
+/// JSON in letters of ASCII alone, which parses to the same value: JSON has others only inside of strings.
+fn in_ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || c == ' ' || c.is_ascii_graphic() {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            out.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        }
+    }
+    out
 }
 
 fn signed_part(report: &Report) -> Vec<u8> {

@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::answer::printable;
 use crate::errand::{PROBE, SCRATCH};
 use crate::judge::{Judged, judge};
-use crate::report::{Fact, Host, Outcome, PolicyUsed, Report, SCHEMA, Summary};
+use crate::report::{Fact, Host, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
 use crate::scratch::remove_tree;
 use crate::spec::Spec;
 use crate::trial::Ground;
@@ -105,10 +105,10 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
     let mut add = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
     if !wanted.switched_off.is_empty() {
         let walls = serde_json::to_string(&wanted.switched_off).unwrap_or_default();
-        add("switched off", format!("by hand, in every session: {walls}"));
+        add(SWITCHED_OFF, format!("by hand, in every session: {walls}"));
     }
     if !wanted.only.is_empty() {
-        add("checks", format!("only {}, no checklist", wanted.only.join(", ")));
+        add(ONLY, format!("only {}, no checklist", wanted.only.join(", ")));
     }
     facts.extend(judged.iter().map(|one| &one.posture).find(|facts| !facts.is_empty()).cloned().unwrap_or_default());
     facts
