@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::flags::{FlagError, settings};
 use crate::policy_files::{PolicyFilesError, Sources};
+use crate::quarantine::subject::{Starting, Subject};
 use crate::quarantine::{self, QuarantineError};
 use crate::survey::{Surroundings, SurveyError, survey};
 
@@ -37,6 +38,8 @@ pub struct Prepared {
     pub around: Surroundings,
     pub known: Rc<Known>,
     pub plan: LaunchPlan,
+    /// The file that the command comes from, as it is now.
+    pub subject: Option<Rc<Subject>>,
     /// What came before the launch, for `--timing`.
     pub timing: Vec<TimingLine>,
 }
@@ -66,8 +69,12 @@ pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
     done("survey");
     let plan = plan(&policy, &facts, &request)?;
     done("plan");
-    quarantine::check(&around.state, &plan.command.argv, &plan.command.cwd, plan.command.search())?;
-    Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, timing })
+    let command = &plan.command;
+    let starting = Starting { argv: &command.argv, cwd: &command.cwd, search: command.search(), views: &[] };
+    let subject = Subject::of(&starting).map(Rc::new);
+    quarantine::check(&around.state, subject.as_deref())?;
+    done("quarantine");
+    Ok(Prepared { around, known: Rc::new(Known { policy, facts }), plan, subject, timing })
 }
 
 /// The policy for these flags in these surroundings; without circumstances, what is written.

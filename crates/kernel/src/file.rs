@@ -1,11 +1,12 @@
 //! Reading a file that another process may have put there: it never waits, never takes more than it was asked for, and
-//! reads nothing but regular files. Owns that one way of reading, and how times of files are compared; what a file means is the caller's. Called by `host` and
+//! reads nothing but regular files. Owns that one way of reading, how times of files are compared, and files without a name; what a file means is the caller's. Called by `host` and
 //! `cli` for everything that lies where a sandbox could write.
 
 use std::io::{Error, ErrorKind, Read as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, SeekFrom};
 
 /// The text of a regular file of at most `most` bytes; links are followed.
 pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
@@ -52,6 +53,17 @@ pub fn stamp(directory: &Path) -> Result<(u64, (i64, i64)), rustix::io::Errno> {
     rustix::fs::fchmod(&file, Mode::RUSR)?;
     let stat = rustix::fs::fstat(&file)?;
     Ok((stat.st_dev, (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX))))
+}
+
+/// A text as a file to read: no pipe that this process would have to feed.
+pub fn in_memory(text: &[u8]) -> Result<OwnedFd, rustix::io::Errno> {
+    let file = rustix::fs::memfd_create("text", MemfdFlags::CLOEXEC)?;
+    let mut rest = text;
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(&file, rest)?..];
+    }
+    rustix::fs::seek(&file, SeekFrom::Start(0))?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Landlock for what mounts cannot say: signals and abstract sockets stay inside, only named files execute.
 //! Owns the translation to the landlock crate; whether it is required is `plan`'s decision. Called by `launcher::apply`.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use ::landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope,
 };
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 use thiserror::Error;
 
 use crate::raw;
@@ -35,6 +38,39 @@ pub fn forbid_files() -> Result<bool, LandlockError> {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let status = ruleset.handle_access(AccessFs::from_all(ABI::V5))?.create()?.restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// A socket from before the rules, by which it shows whether the scopes stand: a process under them reaches none from outside. The
+/// kernel has no question for it.
+#[derive(Debug)]
+pub struct ScopeProbe {
+    /// Kept, so that its name is.
+    _outside: OwnedFd,
+    name: SocketAddrAny,
+}
+
+impl ScopeProbe {
+    /// To be made before [`restrict`].
+    pub fn new() -> Result<Self, Errno> {
+        let outside = datagram()?;
+        // The kernel gives it an abstract name.
+        rustix::net::bind(&outside, &SocketAddrUnix::new_unnamed())?;
+        let name = rustix::net::getsockname(&outside)?;
+        Ok(ScopeProbe { _outside: outside, name })
+    }
+
+    /// Whether this thread cannot reach it any more.
+    pub fn is_out_of_reach(&self) -> Result<bool, Errno> {
+        match rustix::net::connect(datagram()?, &self.name) {
+            Ok(()) => Ok(false),
+            Err(Errno::PERM) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+fn datagram() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
 }
 
 /// Restricts this thread and everything it starts.

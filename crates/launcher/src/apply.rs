@@ -213,8 +213,12 @@ impl Builder<'_> {
             }
             Step::DropCapabilities => privilege::drop_capabilities().about(|| "capabilities".to_owned()),
             Step::NoNewPrivileges => privilege::no_new_privileges().about(|| "no_new_privs".to_owned()),
-            Step::Landlock(step) => landlock::restrict(step.scopes, &step.executables)
-                .map_err(|error| StepError::new(error.to_string(), Errno::PERM)),
+            Step::Landlock(step) => {
+                let probe = measure::scope_probe(step)?;
+                landlock::restrict(step.scopes, &step.executables)
+                    .map_err(|error| StepError::new(error.to_string(), Errno::PERM))?;
+                measure::check_scopes(probe.as_ref())
+            }
             Step::Seccomp => self.install_filter(),
         }
     }
@@ -549,7 +553,8 @@ impl Builder<'_> {
         self.root = None;
         self.scratch = None;
         self.proc = None;
-        overlay_options::check(&self.overlays, self.overlay_defaults)
+        overlay_options::check(&self.overlays, self.overlay_defaults)?;
+        measure::mounts::check(&self.plan.steps)
     }
 
     /// Every cover is mounted by now: this is how the keeper sees them.

@@ -1,11 +1,15 @@
 //! What the kernel says of this process once every step is done, compared with the plan: a step that returned without an error
 //! and did nothing ends the launch. Owns the questions and the comparison; asks by calls alone, because opening a file may wait
-//! for the supervisor by now. Landlock has no such question. Called by `apply`, last, and for namespaces before the filter stands.
+//! for the supervisor by now. Called by `apply`, last, and before the filter stands for namespaces, mounts and Landlock's scopes;
+//! which programs Landlock lets run can only be tried by running one.
+
+pub(crate) mod mounts;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use cofferdam_kernel::landlock::ScopeProbe;
 use cofferdam_kernel::privilege::{self, Privilege};
-use cofferdam_plan::{LaunchPlan, Namespaces, Step};
+use cofferdam_plan::{LandlockStep, LaunchPlan, Namespaces, Step};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 
@@ -55,6 +59,20 @@ fn difference(steps: &[Step], measured: Measured) -> Option<&'static str> {
     found.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
 }
 
+/// From before the rules.
+pub(crate) fn scope_probe(step: &LandlockStep) -> Result<Option<ScopeProbe>, StepError> {
+    step.scopes.then(ScopeProbe::new).transpose().about(|| "a socket to try Landlock with".to_owned())
+}
+
+/// Refuses a process that reaches what lies outside its scopes.
+pub(crate) fn check_scopes(probe: Option<&ScopeProbe>) -> Result<(), StepError> {
+    let is_held = probe.map_or(Ok(true), ScopeProbe::is_out_of_reach);
+    if is_held.about(|| "a socket to try Landlock with".to_owned())? {
+        return Ok(());
+    }
+    Err(differs("Landlock's scopes do not hold"))
+}
+
 /// Compares own namespaces, in the order of `JOINED`, with those of the supervisor.
 pub(crate) fn check_namespaces(plan: &LaunchPlan, own: &[OwnedFd], outside: &[u64]) -> Result<(), StepError> {
     let Namespaces { user, pid, mount, ipc, net, uts, cgroup } = plan.namespaces;
@@ -100,6 +118,30 @@ mod tests {
         assert_eq!(told.len(), weaker.len(), "each by its own words: {told:?}");
         // What no step promises is not asked for.
         assert_eq!(difference(&[], Measured { is_root_open: None, ..weaker[0] }), None);
+    }
+
+    /// In threads: the rules are a thread's.
+    #[test]
+    fn scopes_that_are_planned_and_do_not_hold_are_a_difference() {
+        if cofferdam_kernel::landlock::abi() < 6 {
+            println!("skipped: this kernel has no scopes");
+            return;
+        }
+        let step = LandlockStep { scopes: true, ..LandlockStep::default() };
+        let tried = |is_restricted: bool| {
+            let probe = scope_probe(&step).expect("sockets");
+            let tried = move || {
+                if is_restricted {
+                    privilege::no_new_privileges().expect("any process may");
+                    cofferdam_kernel::landlock::restrict(true, &[]).expect("the kernel has it");
+                }
+                check_scopes(probe.as_ref()).map_err(|error| error.text)
+            };
+            std::thread::spawn(tried).join().expect("it ends")
+        };
+        assert_eq!(tried(true), Ok(()));
+        assert!(tried(false).is_err_and(|text| text.contains("Landlock's scopes do not hold")));
+        assert!(check_scopes(None).is_ok(), "none are planned");
     }
 
     /// A process without walls, measured by the kernel.

@@ -2,8 +2,10 @@
 //! the helper does is `launcher`'s, who may ask for one `approvals::control_socket`'s, the other end `attach_client`'s.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Instant;
 
+use cofferdam_host::quarantine::subject::Subject;
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::process::{self, Side};
 use cofferdam_kernel::seccomp::{Listener, Notification};
@@ -47,7 +49,7 @@ impl AttachedCommands {
         plan: &LaunchPlan,
         cgroup: Option<BorrowedFd<'_>>,
         request: &JoinRequest,
-        exec: Option<ExecId>,
+        (exec, subject): (Option<ExecId>, Option<Rc<Subject>>),
     ) -> Result<(), String> {
         if let Some(why) = no_joining(plan) {
             return Err(why.to_owned());
@@ -57,9 +59,11 @@ impl AttachedCommands {
             return Err("too many further commands run already, or left processes behind".to_owned());
         }
         let namespaces = self.namespaces.as_ref().ok_or("the session is not set up, or has no sandbox")?;
-        let attached = Attached::start(plan, namespaces, cgroup, request, exec);
+        let attached = Attached::start(plan, namespaces, cgroup, request);
         self.was_joined = true;
-        self.running.push(attached.map_err(|errno| format!("cannot start a process ({errno})"))?);
+        let mut attached = attached.map_err(|errno| format!("cannot start a process ({errno})"))?;
+        (attached.exec, attached.subject) = (exec, subject);
+        self.running.push(attached);
         Ok(())
     }
 
@@ -80,6 +84,11 @@ impl AttachedCommands {
         self.running.get(at).and_then(|attached| attached.listener.as_ref())
     }
 
+    /// The file that a further command came from.
+    pub(crate) fn subject(&self, at: usize) -> Option<Rc<Subject>> {
+        self.running.get(at).and_then(|attached| attached.subject.clone())
+    }
+
     pub(crate) fn forget_ended(&mut self) {
         self.running.retain(|attached| attached.helper.is_some() || attached.listener.is_some());
     }
@@ -96,6 +105,8 @@ struct Attached {
     listener: Option<Listener>,
     /// Where its output is kept.
     exec: Option<ExecId>,
+    /// What an attempt of it is put down to.
+    subject: Option<Rc<Subject>>,
 }
 
 /// What a turn brought.
@@ -122,7 +133,6 @@ impl Attached {
         namespaces: &[OwnedFd],
         cgroup: Option<BorrowedFd<'_>>,
         request: &JoinRequest,
-        exec: Option<ExecId>,
     ) -> Result<Attached, Errno> {
         let (ours, theirs) = socket::pair()?;
         match process::clone_into(0, None)? {
@@ -131,7 +141,7 @@ impl Attached {
                 Joining { plan, namespaces, cgroup, request, report: theirs }.help()
             }
             Side::Parent { pidfd, .. } => {
-                Ok(Attached { helper: Some(pidfd), report: Some(ours), listener: None, exec })
+                Ok(Attached { helper: Some(pidfd), report: Some(ours), listener: None, exec: None, subject: None })
             }
         }
     }

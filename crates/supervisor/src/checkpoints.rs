@@ -4,6 +4,8 @@
 //!
 //! A checkpoint that cannot be taken is told once and changes nothing else: the transaction can still be reviewed and dropped.
 
+mod children;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -12,12 +14,13 @@ use std::time::{Duration, Instant};
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::process::{self, Side};
 use cofferdam_workspace::Checkpoints;
-use cofferdam_workspace::checkpoint::{By, Restored};
+use cofferdam_workspace::checkpoint::{By, Interrupted, Restored};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use crate::approvals::control_socket::ClientId;
-use crate::halt::{Halted, Session, numbers, read, unless_gone};
+use crate::checkpoints::children::{ChildUse, used_by_children};
+use crate::halt::{Halted, RAN, Session};
 
 /// Between two looks whether a child of the command has ended.
 const LOOK: Duration = Duration::from_millis(500);
@@ -95,6 +98,8 @@ pub(crate) struct PutBack {
     pub(crate) client: ClientId,
     /// Names that could not be put back.
     pub(crate) stayed: Result<Vec<PathBuf>, Errno>,
+    /// It was begun, and the session goes on with a part of it.
+    pub(crate) half: Option<Interrupted>,
 }
 
 pub(crate) struct SessionCheckpoints {
@@ -121,9 +126,6 @@ pub(crate) struct SessionCheckpoints {
     /// That one could not be taken was told.
     pub(crate) has_told: bool,
 }
-
-/// A command of the session, and what its children that ended have used: it changes with each of them.
-type ChildUse = (u32, [u64; 4]);
 
 impl SessionCheckpoints {
     pub(crate) fn new(directory: PathBuf) -> Self {
@@ -314,9 +316,13 @@ impl SessionCheckpoints {
             let halted = session.stop()?;
             let began = Instant::now();
             let copied = all.catch_up_within(&mut pending, MOST_STOPPED);
+            let has_held = session.has_held(&halted);
             session.resume(&halted);
             stopped = began.elapsed();
             copied?;
+            if !has_held? {
+                return Err(RAN);
+            }
             all.write_down(pending, request.by, &request.label)
         };
         (take(), stopped)
@@ -383,14 +389,17 @@ impl SessionCheckpoints {
             best_effort(pidfd_send_signal(&process, Signal::KILL), "it may have ended");
         }
         let code = ended_with(process.as_fd());
-        session.resume(&halted);
+        let has_held = session.has_held(&halted).unwrap_or(false);
         // It has written further records.
         self.all = None;
+        let half = if code == 0 { Ok(None) } else { self.opened().and_then(|all| all.go_on()) };
+        session.resume(&halted);
         let stayed = match code {
+            0 if !has_held => Err(RAN),
             0 => self.opened().map(|all| all.records().last().map(|last| last.stayed.clone()).unwrap_or_default()),
             code => Err(Errno::from_raw_os_error(code & 127)),
         };
-        Some(PutBack { to, client, stayed })
+        Some(PutBack { to, client, stayed, half: half.ok().flatten() })
     }
 
     pub(crate) fn is_put_back_late(&self, now: Instant) -> bool {
@@ -418,38 +427,5 @@ fn ended_with(process: BorrowedFd<'_>) -> i32 {
             Ok(Some(status)) => return status.exit_status().map_or(128 | Errno::IO.raw_os_error(), |code| code),
             _ => return 128 | Errno::CHILD.raw_os_error(),
         }
-    }
-}
-
-/// Of every command of the session: a process that pid 1 or a process outside has started. Also how many processes there are.
-fn used_by_children(processes: BorrowedFd<'_>) -> Result<(Vec<ChildUse>, usize), Errno> {
-    let all = numbers(processes, c".")?;
-    let mut used = Vec::new();
-    for pid in all.iter().copied().filter(|pid| *pid != 1) {
-        let Some(stat) = unless_gone(read(processes, &format!("{pid}/stat")))? else { continue };
-        used.extend(child_use(pid, &String::from_utf8_lossy(&stat)));
-    }
-    Ok((used, all.len()))
-}
-
-/// By proc(5): after the name in parentheses the parent is the second field; what children that were waited for have used are the
-/// faults in the ninth and eleventh and the times in the fourteenth and fifteenth.
-fn child_use(pid: u32, stat: &str) -> Option<ChildUse> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    let is_command = matches!(number(1)?, 0 | 1);
-    is_command.then_some((pid, [number(8)?, number(10)?, number(13)?, number(14)?]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_commands_of_the_session_are_looked_at_and_their_names_may_be_anything() {
-        let of = |parent: u32| format!("7 (a) b) (c) S {parent} 7 7 0 -1 4194304 100 11 1 12 5 6 13 14 20 0 1 0 0");
-        assert_eq!(child_use(7, &of(1)), Some((7, [11, 12, 13, 14])));
-        assert_eq!(child_use(7, &of(0)), Some((7, [11, 12, 13, 14])));
-        assert_eq!(child_use(7, &of(2)), None);
     }
 }

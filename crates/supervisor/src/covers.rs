@@ -318,6 +318,10 @@ impl Keeper {
         self.note_all(&suspects, Some(noticed), &mut found)?;
         self.mend(suspects, ends, &mut found)?;
         self.judge(processes.as_fd(), &mut found)?;
+        // What a process got hold of meanwhile was not looked for.
+        if !found.falls.is_empty() && !session.has_held_but_for_waiting(&halted)? {
+            found.grounds.get_or_insert(Grounds::Uncovered);
+        }
         if found.grounds.is_none() {
             session.resume(&halted);
         }

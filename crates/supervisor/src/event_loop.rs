@@ -20,14 +20,17 @@ mod host_questions;
 mod kept_answers;
 mod limits;
 mod notified_calls;
+mod quarantine;
 mod questions;
 mod set_up;
 mod startup;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_gate::Gate;
+use cofferdam_host::quarantine::subject::Subject;
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::seccomp::Listener;
 use cofferdam_kernel::shared::Told;
@@ -107,6 +110,8 @@ pub(crate) struct Running<'a> {
 pub(crate) struct Ending {
     /// The first reason is the one that is told.
     pub(crate) reason: Option<End>,
+    /// The file that an attempt to escape came from.
+    pub(crate) subject: Option<Rc<Subject>>,
     /// What asked this process, and through it the command, to end.
     asked_to_end: Option<Signal>,
     clock: Clock,
@@ -186,6 +191,7 @@ impl<'a> Running<'a> {
             startup: Startup::at_start(directory),
             ending: Ending {
                 reason: None,
+                subject: None,
                 asked_to_end: None,
                 clock: Clock::start(plan.timeout),
                 returns: options.returns,

@@ -3,6 +3,9 @@
 //!
 //! SIGSTOP goes to pid 1 first: it would take the command's stop for one of job control. It is continued last, when no stop
 //! can be waited for any more, and every other process before its parent for the same reason.
+//!
+//! A stop by signals ends with any SIGCONT, and a timer of the workload's can send one at any time. So the stop is looked at
+//! once more before it ends: where a task has run meanwhile, what was done in it does not count (decision 0052).
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -27,6 +30,9 @@ const STOPS: Duration = Duration::from_secs(2);
 /// A task in an uninterruptible sleep may wait for this very process; it stops before it runs again.
 const SLEEPS: Duration = Duration::from_millis(20);
 
+/// What a stop that did not hold is called where only an errno can be said.
+pub(crate) const RAN: Errno = Errno::INPROGRESS;
+
 /// What the kernel calls the places in which a task waits for the supervisor's answer.
 const QUESTIONS: &[&str] = &["fuse", "request_wait_answer", "seccomp"];
 
@@ -47,6 +53,8 @@ pub(crate) struct Halted {
     frozen: bool,
     /// Those that ran, by their number inside.
     stopped: BTreeMap<u32, OwnedFd>,
+    /// Every task, when none of them ran.
+    still: Vec<Task>,
 }
 
 impl Session<'_> {
@@ -54,9 +62,9 @@ impl Session<'_> {
         if let Some(cgroup) = self.cgroup.filter(|_| !self.has_question)
             && freeze(cgroup)
         {
-            return Ok(Halted { frozen: true, stopped: BTreeMap::new() });
+            return Ok(Halted { frozen: true, stopped: BTreeMap::new(), still: Vec::new() });
         }
-        let mut halted = Halted { frozen: false, stopped: BTreeMap::new() };
+        let mut halted = Halted { frozen: false, stopped: BTreeMap::new(), still: Vec::new() };
         match self.stop_all(&mut halted) {
             Ok(()) => Ok(halted),
             Err(errno) => {
@@ -75,7 +83,10 @@ impl Session<'_> {
             let still = self.stop_each(halted, patience)?;
             // A process that was seen stopped may have been continued by one that was seen later, or have a new child. Where
             // no task has run between two looks, all of them were still at one moment, and none of them runs after it.
-            if still.is_some() && still == before {
+            if let (Some(still), Some(before)) = (&still, &before)
+                && still == before
+            {
+                halted.still.clone_from(still);
                 return Ok(());
             }
             if patience > STOPS {
@@ -113,6 +124,34 @@ impl Session<'_> {
         Ok(still)
     }
 
+    /// Whether no task has run since the stop; to be asked before the end of it. Each run ends with a sleep, which is counted.
+    pub(crate) fn has_held(&self, halted: &Halted) -> Result<bool, Errno> {
+        self.has_held_for(halted, Task::eq)
+    }
+
+    /// The same, but for tasks that waited for a device or the supervisor: they stop when that is over, as they were told to, and
+    /// what they were in the middle of is done then.
+    pub(crate) fn has_held_but_for_waiting(&self, halted: &Halted) -> Result<bool, Errno> {
+        self.has_held_for(halted, |before, now| {
+            let has_stopped = matches!(before.state, b'D' | b'S') && now.state == b'T';
+            before == now || before.number == now.number && has_stopped && now.sleeps == before.sleeps + 1
+        })
+    }
+
+    fn has_held_for(&self, halted: &Halted, is_same: impl Fn(&Task, &Task) -> bool) -> Result<bool, Errno> {
+        if halted.frozen {
+            return Ok(self.cgroup.is_some_and(is_frozen));
+        }
+        let mut now = Vec::new();
+        for pid in numbers(self.processes, c".")?.into_iter().filter(|pid| *pid != 1) {
+            let Some(process) = unless_gone(directory(self.processes, &pid.to_string()))? else { continue };
+            for number in tasks(process.as_fd())? {
+                now.extend(task(process.as_fd(), number)?);
+            }
+        }
+        Ok(halted.still.len() == now.len() && halted.still.iter().zip(&now).all(|(before, now)| is_same(before, now)))
+    }
+
     /// A process that was stopped before stays so.
     pub(crate) fn resume(&self, halted: &Halted) {
         if halted.frozen {
@@ -140,13 +179,17 @@ fn freeze(cgroup: &SessionCgroup) -> bool {
     }
     let until = Instant::now() + FREEZES;
     while Instant::now() < until {
-        if cgroup.read("cgroup.events").is_some_and(|events| events.lines().any(|line| line == "frozen 1")) {
+        if is_frozen(cgroup) {
             return true;
         }
         std::thread::sleep(LOOK);
     }
     best_effort(cgroup.write("cgroup.freeze", "0"), "signals stop what is left");
     false
+}
+
+fn is_frozen(cgroup: &SessionCgroup) -> bool {
+    cgroup.read("cgroup.events").is_some_and(|events| events.lines().any(|line| line == "frozen 1"))
 }
 
 /// A task that has not ended.

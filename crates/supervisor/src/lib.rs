@@ -22,6 +22,7 @@ mod response;
 mod set_up;
 mod store;
 mod terminal;
+mod user_program;
 
 pub use attach_client::{Visit, VisitEnd, VisitError};
 pub use covers::{Fallen, Grounds, May};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use cofferdam_host::preparation::Known;
+use cofferdam_host::quarantine::subject::Subject;
 use cofferdam_policy::Origin;
 use cofferdam_wire::exec::ExecRequest;
 use cofferdam_wire::order::Lifetime;
@@ -15,6 +16,8 @@ use cofferdam_wire::{Question, Settled, Verdict};
 pub struct Options {
     /// Where state and logs are kept; none for tests that want nothing on disk.
     pub state: Option<PathBuf>,
+    /// The file that the command comes from; an order's commands have their own.
+    pub subject: Option<Rc<Subject>>,
     pub timing: bool,
     pub returns: Returns,
     /// What the plan was made from; a plan with a gate needs it.

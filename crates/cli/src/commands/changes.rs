@@ -10,9 +10,9 @@ use cofferdam_host::HomeError;
 use cofferdam_host::state::kept_in;
 use cofferdam_supervisor::finish_killed;
 use cofferdam_wire::session::short;
-use cofferdam_workspace::transaction;
 use cofferdam_workspace::{
-    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction,
+    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction, checkpoint,
+    transaction,
 };
 use rustix::io::Errno;
 use serde_json::json;
@@ -138,6 +138,18 @@ pub(crate) fn finish_interrupted(state: &Path) {
         match Transaction::open(&path) {
             Ok(transaction) => say!("sandbox: an interrupted commit of session {} was finished", transaction.id()),
             Err(OpenError::Locked) => {}
+            Err(error) => say!("sandbox: {}: {error}", path.display()),
+        }
+    }
+    for path in checkpoint::interrupted(&kept_in(state)) {
+        match checkpoint::take_back(&path) {
+            Ok(Some(note)) => say!(
+                "sandbox: {}: checkpoint {} was put back in part only when the session was killed; what was there before is there again",
+                path.display(),
+                note.to
+            ),
+            // Told when it happened; what lies there is what the session went on with.
+            Ok(None) | Err(OpenError::Locked) => {}
             Err(error) => say!("sandbox: {}: {error}", path.display()),
         }
     }

@@ -36,9 +36,8 @@ pub(crate) fn run(command: &QuarantineCommand) -> Result<ExitCode, QuarantineCom
             }
             for entry in entries {
                 let (path, why) = (entry.path.display().to_string(), escaped(&entry.why));
-                let since = if entry.is_changed { ", as the session left it" } else { "" };
                 let (hash, session) = (&entry.hash, short(&entry.session));
-                writeln!(out, "{hash}  {}{since} (session {session}: {why})", escaped(&path)).unwrap_or_default();
+                writeln!(out, "{hash}  {} (session {session}: {why})", escaped(&path)).unwrap_or_default();
             }
         }
         QuarantineCommand::Release(args) => {

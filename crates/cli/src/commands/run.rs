@@ -58,6 +58,7 @@ pub(crate) fn options(prepared: &Prepared) -> Result<Options, HostNetworkError> 
     Ok(Options {
         network_approved: host_network::approve(prepared)?,
         state: Some(prepared.around.state.clone()),
+        subject: prepared.subject.clone(),
         known: Some(Rc::clone(&prepared.known)),
         memory: Some(memory(prepared)),
         egress_program: egress_program(),

@@ -122,6 +122,30 @@ fn after_the_session_a_step_can_still_be_taken_back() {
 }
 
 #[test]
+fn what_a_killed_put_back_left_in_part_is_as_it_was_before_at_the_next_command() {
+    let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+    for (done, name) in ["good", "more"].iter().enumerate() {
+        agent.tell(&format!("echo {name} > {name}\n"));
+        wait_for("the checkpoint", || (listed(&place).len() > done).then_some(()));
+    }
+    assert_eq!(agent.end().0, 0);
+    // As a supervisor leaves it that is killed while it puts the first one back.
+    let leave = r#"cd ~/.local/state/cofferdam/kept/*/ && rm */upper/more &&
+                   echo '{"to":1,"before":2,"went_on":'"$0"'}' > checkpoints/putting-back.json"#;
+    place.host(&leave.replace(r#"'"$0"'"#, "false")).ok();
+    let ran = place.sandbox(&["diff", "--stat"]);
+    assert!(ran.out.contains("A more") && ran.out.contains("A good"), "{}", ran.out);
+    ran.says(&["checkpoint 1 was put back in part only", "what was there before is there again"]);
+    // Once is enough; and where the session went on afterwards, what lies there is its own.
+    assert!(!place.sandbox(&["diff", "--stat"]).err.contains("in part only"));
+    place.host(&leave.replace(r#"'"$0"'"#, "true")).ok();
+    assert!(!place.sandbox(&["diff", "--stat"]).ok().contains("A more"));
+    place.sandbox(&["rollback", "--to", "2", "--yes"]).code(0);
+    assert!(place.sandbox(&["diff", "--stat"]).ok().contains("A more"));
+    place.sandbox(&["rollback"]).code(0);
+}
+
+#[test]
 fn checkpoints_need_a_transaction_and_a_running_session() {
     let Some(place) = Place::with_repository() else { return };
     place.sandbox(&["checkpoint"]).code(1).says(&["no changes of a session wait"]);

@@ -488,6 +488,24 @@ fn a_hidden_name_that_the_host_makes_below_a_transaction_is_covered_at_any_depth
     }
 }
 
+/// As editors do it: under another name first.
+#[test]
+fn a_hidden_name_that_the_host_saves_five_thousand_times_does_not_end_a_transaction() {
+    let Some(place) = Place::with_repository() else { return };
+    let mut session =
+        begin(&place, &["--mode", "static", "--transaction"], "echo up; read line; cat .env.local; echo end");
+    for _ in 0..5000 {
+        let part = place.path("save");
+        std::fs::write(&part, "T=hunter2\n").expect("it is ours");
+        std::fs::rename(&part, place.path(".env.local")).expect("it is ours");
+    }
+    await_falls(&place, 1);
+    session.tell("go\n");
+    let (code, out) = session.end();
+    assert_eq!((code, out.as_str()), (0, "end\n"), "{}", slurp(&place.path("home:err")));
+    assert_eq!(place.sandbox(&["changes"]).ok(), "No changes wait.\n");
+}
+
 /// No mount stands on a name that is not there: it is made, and covered then.
 #[test]
 fn a_hidden_name_that_a_transaction_makes_is_covered_told_and_left_out() {

@@ -692,3 +692,25 @@ fn clients_that_are_killed_leave_nothing() {
         wait_for("the end of the other", || place.sessions().is_empty().then_some(()));
     }
 }
+
+#[test]
+fn an_exec_is_looked_for_in_the_quarantine_and_its_attempt_is_put_down_to_it() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    let attempt = "import ctypes\nctypes.CDLL(None).syscall(308, -1, 0)";
+    place.write("first.py", "import time\ntime.sleep(100)");
+    place.write("tool.py", attempt);
+    let python =
+        |name: &str| ExecRequest { argv: ["python3", name].map(str::to_owned).to_vec(), ..ExecRequest::default() };
+    let list = || place.sandbox(&["quarantine", "list"]).ok();
+    run(async {
+        let session = start(&Order { exec: Some(python("first.py")), ..order(&place, Lifetime::WithClient) }).await;
+        session.exec(python("tool.py")).await.expect("it is in no list yet");
+        let ended = session.wait().await.expect("it ends").expect("it says how");
+        assert_eq!(ended["end"], "escape-attempt", "{ended}");
+        assert!(list().contains("tool.py") && !list().contains("first.py"), "{}", list());
+        let session = start(&Order { exec: Some(python("first.py")), ..order(&place, Lifetime::WithClient) }).await;
+        let Err(refused) = session.exec(python("tool.py")).await else { panic!("it may not run") };
+        assert!(refused.to_string().contains("is quarantined since session"), "{refused}");
+        end(session).await;
+    });
+}

@@ -1,11 +1,14 @@
 //! What follows when the workload tries what is a sign of an escape: one critical call ends the session at once, nothing of a
 //! transaction is applied, an alert is sent; what harmless programs probe ends nothing.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
-use crate::support::{Place, Ran};
+use crate::support::{PATIENCE, Place, Ran, binary, wait_for, which};
 
 const CHAIN: &str = "home:.local/state/cofferdam/audit/00000001.ndjson";
 const CONFIG: &str = "home:.config/cofferdam/config.toml";
@@ -209,6 +212,57 @@ fn an_alert_that_does_not_arrive_is_said() {
     }
 }
 
+/// A web server for one request: it answers with this status, and hands on what it was sent, headers and all.
+fn server(status: &'static str) -> (u16, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        let mut reader = BufReader::new(stream);
+        let mut said = String::new();
+        let length = loop {
+            let begin = said.len();
+            reader.read_line(&mut said).expect("text");
+            if said[begin..].trim().is_empty() {
+                break said.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            }
+        };
+        let mut body = vec![0; length.expect("a length")];
+        reader.read_exact(&mut body).expect("all of it");
+        said.push_str(&String::from_utf8(body).expect("text"));
+        write!(reader.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").expect("it listens");
+        sender.send(said).expect("the test waits");
+    });
+    (port, receiver)
+}
+
+/// As the guide has it: no webhook of our own, and no script.
+#[test]
+fn an_alert_reaches_a_web_server_by_a_hook_of_one_line_and_a_refusal_is_said() {
+    let Some(place) = Place::with(&["python3", "curl"]) else { return };
+    let curl = which("curl").expect("it is there").display().to_string();
+    for (status, is_taken) in [("200 OK", true), ("500 Internal Server Error", false)] {
+        let (port, said) = server(status);
+        let url = format!("http://127.0.0.1:{port}/alert");
+        place.write(
+            CONFIG,
+            &format!("[response]\nhook = [\"{curl}\", \"-sf\", \"-m\", \"8\", \"--json\", \"@-\", \"{url}\"]\n"),
+        );
+        let ran = place.run(&[], &["python3", "-c", &calling(SETNS, 1)]).code(126);
+        let said = said.recv_timeout(PATIENCE).expect("it was asked");
+        assert!(said.starts_with("POST /alert HTTP/1.1") && said.contains("application/json"), "{said}");
+        let (_, body) = said.split_once("\r\n\r\n").expect("a body");
+        let alert: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(
+            (&alert["alert"], &alert["attempt"]["name"]),
+            (&"escape-attempt".into(), &"setns".into()),
+            "{alert}"
+        );
+        assert_eq!(!ran.err.contains("the alert did not reach"), is_taken, "{}", ran.err);
+    }
+}
+
 /// Runs what programs try at their start or to wall themselves in: none of it may end the session.
 fn probes_end_nothing(programs: &[&str], scripts: &[&str]) {
     let Some(place) = Place::with(programs) else { return };
@@ -289,7 +343,7 @@ fn what_an_attempt_came_from_may_not_run_until_it_is_released_with_a_reason() {
     assert_eq!(place.run(&[], &["python3", "other.py"]).ok(), "other\n");
     let listed: Value = serde_json::from_str(&place.sandbox(&["quarantine", "list", "--json"]).ok()).expect("JSON");
     let entry = &listed["quarantined"][0];
-    assert_eq!((&entry["why"], &entry["is_changed"]), (&"setns".into(), &false.into()), "{listed}");
+    assert_eq!(entry["why"], "setns", "{listed}");
     let hash = entry["hash"].as_str().expect("a hash").to_owned();
     assert!(place.sandbox(&["quarantine", "list"]).ok().contains(&hash));
 
@@ -310,6 +364,107 @@ fn no_interpreter_and_no_program_of_the_system_is_quarantined() {
     place.run(&[], &["python3", "-c", &calling(SETNS, 1)]).code(126);
     assert_eq!(place.sandbox(&["quarantine", "list"]).ok(), "no program is quarantined\n");
     assert_eq!(place.run(&[], &["python3", "-c", "print('on')"]).ok(), "on\n");
+}
+
+/// The paths of what is quarantined, without their directories.
+fn quarantined(place: &Place) -> Vec<String> {
+    let listed: Value = serde_json::from_str(&place.sandbox(&["quarantine", "list", "--json"]).ok()).expect("JSON");
+    let name = |entry: &Value| entry["path"].as_str().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
+    listed["quarantined"].as_array().expect("a list").iter().filter_map(name).collect()
+}
+
+#[test]
+fn a_script_that_changes_what_lies_under_its_name_is_quarantined_as_it_was_started() {
+    // By renaming another program over it, and by writing into it.
+    for change in ["os.rename('innocent.py', 'tool.py')", "open('tool.py', 'w').write(open('innocent.py').read())"] {
+        for flags in [&[][..], &["--transaction"]] {
+            let Some(place) = Place::with(&["python3"]) else { return };
+            let tool = format!("import os\n{change}\n{}", calling(SETNS, 1));
+            place.write("tool.py", &tool);
+            place.write("innocent.py", "print('innocent')");
+            place.run(flags, &["python3", "tool.py"]).code(126).says(&["tool.py may not run any more"]);
+            place.write("again.py", &tool);
+            place.run(&[], &["python3", "again.py"]).code(126).says(&["is quarantined since session"]);
+            place.write("innocent.py", "print('innocent')");
+            assert_eq!(place.run(&[], &["python3", "innocent.py"]).ok(), "innocent\n", "{change} {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn a_further_command_is_looked_for_in_the_list_and_its_attempt_is_its_own() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    place.write("tool.py", &calling(SETNS, 1));
+    place.write("server.py", "import time\nprint('ready', flush=True)\ntime.sleep(100)");
+    let begin = || {
+        let mut command = place.command(binary());
+        command.args(["run", "--", "python3", "server.py"]);
+        place.begin_session(command)
+    };
+    let running = begin();
+    place.sandbox(&["attach", "last", "--", "python3", "tool.py"]).code(137);
+    assert_eq!(running.end().0, 126);
+    assert_eq!(quarantined(&place), ["tool.py"], "not what the session was started with");
+    std::fs::remove_file(place.path("before")).expect("the tool made it");
+    let running = begin();
+    let refused = place.sandbox(&["attach", "last", "--", "python3", "./tool.py"]);
+    assert_ne!(refused.code, 0, "{}", refused.err);
+    refused.says(&["is quarantined since session"]);
+    assert!(!place.exists("before"), "it did not run");
+    place.sandbox(&["attach", "last", "--", "true"]).code(0);
+    place.sandbox(&["kill", "last"]).code(0);
+    running.end();
+}
+
+#[test]
+fn a_script_that_only_the_transaction_has_is_quarantined_too() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    place.write("made.py", "print('of the host')");
+    place.write("source", &calling(SETNS, 1));
+    let running = place.start(&["--transaction"], "cp source made.py; echo ready; sleep 100");
+    place.sandbox(&["attach", "last", "--", "python3", "made.py"]).code(137);
+    assert_eq!(running.end().0, 126);
+    assert_eq!(quarantined(&place), ["made.py"]);
+    assert_eq!(place.run(&[], &["python3", "made.py"]).ok(), "of the host\n");
+    place.write("copy.py", &calling(SETNS, 1));
+    place.run(&[], &["python3", "copy.py"]).code(126).says(&["is quarantined since session"]);
+}
+
+#[test]
+fn what_follows_an_attempt_of_a_detached_command_does_not_wait_for_its_readers() {
+    let Some(place) = Place::with(&["python3"]) else { return };
+    let told = place.path("home:told").display().to_string();
+    let hook = hook(&place, &format!("#!/bin/sh\ncat > {told}.part\nmv {told}.part {told}\n"));
+    place.write(CONFIG, &format!("[response]\nhook = [\"{hook}\"]\n"));
+    place.write("tool.py", &format!("print('unread', flush=True)\n{}", calling(SETNS, 1)));
+    let name = place.run(&["--detach", "--transaction"], &["python3", "tool.py"]).ok().trim().to_owned();
+    let alert = wait_for("the alert", || place.read("home:told"));
+    let ended = |place: &Place| records(place, "SANDBOX_DESTROYED").len();
+    assert_eq!((quarantined(&place), ended(&place)), (vec!["tool.py".to_owned()], 0), "its output is still to be read");
+    let alert: Value = serde_json::from_str(&alert).expect("JSON");
+    assert_eq!(alert["quarantined"]["hash"].as_str().map(str::len), Some(64), "{alert}");
+    place.sandbox(&["output", &name]).says(&[]);
+    wait_for("the end of the session", || (ended(&place) == 1).then_some(()));
+    // Where the alert said that it would be.
+    let transaction = alert["transaction"].as_str().expect("a path");
+    assert!(std::path::Path::new(transaction).is_dir(), "{alert}");
+    place.sandbox(&["rollback"]).code(0);
+}
+
+#[test]
+fn what_was_measured_before_the_command_ran_is_recorded() {
+    let place = Place::new();
+    for mode in ["static", "dynamic"] {
+        place.run(&["--mode", mode], &["true"]).ok();
+        let entered = records(&place, "SANDBOX_ENTERED").pop().expect("a record")["details"].clone();
+        let measured = entered["measured"].as_array().expect("a list");
+        for wall in ["capabilities", "seccomp", "namespaces", "mounts"] {
+            assert!(measured.contains(&wall.into()), "{mode}: {entered}");
+        }
+        assert_eq!(measured.contains(&"root".into()), mode == "static", "{entered}");
+        let has_scopes = cofferdam_kernel::landlock::abi() >= 6;
+        assert_eq!(measured.contains(&"landlock-scopes".into()), has_scopes, "{entered}");
+    }
 }
 
 /// By the clock of the caller: what the launch takes before the session begins is small beside the quantum.

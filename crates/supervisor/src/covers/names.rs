@@ -160,6 +160,17 @@ impl Names {
         Ok(())
     }
 
+    /// One that is gone again; what lies below a directory of that name is watched on.
+    pub(crate) fn forget_arrival(&mut self, path: &Path) {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Some(number) = self.by_path.get(parent).copied() else { return };
+        let names = &mut self.directories[number].names;
+        if names.get(name).is_some_and(|one| one.below.is_none()) {
+            names.remove(name);
+            self.dirty.remove(&(number, name.to_owned()));
+        }
+    }
+
     /// Looks through directories that came into being, for as long as this.
     pub(crate) fn look_through(&mut self, until: Instant) {
         if let Some(arrivals) = &mut self.arrivals {

@@ -28,7 +28,8 @@ const MOST_MADE: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Overlaid {
     trees: BTreeSet<PathBuf>,
-    arrived: usize,
+    /// On the host, each once however often it comes.
+    arrived: BTreeSet<PathBuf>,
     /// Made by the session, and not covered yet.
     fresh: Vec<Arrival>,
     made: BTreeSet<PathBuf>,
@@ -73,14 +74,25 @@ impl Keeper {
                 self.overlaid.fresh.push(arrival);
                 continue;
             }
-            self.overlaid.arrived += 1;
-            if self.overlaid.arrived > MOST_ARRIVALS {
-                return Err(Errno::NOSPC);
+            self.overlaid.arrived.insert(arrival.path.clone());
+            if self.overlaid.arrived.len() > MOST_ARRIVALS {
+                self.forget_gone(&arrival.path)?;
             }
             let guard = Guard { what: arrival.what, kind: Kind::File, exec: false, is_absent: true };
             self.names.guard_arrival(&arrival.path, &arrival.tree, guard)?;
         }
         Ok(())
+    }
+
+    /// Programs that save by renaming may take a new name each time: those that are gone take no place. Where one comes again, that
+    /// is heard as it was the first time.
+    fn forget_gone(&mut self, newest: &Path) -> Result<(), Errno> {
+        let is_gone = |path: &PathBuf| path != newest && matches!(rustix::fs::lstat(path), Err(Errno::NOENT));
+        let gone: Vec<PathBuf> = self.overlaid.arrived.extract_if(.., is_gone).collect();
+        for path in &gone {
+            self.names.forget_arrival(path);
+        }
+        if self.overlaid.arrived.len() > MOST_ARRIVALS { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
     /// What the session made is its own: nothing has to be stopped for it, and nothing follows from it.

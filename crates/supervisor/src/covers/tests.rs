@@ -163,6 +163,49 @@ while True: pass
     assert_eq!(running.len(), 1, "{running:?}");
 }
 
+/// A timer that sends SIGCONT: any stop by signals ends with it.
+const CONTINUED_BY_A_TIMER: &str = "
+import ctypes, time
+libc = ctypes.CDLL(None)
+# struct sigevent: value, signo SIGCONT, notify SIGEV_SIGNAL
+event, timer = (ctypes.c_int * 16)(0, 0, 18, 0), ctypes.c_void_p()
+if libc.timer_create(1, event, ctypes.byref(timer)): raise OSError
+every = (ctypes.c_long * 4)(0, 20000000, 0, 20000000)
+if libc.timer_settime(timer, 0, every, None): raise OSError
+print('up', flush=True)
+while True: pass
+";
+
+#[test]
+fn a_stop_that_a_timer_of_the_workload_ends_is_not_taken_for_one_that_held() {
+    let Some(inside) = Inside::start(CONTINUED_BY_A_TIMER) else { return };
+    let halted = inside.session().stop().expect("it can be stopped");
+    std::thread::sleep(Duration::from_millis(60));
+    assert!(!inside.session().has_held(&halted).expect("it can be looked at"));
+    inside.session().resume(&halted);
+    // One that went on and stopped again by itself shows as well.
+    let script = CONTINUED_BY_A_TIMER.replace(
+        "while True: pass",
+        "import os, signal\nsignal.signal(18, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))\nwhile True: pass",
+    );
+    let Some(inside) = Inside::start(&script) else { return };
+    let halted = inside.session().stop().expect("it can be stopped");
+    std::thread::sleep(Duration::from_millis(60));
+    assert!(!inside.session().has_held(&halted).expect("it can be looked at"));
+    inside.session().resume(&halted);
+}
+
+#[test]
+fn a_stop_that_nothing_ends_has_held() {
+    let Some(inside) = Inside::start("print('up', flush=True)\nwhile True: pass") else { return };
+    for _ in 0..20 {
+        let halted = inside.session().stop().expect("it can be stopped");
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(inside.session().has_held(&halted).expect("it can be looked at"));
+        inside.session().resume(&halted);
+    }
+}
+
 fn object(path: &Path) -> Object {
     let device = path.metadata().expect("it is there").dev();
     let inode = path.metadata().expect("it is there").ino();

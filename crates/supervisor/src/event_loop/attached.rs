@@ -13,7 +13,7 @@ impl Running<'_> {
             Some(News::Executed(exec)) => return self.executed(exec),
             None => return Ok(()),
         };
-        let Some(answer) = self.answer_to(&notification)? else { return Ok(()) };
+        let Some(answer) = self.answer_to(&notification, Some(which))? else { return Ok(()) };
         self.attached.listener(which).map_or(Ok(()), |listener| give(answer, listener, &notification))
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::approvals::control_socket::ClientId;
 use crate::checkpoints::{PutBack, Ready, Request, SessionCheckpoints, Taken};
 use crate::event_loop::Running;
-use crate::halt::Session;
+use crate::halt::{RAN, Session};
 use crate::records::redact;
 
 const NO_TRANSACTION: &str = "the session has no transaction: it was not started with `--transaction`";
@@ -61,7 +61,8 @@ impl Running<'_> {
                 let has_told = self.checkpoints.as_mut().is_none_or(|all| std::mem::replace(&mut all.has_told, true));
                 if !has_told && self.ending.reason.is_none() {
                     self.warn(format!(
-                        "a checkpoint could not be taken ({errno}): `sandbox undo` cannot go back to it"
+                        "a checkpoint could not be taken ({}): `sandbox undo` cannot go back to it",
+                        why(errno)
                     ));
                 }
             }
@@ -69,7 +70,7 @@ impl Running<'_> {
         let (Some(client), Some(control)) = (request.client, &mut self.approvals.control) else { return };
         match number {
             Ok(number) => control.ok(client, &number.map(|number| number.to_string()).unwrap_or_default()),
-            Err(errno) => control.refuse(client, &format!("no checkpoint could be taken: {errno}")),
+            Err(errno) => control.refuse(client, &format!("no checkpoint could be taken: {}", why(errno))),
         }
     }
 
@@ -116,9 +117,19 @@ impl Running<'_> {
         self.keep_covers()
     }
 
-    fn tell_of_put_back(&mut self, PutBack { to, client, stayed }: PutBack) {
+    fn tell_of_put_back(&mut self, PutBack { to, client, stayed, half }: PutBack) {
         if let Ok(stayed) = &stayed {
             self.log().put_back(to, stayed);
+        }
+        let left = half.map(|half| {
+            format!(
+                "checkpoint {0} was put back in part only: `sandbox rollback --to {0}` goes on with it, `sandbox rollback --to {1}` \
+                 takes it back",
+                half.to, half.before
+            )
+        });
+        if let Some(left) = &left {
+            self.warn(left.clone());
         }
         let Some(control) = &mut self.approvals.control else { return };
         match stayed {
@@ -129,7 +140,17 @@ impl Running<'_> {
             }
             // What a client knows by this word.
             Err(Errno::AGAIN) => control.refuse(client, WENT_ON),
-            Err(errno) => control.refuse(client, &format!("checkpoint {to} cannot be put back: {errno}")),
+            Err(RAN) => control.refuse(
+                client,
+                &format!(
+                    "checkpoint {to} was put back, and processes of the session went on meanwhile: what they wrote may be left. \
+                     `sandbox undo --preview` tells; undo again, or end the session first"
+                ),
+            ),
+            Err(errno) => {
+                let left = left.map(|left| format!("; {left}")).unwrap_or_default();
+                control.refuse(client, &format!("checkpoint {to} cannot be put back: {}{left}", why(errno)));
+            }
         }
     }
 
@@ -140,6 +161,14 @@ impl Running<'_> {
             let label = label(exec, &argv);
             checkpoints.ask(Request { by: By::Exec, label, client: None });
         }
+    }
+}
+
+/// In words, where the errno is one of ours.
+fn why(errno: Errno) -> String {
+    match errno {
+        RAN => "processes of the session went on while it was stopped".to_owned(),
+        other => other.to_string(),
     }
 }
 

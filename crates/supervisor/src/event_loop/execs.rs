@@ -79,8 +79,9 @@ impl Running<'_> {
         }
         request.check()?;
         let (made, join) = self.execs.make(request).map_err(|errno| format!("no streams for it: {errno}"))?;
+        let subject = self.checked_subject(&join)?;
         let cgroup = self.first.cgroup.as_ref().map(AsFd::as_fd);
-        self.attached.start(self.plan, cgroup, &join, Some(made.id()))?;
+        self.attached.start(self.plan, cgroup, &join, (Some(made.id()), subject))?;
         self.log().exec_started(&request.argv, made.id());
         Ok(self.execs.add(made))
     }

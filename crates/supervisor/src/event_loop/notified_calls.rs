@@ -31,16 +31,21 @@ impl Running<'_> {
                 return Ok(());
             }
         };
-        let Some(answer) = self.answer_to(&notification)? else { return Ok(()) };
+        let Some(answer) = self.answer_to(&notification, None)? else { return Ok(()) };
         if let Some(gate) = self.gate.as_mut().filter(|_| self.plan.filter.gated.contains(&notification.number)) {
             return gate.notified(notification);
         }
         self.listener.as_ref().map_or(Ok(()), |listener| give(answer, listener, &notification))
     }
 
-    /// What is said to a call, once it is recorded. Nothing where the session was ended for safety: pid 1 takes a moment to take
-    /// the others along, and a caller that hears nothing waits until it is killed.
-    pub(crate) fn answer_to(&mut self, notification: &Notification) -> Result<Option<Answer>, Errno> {
+    /// What is said to a call of the session's command, or of the further one with this number, once it is recorded. Nothing where the
+    /// session was ended for safety: pid 1 takes a moment to take the others along, and a caller that hears nothing waits until it
+    /// is killed.
+    pub(crate) fn answer_to(
+        &mut self,
+        notification: &Notification,
+        further: Option<usize>,
+    ) -> Result<Option<Answer>, Errno> {
         let filter = &self.plan.filter;
         if filter.started.contains(&notification.number)
             && let Some(program) = unlisted_program(self.plan, notification)
@@ -52,7 +57,7 @@ impl Running<'_> {
         let answer = filter.answer(notification.number, &notification.arguments, is_init);
         match answer {
             Answer::Refuse { is_counted: true, .. } if self.is_critical(notification) => {
-                self.end_at_once(notification)?;
+                self.end_at_once(notification, further)?;
             }
             Answer::Refuse { is_counted: true, .. } => self.note(notification),
             Answer::Refuse { is_counted: false, .. } if !filter.gated.contains(&notification.number) => {
@@ -71,7 +76,7 @@ impl Running<'_> {
     }
 
     /// A call with no harmless caller. First the end, then the words; only who called has to be read while it waits.
-    fn end_at_once(&mut self, notification: &Notification) -> Result<(), Errno> {
+    fn end_at_once(&mut self, notification: &Notification, further: Option<usize>) -> Result<(), Errno> {
         if self.ending.reason.is_some_and(End::is_for_safety) {
             return Ok(());
         }
@@ -79,6 +84,10 @@ impl Running<'_> {
         // Whatever else was about to end it: this is what has to be told.
         self.ending.reason = Some(End::EscapeAttempt);
         self.first.kill()?;
+        self.ending.subject = match further {
+            Some(at) => self.attached.subject(at),
+            None => self.options.subject.clone(),
+        };
         self.log();
         self.summary.attempted(notification, caller, &mut self.log);
         Ok(())

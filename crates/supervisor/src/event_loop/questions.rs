@@ -158,7 +158,9 @@ impl Running<'_> {
         if self.is_putting_back() {
             return Err("a step of the session is being taken back: try again".to_owned());
         }
-        self.attached.start(self.plan, self.first.cgroup.as_ref().map(AsFd::as_fd), request, None)?;
+        let subject = self.checked_subject(request)?;
+        let cgroup = self.first.cgroup.as_ref().map(AsFd::as_fd);
+        self.attached.start(self.plan, cgroup, request, (None, subject))?;
         self.log().attached(&request.argv);
         Ok(())
     }

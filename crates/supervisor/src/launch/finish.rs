@@ -98,7 +98,7 @@ impl Begun<'_> {
         let (reports, mut summary) =
             (std::mem::take(&mut running.set_up.reports), std::mem::take(&mut running.summary));
         let failed = running.execs.failed.clone().map(|NotStarted { why, code }| LaunchError::Exec { why, code });
-        let started = running.started;
+        let subject = running.ending.subject.take();
         let lingering = running.lingering(&session);
         let ran = began.elapsed();
         let obeyed = set_up.then(|| look_back(plan, options, (git, shown, since), &mut log, &mut summary));
@@ -109,16 +109,18 @@ impl Begun<'_> {
         log.repeated(&summary.probed);
         log.unrouted(unrouted);
         record_end(&mut log, error.as_ref(), end, ran, &usage);
+        // Whatever else went wrong, and before clients read what is left, for as long as they like.
+        if end.is_for_safety() {
+            let (state, transaction) = (options.state.as_deref(), directory.as_ref());
+            let transaction = state.and_then(|state| transaction.and_then(|one| one.to_be_kept(state)));
+            let (subject, transaction) = (subject.as_deref(), transaction.as_deref());
+            response::follow(&Past { plan, end, state, subject, transaction }, &mut summary, &mut log);
+        }
         best_effort(lingering.map_or(Ok(()), Lingering::serve), "what was not read is gone");
         let changed = learned_changes(plan, directory.as_ref());
         let (kept, left_behind) = finish_directory(plan, directory, options);
         drop(quota);
         let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
-        // Whatever else went wrong.
-        if end.is_for_safety() {
-            let (state, transaction) = (options.state.as_deref(), transaction.as_deref());
-            response::follow(&Past { plan, end, state, began: started, transaction }, &mut summary, &mut log);
-        }
         log.destroyed(left_behind.as_deref());
         if let Some(error) = error {
             return Err(error);

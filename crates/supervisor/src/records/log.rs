@@ -13,7 +13,7 @@ use cofferdam_gate::News;
 use cofferdam_host::obeyed::{Obeyed, ObeyedFile};
 use cofferdam_kernel::seccomp::Notification;
 use cofferdam_kernel::timing::seconds_now;
-use cofferdam_plan::LaunchPlan;
+use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::Isolation;
 use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{
@@ -493,10 +493,12 @@ fn put_indicator(details: &mut Value, indicator: &Indicator) {
 }
 
 /// What the child asked the kernel about before it said that its walls stand: a difference would have ended the launch.
-fn measured(plan: &LaunchPlan) -> &'static [&'static str] {
-    const PRIVILEGE: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces"];
-    const WITH_ROOT: &[&str] = &["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces", "root"];
-    if plan.gate.is_some() { PRIVILEGE } else { WITH_ROOT }
+fn measured(plan: &LaunchPlan) -> Vec<&'static str> {
+    let mut measured = vec!["capabilities", "securebits", "no_new_privs", "seccomp", "namespaces", "mounts"];
+    let has_scopes = |step: &Step| matches!(step, Step::Landlock(step) if step.scopes);
+    measured.extend(plan.gate.is_none().then_some("root"));
+    measured.extend(plan.steps.iter().any(has_scopes).then_some("landlock-scopes"));
+    measured
 }
 
 /// A path as text; where it is none, its bytes in hexadecimal beside it.

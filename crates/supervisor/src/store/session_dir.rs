@@ -89,6 +89,12 @@ impl SessionDir {
         Ok(SessionDir { path, claim, slots })
     }
 
+    /// Where its changes will lie once it is finished; none where nothing of it is kept.
+    pub(crate) fn to_be_kept(&self, state: &Path) -> Option<PathBuf> {
+        let is_kept = slots_to_keep(&self.claim).is_ok_and(|slots| !slots.is_empty());
+        self.path.file_name().filter(|_| is_kept).map(|id| kept_in(state).join(id))
+    }
+
     /// Removes everything but the uppers to keep that are not empty. The command has run, so whatever cannot be removed
     /// is told and changes nothing else.
     pub(crate) fn finish(self, state: &Path) -> Finished {
@@ -189,10 +195,7 @@ impl Ending {
     pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
-        // What was undone can be put back.
-        let has_steps = transaction::has_checkpoints(claim.as_fd());
-        let is_kept = |slot: &usize| has_steps || is_changed(&claim, *slot);
-        let slots: Vec<usize> = asked(claim.as_fd())?.into_iter().filter(is_kept).collect();
+        let slots = slots_to_keep(&claim)?;
         let mut spared = Vec::new();
         for slot in &slots {
             // Beside the slot, and so among what is removed.
@@ -241,6 +244,14 @@ impl Ending {
         let upper = |slot: &usize| (*slot, directory.join(&self.id).join(slot.to_string()).join("upper"));
         self.slots.iter().map(upper).collect()
     }
+}
+
+/// The slots that the user asked for and that hold something.
+fn slots_to_keep(claim: &Claim) -> Result<Vec<usize>, Errno> {
+    // What was undone can be put back.
+    let has_steps = transaction::has_checkpoints(claim.as_fd());
+    let is_kept = |slot: &usize| has_steps || is_changed(claim, *slot);
+    Ok(asked(claim.as_fd())?.into_iter().filter(is_kept).collect())
 }
 
 /// The slots that the user asked for.

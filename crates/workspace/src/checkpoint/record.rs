@@ -1,6 +1,7 @@
 //! What is written down of a checkpoint: who made it, and how each layer differs from the checkpoint before. Owns that file; what the
 //! layers hold is `layer`'s. Used by `checkpoint`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -130,6 +131,20 @@ impl Delta {
             layer.remove(path);
         }
         layer.extend(self.now.into_iter().map(|name| (name.path, name.held)));
+    }
+
+    /// Both, one after the other.
+    pub(super) fn then(self, later: Delta) -> Delta {
+        let mut now: BTreeMap<PathBuf, Held> = self.now.into_iter().map(|name| (name.path, name.held)).collect();
+        let mut gone: BTreeSet<PathBuf> = self.gone.into_iter().collect();
+        for path in later.gone {
+            now.remove(&path);
+            gone.insert(path);
+        }
+        now.extend(later.now.into_iter().map(|name| (name.path, name.held)));
+        gone.retain(|path| !now.contains_key(path));
+        let now = now.into_iter().map(|(path, held)| Name { path, held });
+        Delta { now: now.collect(), gone: gone.into_iter().collect() }
     }
 
     fn names(&self) -> impl Iterator<Item = &PathBuf> {

@@ -67,11 +67,22 @@ impl Checkpoints {
 
     /// In the session's own view of each tree, while none of its processes runs. What is there is a checkpoint before.
     pub fn put_back_live(&mut self, to: usize, views: &[OwnedFd]) -> Result<Restored, Errno> {
+        self.put_back_live_with(to, views, &|| ())
+    }
+
+    /// With something to be done before each name.
+    pub(crate) fn put_back_live_with(
+        &mut self,
+        to: usize,
+        views: &[OwnedFd],
+        between: &dyn Fn(),
+    ) -> Result<Restored, Errno> {
         if !self.has(to) {
             // Merged with the one that was made last.
             return Err(Errno::NOENT);
         }
         let then = self.layers_at(to)?;
+        self.begin_put_back(to)?;
         let mut stayed = Vec::new();
         for (which, view) in views.iter().enumerate().take(then.len()) {
             let (lower, place) = (self.lower(which)?, &self.trees[which].lower);
@@ -85,6 +96,7 @@ impl Checkpoints {
                 then: &then[which],
                 is_hidden: &is_hidden,
                 is_masked: &is_masked,
+                between,
                 touched: BTreeSet::new(),
                 made: HashMap::new(),
                 stayed: Vec::new(),
@@ -94,6 +106,7 @@ impl Checkpoints {
         }
         let number = self.record_put_back(&then, to)?;
         self.note_stayed(&stayed)?;
+        self.end_put_back()?;
         Ok(Restored { number, stayed })
     }
 
@@ -107,6 +120,7 @@ impl Checkpoints {
             self.rebuild(tree.slot, layer)?;
         }
         let number = self.record_put_back(&then, to)?;
+        self.end_put_back()?;
         Ok(Restored { number, stayed: Vec::new() })
     }
 
@@ -217,6 +231,7 @@ struct Back<'a> {
     is_hidden: &'a dyn Fn(&Path) -> bool,
     /// Of which the session must not see what the host has.
     is_masked: &'a dyn Fn(&Path) -> bool,
+    between: &'a dyn Fn(),
     /// Names that differ, and every directory on the way to them.
     touched: BTreeSet<PathBuf>,
     /// Files with several names.
@@ -290,6 +305,7 @@ impl Back<'_> {
             if (self.is_hidden)(&path) {
                 continue;
             }
+            (self.between)();
             match self.name(at, view.as_fd(), below.as_ref().map(|below| below.as_fd()), &name, &path) {
                 // Something is mounted there, or lies there that this user cannot change.
                 Err(Errno::XDEV | Errno::BUSY | Errno::ROFS | Errno::PERM | Errno::ACCESS | Errno::NOTEMPTY) => {

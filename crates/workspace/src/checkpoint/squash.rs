@@ -8,48 +8,72 @@ use std::path::Path;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::layer::{Copy, Layer};
-use super::record::{self, Delta, Record, deltas};
+use super::layer::Copy;
+use super::record::{self, By, Delta, Record, deltas};
 use crate::beneath;
 
-/// Past the first number the oldest are merged until the second is left.
+/// Past the first number the oldest are merged until the second is left. Those of an operator count apart, so that labels of the
+/// workload push none of them out; the beginning is an empty layer and is always there.
 const MOST: usize = 64;
 const LEAST: usize = 32;
+const MOST_OF_OPERATOR: usize = 256;
 /// The same for the bytes of all copies.
 const MOST_KEPT: u64 = 8 << 30;
 
-pub(super) fn squash(own: BorrowedFd<'_>, records: &mut Vec<Record>, slots: usize) -> Result<(), Errno> {
-    let kept: u64 = records.iter().map(|record| record.bytes).sum();
-    if records.len() <= MOST && (kept <= MOST_KEPT || records.len() < 2) {
+pub(super) fn squash(own: BorrowedFd<'_>, records: &mut Vec<Record>) -> Result<(), Errno> {
+    let merged = to_merge(records);
+    if merged.is_empty() {
         return Ok(());
     }
-    let keep = if records.len() > MOST { LEAST } else { records.len().div_ceil(2) };
-    let merged = records.len() - keep;
-    let target = records[merged].number;
-    let mut layers: Vec<Layer> = (0..slots).map(|_| Layer::new()).collect();
-    for record in &records[..=merged] {
-        for (layer, delta) in layers.iter_mut().zip(deltas(own, record.number)?) {
-            delta.apply(layer);
+    let mut before: Option<Vec<Delta>> = None;
+    for record in records.iter_mut() {
+        let own_delta = deltas(own, record.number)?;
+        let whole = match before.take() {
+            Some(earlier) => earlier.into_iter().zip(own_delta).map(|(one, other)| one.then(other)).collect(),
+            None if merged.contains(&record.number) => own_delta,
+            None => continue,
+        };
+        if merged.contains(&record.number) {
+            before = Some(whole);
+            continue;
         }
+        // Written before those that it holds are gone: applied after them it changes nothing.
+        record.is_squashed = true;
+        let directory = beneath::directory(own, Path::new(&record.number.to_string()))?;
+        record::write(directory.as_fd(), record, &whole)?;
     }
-    let whole: Vec<Delta> = layers.iter().map(|layer| Delta::between(&Layer::new(), layer)).collect();
-    records[merged].is_squashed = true;
-    let directory = beneath::directory(own, Path::new(&target.to_string()))?;
-    record::write(directory.as_fd(), &records[merged], &whole)?;
-    let gone: Vec<usize> = records.drain(..merged).map(|record| record.number).collect();
+    records.retain(|record| !merged.contains(&record.number));
     for record in records.iter_mut() {
         // What it put back is none of its own any more.
-        if record.of.is_some_and(|of| gone.contains(&of)) {
+        if record.of.is_some_and(|of| merged.contains(&of)) {
             record.of = None;
             let directory = beneath::directory(own, Path::new(&record.number.to_string()))?;
             record::write_record(directory.as_fd(), record)?;
         }
     }
-    for number in &gone {
+    for number in &merged {
         let directory = beneath::directory(own, Path::new(&number.to_string()))?;
         rustix::fs::unlinkat(&directory, record::RECORD, AtFlags::empty())?;
     }
     drop_unused(own, records)
+}
+
+/// The numbers of those that go. The last one stays: the layers are as it says.
+fn to_merge(records: &[Record]) -> HashSet<usize> {
+    let is_operators = |record: &&Record| record.by == By::Operator;
+    let kept: u64 = records.iter().map(|record| record.bytes).sum();
+    let operators: Vec<usize> = records.iter().filter(is_operators).map(|record| record.number).collect();
+    let others: Vec<usize> =
+        records.iter().filter(|record| !is_operators(record)).map(|record| record.number).collect();
+    let keep = match others.len() {
+        count if count > MOST => LEAST,
+        count if kept > MOST_KEPT && records.len() > 1 => count.div_ceil(2),
+        count => count,
+    };
+    let last = records.last().map(|record| record.number);
+    let oldest = others.into_iter().rev().skip(keep);
+    let oldest_of_operator = operators.into_iter().rev().skip(MOST_OF_OPERATOR);
+    oldest.chain(oldest_of_operator).filter(|number| Some(*number) != last).collect()
 }
 
 /// Copies that no checkpoint refers to.

@@ -119,14 +119,18 @@ impl Checkpoints {
     pub fn before(&self, steps: usize) -> Option<usize> {
         let mut at = self.position(self.last());
         for _ in 0..steps {
+            if at == 0 || self.is_merged(at) {
+                return None;
+            }
             let earlier = self.records.iter().rev().find(|record| record.number < at);
-            at = match earlier {
-                Some(record) => self.position(record.number),
-                None if at > 0 && self.has_beginning() => 0,
-                None => return None,
-            };
+            at = earlier.map_or(0, |record| self.position(record.number));
         }
         Some(at)
+    }
+
+    /// Whether steps between it and the one before are gone: going back past them has to be said by number.
+    fn is_merged(&self, number: usize) -> bool {
+        self.records.iter().any(|record| record.number == number && record.is_squashed)
     }
 
     fn position(&self, number: usize) -> usize {
@@ -138,23 +142,15 @@ impl Checkpoints {
         at
     }
 
-    /// Whether what came before the first one that is left can still be put back.
-    fn has_beginning(&self) -> bool {
-        self.records.first().is_none_or(|record| !record.is_squashed)
-    }
-
+    /// The beginning was empty, and can be put back whatever was merged.
     pub fn has(&self, number: usize) -> bool {
-        if number == 0 { self.has_beginning() } else { self.records.iter().any(|record| record.number == number) }
+        number == 0 || self.records.iter().any(|record| record.number == number)
     }
 
     /// What the layers held then.
     pub(super) fn layers_at(&self, number: usize) -> Result<Vec<Layer>, Errno> {
         let mut layers: Vec<Layer> = self.trees.iter().map(|_| Layer::new()).collect();
         for record in self.records.iter().filter(|record| record.number <= number) {
-            if record.is_squashed {
-                // It holds all that came before.
-                layers.iter_mut().for_each(Layer::clear);
-            }
             for (layer, delta) in layers.iter_mut().zip(deltas(self.own.as_fd(), record.number)?) {
                 delta.apply(layer);
             }
@@ -353,7 +349,7 @@ impl Checkpoints {
         // The names in it are those of the place it has now.
         self.layers = layers;
         self.records.push(record);
-        squash(self.own.as_fd(), &mut self.records, self.trees.len())?;
+        squash(self.own.as_fd(), &mut self.records)?;
         Ok(Some(number))
     }
 }

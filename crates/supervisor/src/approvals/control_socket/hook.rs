@@ -4,17 +4,15 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
-use cofferdam_kernel::best_effort;
 use cofferdam_wire::QuestionId;
 use cofferdam_wire::protocol::{Command, MOST_COMMAND_BYTES, command};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions};
 
-use crate::response::in_memory;
+use crate::user_program;
 
 /// Most that run at the same time; further questions wait for their turn.
 const MOST_RUNNING: usize = 8;
@@ -106,7 +104,7 @@ impl Hooks {
 
     fn end(&mut self, at: usize) {
         let mut hook = self.running.swap_remove(at);
-        hook.process.kill();
+        user_program::kill_group(&hook.process.child);
         if !matches!(hook.process.child.try_wait(), Ok(Some(_))) {
             self.ending.push(hook.process);
         }
@@ -135,16 +133,8 @@ impl Drop for Hooks {
 
 impl Hook {
     fn start(argv: &[String], id: QuestionId, question: &[u8]) -> Result<Hook, std::io::Error> {
-        let (program, arguments) = argv.split_first().ok_or(Errno::INVAL)?;
-        let mut child = std::process::Command::new(program)
-            .args(arguments)
-            .current_dir("/")
-            .process_group(0)
-            .stdin(Stdio::from(in_memory(question)?))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        let mut child = user_program::command(argv, question)?.stdout(Stdio::piped()).spawn()?;
+        let pid = user_program::pid_of(&child).ok_or(Errno::SRCH)?;
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         let output = child.stdout.take().map(OwnedFd::from);
         if let Some(output) = &output {
@@ -183,12 +173,5 @@ impl Process {
             other => other?,
         };
         Ok(status.map(|status| if status.exit_status() == Some(0) { Ended::Well } else { Ended::Badly }))
-    }
-
-    /// With everything that it has started and that has not left its group.
-    fn kill(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            best_effort(rustix::process::kill_process_group(group, Signal::KILL), "its processes may have ended");
-        }
     }
 }

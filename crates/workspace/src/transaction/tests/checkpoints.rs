@@ -134,9 +134,51 @@ fn what_was_written_in_the_tick_of_a_checkpoint_is_in_the_next_one() {
             std::fs::read_to_string(scene.inside().join("f")).expect("it is there"),
             format!("{:04}", (first - 1) % 7)
         );
-        assert!(!all.has(0) && !all.has(first - 1), "what was merged cannot be put back");
+        assert!(!all.has(first - 1) && all.before(1).is_none(), "what was merged cannot be put back");
         let kept = std::fs::read_dir(scene.kept().join("checkpoints")).expect("readable").count();
         assert!(kept <= 66, "{kept} directories are left");
+    });
+}
+
+/// A workload may say as many labels as it likes.
+#[test]
+fn labels_push_out_neither_the_beginning_nor_an_operators_checkpoints() {
+    apart("checkpoints::labels_push_out_neither_the_beginning_nor_an_operators_checkpoints", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "echo host > f");
+        scene.begin();
+        let before = picture(&scene.inside());
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        let mut operators = Vec::new();
+        for round in 0..300u32 {
+            let step = if round % 2 == 0 {
+                "echo $0 > made; rm -f f"
+            } else {
+                "echo $0 > f; mkdir -p d; echo $0 > d/$0; rm made"
+            };
+            sh(&scene.inside(), &step.replace("$0", &round.to_string()));
+            if round % 60 == 5 {
+                let pending = all.begin().expect("it can be copied");
+                let number = all.finish(pending, By::Operator, "mine").expect("it can be written").expect("it changed");
+                operators.push((number, picture(&scene.inside())));
+            } else {
+                take(&mut all, "label").expect("it changed");
+            }
+        }
+        assert!(all.records().len() <= 64 + operators.len(), "{} are left", all.records().len());
+        // As a process sees them that comes later.
+        drop(all);
+        let mut all = Checkpoints::open(&scene.kept()).expect("it is there");
+        let last = picture(&scene.inside());
+        let newest = all.last();
+        for (number, then) in &operators {
+            undo(&scene, &mut all, *number);
+            assert_eq!(picture(&scene.inside()), *then, "checkpoint {number}");
+        }
+        undo(&scene, &mut all, 0);
+        assert_eq!(picture(&scene.inside()), before);
+        undo(&scene, &mut all, newest);
+        assert_eq!(picture(&scene.inside()), last);
     });
 }
 

@@ -1,0 +1,75 @@
+//! A put-back that has not come to its end: written down before the first name is touched, and gone after the last. Owns that note and
+//! what a later process does about it where no process of the session has run since; in a session that went on, a further
+//! put-back ends it. Called by `restore`, `supervisor` and `cli`.
+
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::taking::Checkpoints;
+use crate::transaction::{CHECKPOINTS, OpenError};
+use crate::{beneath, journal};
+
+const NOTE: &str = "putting-back.json";
+
+/// What a process was about when it was killed or failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupted {
+    /// The checkpoint that was to be put back.
+    pub to: usize,
+    /// What was there before.
+    pub before: usize,
+    /// Processes of the session ran since: what lies there is theirs, too.
+    pub went_on: bool,
+}
+
+impl Checkpoints {
+    pub fn interrupted(&self) -> Result<Option<Interrupted>, Errno> {
+        journal::read(self.own.as_fd(), NOTE)
+    }
+
+    /// Once the layers are a checkpoint.
+    pub(super) fn begin_put_back(&self, to: usize) -> Result<(), Errno> {
+        let note = Interrupted { to, before: self.last(), went_on: false };
+        journal::write_plainly(self.own.as_fd(), NOTE, &note)
+    }
+
+    pub(super) fn end_put_back(&self) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(&self.own, NOTE, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The session is about to go on with what an interrupted put-back left.
+    pub fn go_on(&self) -> Result<Option<Interrupted>, Errno> {
+        let Some(note) = self.interrupted()? else { return Ok(None) };
+        let note = Interrupted { went_on: true, ..note };
+        journal::write_plainly(self.own.as_fd(), NOTE, &note)?;
+        Ok(Some(note))
+    }
+}
+
+/// The transactions in a directory that one of these was interrupted in.
+pub fn interrupted(directory: &Path) -> Vec<PathBuf> {
+    let Ok(opened) = beneath::root(directory) else { return Vec::new() };
+    let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
+    let note = Path::new(CHECKPOINTS).join(NOTE);
+    let is_one = |name: &&std::ffi::OsString| {
+        rustix::fs::statat(&opened, Path::new(name).join(&note), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    };
+    names.iter().filter(is_one).map(|name| directory.join(name)).collect()
+}
+
+/// After the session: what was there before is there again. None where processes of the session have gone on since.
+pub fn take_back(path: &Path) -> Result<Option<Interrupted>, OpenError> {
+    let mut all = Checkpoints::open_sealed(path)?;
+    let note = all.interrupted().map_err(OpenError::Records)?.filter(|note| !note.went_on);
+    if let Some(note) = note {
+        all.put_back_sealed(note.before).map_err(OpenError::Records)?;
+    }
+    Ok(note)
+}
