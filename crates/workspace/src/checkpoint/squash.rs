@@ -15,12 +15,14 @@ use crate::beneath;
 /// Past the first number the oldest are merged until the second is left.
 const MOST: usize = 64;
 const LEAST: usize = 32;
-/// The same for the bytes of all copies.
-const MOST_KEPT: u64 = 8 << 30;
+/// Past so many bytes of copies the older half is merged.
+const MERGED_PAST: u64 = 8 << 30;
+/// And past so many there are no more, where none is left to be merged.
+pub(super) const REFUSED_PAST: u64 = 2 * MERGED_PAST;
 
 pub(super) fn squash(own: BorrowedFd<'_>, records: &mut Vec<Record>, slots: usize) -> Result<(), Errno> {
     let kept: u64 = records.iter().map(|record| record.bytes).sum();
-    if records.len() <= MOST && (kept <= MOST_KEPT || records.len() < 2) {
+    if records.len() <= MOST && (kept <= MERGED_PAST || records.len() < 2) {
         return Ok(());
     }
     let keep = if records.len() > MOST { LEAST } else { records.len().div_ceil(2) };
