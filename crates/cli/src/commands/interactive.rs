@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cofferdam_workspace::diff::{self, Difference, Hunk};
-use cofferdam_workspace::{Change, Changes, Choice, Kind, Parts, Transaction, What, patch as format};
+use cofferdam_workspace::{Change, Changes, Choice, Entry, Kind, Parts, Transaction, What, patch as format};
 
 use crate::commands::changes::ChangesError;
+use crate::commands::kept_commits;
 use crate::render::changes::{self as lines, is_object, name, remarks};
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, say};
@@ -31,6 +32,24 @@ enum Answer {
     Quit,
 }
 
+impl Answer {
+    fn takes(self) -> bool {
+        matches!(self, Answer::Take | Answer::TakeRest)
+    }
+
+    fn leaves(self) -> bool {
+        matches!(self, Answer::Leave | Answer::LeaveRest)
+    }
+}
+
+/// A text file that was changed, as it was read once: hunks are shown and taken of the same content.
+struct Text {
+    before: Vec<u8>,
+    hunks: Vec<Hunk>,
+    /// Its permissions before and after, where they differ.
+    modes: Option<(u32, u32)>,
+}
+
 /// What was chosen so far.
 struct Review<'a> {
     transaction: &'a Transaction,
@@ -38,6 +57,8 @@ struct Review<'a> {
     reader: Reader,
     choices: Vec<Choice>,
     parts: Vec<Parts>,
+    /// Files taken in part that get the session's permissions.
+    modes: Vec<HashSet<PathBuf>>,
     rejected: Vec<u8>,
     /// Names of which something was left out.
     left: Vec<(usize, PathBuf)>,
@@ -59,13 +80,14 @@ pub(crate) fn commit(
         reader: Reader::of_stdout(),
         choices: vec![Choice::default(); trees],
         parts: vec![Parts::new(); trees],
+        modes: vec![HashSet::new(); trees],
         rejected: Vec::new(),
         left: Vec::new(),
         repository: HashMap::new(),
         has_ended: false,
     };
     review.ask_all(asked).map_err(|source| ChangesError::Write { source })?;
-    let Review { choices, parts, rejected, left, .. } = review;
+    let Review { choices, parts, modes, rejected, left, repository, .. } = review;
     for (tree, path) in &left {
         if let Some(object) = object_of(&transaction, changes, *tree, path) {
             say!(
@@ -81,12 +103,17 @@ pub(crate) fn commit(
         transaction.write_rejected(&rejected).map_err(read)?
     };
     let committed = transaction
-        .commit_parts(changes, choices, &parts)
+        .commit_parts_and_modes(changes, choices, &parts, &modes)
         .map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
     let taken: HashSet<(usize, &Path)> = committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
     let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
     let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
     print(&lines::committed(&transaction, &committed, &waiting));
+    if repository.values().any(|is_taken| *is_taken) {
+        for line in kept_commits::keep(&transaction, asked) {
+            say!("sandbox: {line}");
+        }
+    }
     for place in &places {
         say!("sandbox: what you left out is written in {}", name(place));
     }
@@ -144,9 +171,8 @@ impl Review<'_> {
             self.ask_about_repository(tree, change);
             return Ok(());
         }
-        let hunks = if is_opened { Vec::new() } else { self.hunks(tree, change) };
-        if !hunks.is_empty() {
-            return self.ask_about_hunks(tree, change, &hunks);
+        if let Some(text) = self.text(tree, change).filter(|_| !is_opened) {
+            return self.ask_about_hunks(tree, change, &text);
         }
         let mut shown = Vec::new();
         let one = Changes { changes: vec![change.clone()], ..Changes::default() };
@@ -205,59 +231,76 @@ impl Review<'_> {
     }
 
     /// Of a text file that was there before; none of what is taken as a whole.
-    fn hunks(&self, tree: usize, change: &Change) -> Vec<Hunk> {
+    fn text(&self, tree: usize, change: &Change) -> Option<Text> {
         if change.what != What::Modified || change.kind() != Kind::File || is_object(change) {
-            return Vec::new();
+            return None;
         }
-        let (before, after) = self.transaction.contents(tree, &change.path, diff::LARGEST);
-        match (before, after) {
-            (Some(before), Some(after)) => match diff::compare(Some(&before), Some(&after)) {
-                Difference::Text { hunks, .. } => hunks,
-                Difference::Binary => Vec::new(),
-            },
-            _ => Vec::new(),
-        }
+        let (Some(before), Some(after)) = self.transaction.contents(tree, &change.path, diff::LARGEST) else {
+            return None;
+        };
+        let Difference::Text { hunks, .. } = diff::compare(Some(&before), Some(&after)) else { return None };
+        let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode);
+        let modes = mode(&change.before).zip(mode(&change.after)).filter(|(old, new)| old != new);
+        (!hunks.is_empty()).then_some(Text { before, hunks, modes })
     }
 
-    fn ask_about_hunks(&mut self, tree: usize, change: &Change, hunks: &[Hunk]) -> std::io::Result<()> {
+    fn ask_about_hunks(&mut self, tree: usize, change: &Change, text: &Text) -> std::io::Result<()> {
         let path = name(&change.path);
-        let mut wanted: Vec<&Hunk> = Vec::new();
-        let mut others: Vec<&Hunk> = Vec::new();
         let mut rest: Option<Answer> = None;
-        for (at, hunk) in hunks.iter().enumerate() {
+        let mut ask = |shown: &[u8], question: String| {
             let answer = rest.unwrap_or_else(|| {
-                let mut shown = Vec::new();
-                // Writing to memory does not fail.
-                patch::write_hunk(hunk, self.reader, &mut shown).unwrap_or_default();
-                show(&shown);
-                prompt(&format!("Take this hunk of {path} ({} of {}) [y,n,a,d,q,?]? ", at + 1, hunks.len()), false)
+                show(shown);
+                prompt(&question, false)
             });
             if matches!(answer, Answer::TakeRest | Answer::LeaveRest | Answer::Quit) {
                 rest = Some(answer);
             }
-            self.has_ended |= answer == Answer::Quit;
-            match answer {
-                Answer::Take | Answer::TakeRest => wanted.push(hunk),
-                Answer::Leave | Answer::LeaveRest => others.push(hunk),
-                Answer::Quit => {}
-            }
+            answer
+        };
+        let mode = text
+            .modes
+            .map(|(old, new)| ask(&[], format!("Take the mode {new:o} of {path}, which has {old:o} [y,n,a,d,q,?]? ")));
+        let mut answers: Vec<Answer> = Vec::new();
+        for (at, hunk) in text.hunks.iter().enumerate() {
+            let mut shown = Vec::new();
+            patch::write_hunk(hunk, self.reader, &mut shown)?;
+            let question = format!("Take this hunk of {path} ({} of {}) [y,n,a,d,q,?]? ", at + 1, text.hunks.len());
+            answers.push(ask(&shown, question));
         }
-        if !wanted.is_empty() {
+        self.has_ended |= mode.iter().chain(&answers).any(|answer| *answer == Answer::Quit);
+        let with = |wanted: fn(Answer) -> bool| -> Vec<&Hunk> {
+            text.hunks.iter().zip(&answers).filter(|(_, answer)| wanted(**answer)).map(|(hunk, _)| hunk).collect()
+        };
+        let (wanted, others) = (with(Answer::takes), with(Answer::leaves));
+        let takes_mode = mode.is_some_and(Answer::takes);
+        if !wanted.is_empty() || takes_mode {
             self.take(tree, change);
         }
-        if !wanted.is_empty()
-            && wanted.len() < hunks.len()
-            && let (Some(before), _) = self.transaction.contents(tree, &change.path, diff::LARGEST)
-        {
-            self.parts[tree].insert(change.path.clone(), diff::with_hunks(&before, wanted));
+        if (!wanted.is_empty() || takes_mode) && (wanted.len() < text.hunks.len() || mode.is_some() && !takes_mode) {
+            self.parts[tree].insert(change.path.clone(), diff::with_hunks(&text.before, wanted));
+            if takes_mode {
+                self.modes[tree].insert(change.path.clone());
+            }
         }
-        if others.is_empty() {
+        let left_mode = text.modes.filter(|_| mode.is_some_and(Answer::leaves));
+        if others.is_empty() && left_mode.is_none() {
             return Ok(());
         }
         self.left.push((tree, change.path.clone()));
+        self.note(change, left_mode, &others)
+    }
+
+    /// What was left out of a file that is taken in part.
+    fn note(&mut self, change: &Change, modes: Option<(u32, u32)>, hunks: &[&Hunk]) -> std::io::Result<()> {
         let (old, new) = (format::quoted("a/", &change.path), format::quoted("b/", &change.path));
-        writeln!(self.rejected, "diff --git {old} {new}\n--- {old}\n+++ {new}")?;
-        for hunk in others {
+        writeln!(self.rejected, "diff --git {old} {new}")?;
+        if let Some((before, after)) = modes {
+            writeln!(self.rejected, "old mode 100{before:o}\nnew mode 100{after:o}")?;
+        }
+        if !hunks.is_empty() {
+            writeln!(self.rejected, "--- {old}\n+++ {new}")?;
+        }
+        for hunk in hunks {
             patch::write_hunk(hunk, Reader::Program, &mut self.rejected)?;
         }
         self.rejected.truncate(LARGEST_NOTE);
