@@ -12,6 +12,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod inbox;
 pub(crate) mod interactive;
+pub(crate) mod kept_commits;
 pub(crate) mod learn;
 pub(crate) mod live;
 pub(crate) mod output;

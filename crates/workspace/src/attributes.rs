@@ -1,10 +1,12 @@
 //! Extended attributes of files: those that programs set go with a file, those of overlayfs and of the kernel do not. Owns which
-//! is which. Used by `changes` and `staging`.
+//! is which. Used by `origins` and `staging`.
 
 use rustix::io::Errno;
 
 /// What overlayfs says of its own layers in a user namespace.
 pub(crate) const OVERLAY: &str = "user.overlay.";
+/// On everything that was copied up, under whatever name it is now. A link has none.
+pub(crate) const ORIGIN: &str = "user.overlay.origin";
 
 /// An extended attribute: its name and its value.
 type Attribute = (Vec<u8>, Vec<u8>);

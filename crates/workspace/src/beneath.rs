@@ -11,6 +11,9 @@ use rustix::io::Errno;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Directories in directories, as far as anything is looked for or copied: two are open for each.
+pub(crate) const DEEPEST: usize = 200;
+
 /// How often something is opened that the kernel could not follow because of a rename meanwhile.
 const MOST_TRIES: usize = 100;
 

@@ -7,25 +7,24 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::attributes::attributes;
-use crate::beneath;
+use crate::beneath::{self, DEEPEST};
 use crate::entry::{Entry, Kind, Time};
 use crate::journal::Earlier;
+use crate::origins;
+use crate::sparse;
 
 /// More names than this are not listed: a workload may make any number.
 pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 /// And so many bytes of their paths: a deep tree of long names costs a workload little.
 const MOST_BYTES: usize = 1 << 28;
-/// Two directories are open for each.
-pub(crate) const DEEPEST: usize = 200;
 /// The kernel takes no longer path, and a commit needs some of it for the name of its stage.
 const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
@@ -33,8 +32,6 @@ const LARGEST: u64 = 64 << 30;
 
 /// What overlayfs says of its own layers in a user namespace.
 pub(crate) const OPAQUE: &str = "user.overlay.opaque";
-/// On everything that was copied up, under whatever name it is now. A link has none.
-const ORIGIN: &str = "user.overlay.origin";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -212,6 +209,11 @@ impl<'a> Walk<'a> {
         Ok(self.is_touched(at, &Entry::of(&rustix::fs::fstat(lower)?)))
     }
 
+    /// Whether something of the upper layer began as a copy of the lower one.
+    fn was_below(&self, path: &Path, pair: &Pair<'_>, name: &OsStr, kind: Kind) -> bool {
+        self.earlier.origins.contains(path) || kind != Kind::Link && origins::is_marked(pair.upper, name)
+    }
+
     fn is_full(&mut self, at: &Path) -> bool {
         self.seen += 1;
         self.bytes += at.as_os_str().len();
@@ -354,7 +356,7 @@ impl<'a> Walk<'a> {
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
         let Some((lower, directory)) = lower.zip(pair.lower) else {
-            let is_lost = pair.may_lack && upper.kind == Kind::File && was_below(pair.upper, name);
+            let is_lost = pair.may_lack && self.was_below(&path, pair, name, upper.kind);
             self.add(path, What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed));
             return Ok(());
         };
@@ -405,7 +407,7 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
-        let is_lost = lower.is_none() && pair.may_lack && was_below(pair.upper, name);
+        let is_lost = lower.is_none() && pair.may_lack && self.was_below(&path, pair, name, upper.kind);
         match lower {
             None => self.add(path.clone(), What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed)),
             Some(lower) if lower.kind != Kind::Directory => {
@@ -428,13 +430,6 @@ impl<'a> Walk<'a> {
 pub(crate) fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     let mut value = [0u8; 2];
     matches!(rustix::fs::fgetxattr(directory, OPAQUE, &mut value), Ok(length) if value[..length] == *b"y")
-}
-
-/// Whether something of the upper layer began as a copy of the lower one. What cannot be asked may have.
-fn was_below(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
-    let Ok(opened) = beneath::opened_as_path(directory, name) else { return true };
-    let asked = rustix::fs::getxattr(beneath::itself(&opened), ORIGIN, &mut [0u8; 0][..]);
-    !matches!(asked, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Whether a link at `path` leads out of the tree, by its text.
@@ -470,11 +465,11 @@ pub(crate) fn is_same_file(one: (BorrowedFd<'_>, &OsStr), other: (BorrowedFd<'_>
     let opened = |(directory, name)| beneath::file(directory, name);
     opened(one)
         .and_then(|one| Ok((one, opened(other)?)))
-        .is_ok_and(|(one, other)| is_same_content(one, other).unwrap_or(false))
+        .is_ok_and(|(one, other)| is_same_content(&one, &other).unwrap_or(false))
 }
 
-fn is_same_content(mut ours: std::fs::File, mut theirs: std::fs::File) -> Result<bool, std::io::Error> {
-    if attributes(&ours)? != attributes(&theirs)? {
+fn is_same_content(ours: &std::fs::File, theirs: &std::fs::File) -> Result<bool, std::io::Error> {
+    if attributes(ours)? != attributes(theirs)? {
         return Ok(false);
     }
     // The same file under both names: what was committed is a link to it.
@@ -485,15 +480,20 @@ fn is_same_content(mut ours: std::fs::File, mut theirs: std::fs::File) -> Result
     if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
         return Ok(true);
     }
+    let (size, mut at) = (one.len(), 0);
     let (mut a, mut b) = (vec![0u8; 1 << 16], vec![0u8; 1 << 16]);
     loop {
-        let length = ours.read(&mut a)?;
+        // What neither has ever been written to is the same.
+        at = sparse::next_data(ours, at, size)?.min(sparse::next_data(theirs, at, size)?);
+        let length = usize::try_from(size - at).map_or(a.len(), |left| left.min(a.len()));
         if length == 0 {
-            return Ok(theirs.read(&mut b[..1])? == 0);
+            return Ok(true);
         }
-        theirs.read_exact(&mut b[..length])?;
+        ours.read_exact_at(&mut a[..length], at)?;
+        theirs.read_exact_at(&mut b[..length], at)?;
         if a[..length] != b[..length] {
             return Ok(false);
         }
+        at += length as u64;
     }
 }

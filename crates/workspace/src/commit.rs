@@ -20,17 +20,21 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::best_effort;
-use rustix::fs::{Access, AtFlags, FileType, Mode};
+use rustix::fs::{Access, AtFlags, Mode};
 use rustix::io::Errno;
 
-use crate::beneath::{self, Unclosed};
+use crate::beneath::{self, DEEPEST, Unclosed};
 use crate::entry::{Entry, Kind};
 use crate::journal::{
     self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging, UNDONE,
 };
+use crate::kept::{give_back, settle_kept};
 use crate::operations::is_opening;
-use crate::stages::{Stages, keep_replaced, numbers, own_stage, remove, remove_any};
-use crate::staging::{self, DEEPEST, Source, sync_file_system};
+use crate::origins;
+use crate::stages::{Stages, numbers, own_stage, remove};
+use crate::staging::{self, Source, sync_file_system};
+use crate::state;
+use crate::units::{self, LARGEST_INDEX, is_named_index};
 
 /// Files of a tree that are taken in part, with what they are to hold.
 pub type Parts = HashMap<PathBuf, Vec<u8>>;
@@ -77,6 +81,12 @@ pub enum CommitError {
     },
     #[error("{} has more changes than can be committed", path.display())]
     TooMany { path: PathBuf },
+    #[error("cannot keep a copy of what would be replaced: {}", path.display())]
+    Keep {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
     #[error("nothing was committed that could be taken back")]
     NothingToUndo,
     #[error("{} cannot be taken in part", path.display())]
@@ -107,6 +117,7 @@ impl Place<'_> {
         let staging = self.make_stages(number, &operations, between).map_err(journal)?;
         let stages = self.stages(number, &staging).map_err(journal)?;
         self.stage_all(&stages, &mut operations, parts, between)?;
+        self.keep(&stages, &operations, false)?;
         self.sync(&stages).map_err(journal)?;
         let intent = Intent { version: 1, number, operations, staging, is_undo: false };
         self.begin(&intent, &stages, between)
@@ -189,7 +200,7 @@ impl Place<'_> {
     }
 
     /// Which trees need a place of their own, written down before it exists.
-    fn make_stages(&self, number: usize, operations: &[Operation], between: Between<'_>) -> Result<Staging, Errno> {
+    pub(crate) fn beside(&self, operations: &[Operation]) -> Result<Staging, Errno> {
         let ours = beneath::mount_of(self.directory)?;
         let mut staging = Staging::default();
         for (index, tree) in self.trees.iter().enumerate() {
@@ -201,6 +212,11 @@ impl Place<'_> {
         if !staging.beside.is_empty() {
             journal::write(self.directory, STAGING, &staging)?;
         }
+        Ok(staging)
+    }
+
+    fn make_stages(&self, number: usize, operations: &[Operation], between: Between<'_>) -> Result<Staging, Errno> {
+        let staging = self.beside(operations)?;
         between()?;
         rustix::fs::mkdirat(self.directory, own_stage(number), Mode::RWXU)?;
         for (tree, name) in &staging.beside {
@@ -239,6 +255,9 @@ impl Place<'_> {
                 if staged.kind == Kind::Directory {
                     operation.staged_sum = Some(staging::sum(stage, OsStr::new(&name), DEEPEST).map_err(failed)?);
                 }
+                if is_named_index(&operation.path) {
+                    operation.index_sum = index_sum(stage, OsStr::new(&name));
+                }
                 operation.staged = Some(staged);
                 between().map_err(CommitError::Journal)?;
             }
@@ -257,7 +276,7 @@ impl Place<'_> {
         let content = parts.get(operation.tree).and_then(|parts| parts.get(&operation.path)).ok_or(Errno::INVAL)?;
         let tree = self.trees.get(operation.tree).ok_or(Errno::INVAL)?;
         let (parent, last) = beneath::parent(tree.lower.as_fd(), &operation.path)?;
-        staging::write_part(parent.as_fd(), last, content, stage, name)
+        staging::write_part((parent.as_fd(), last), content, operation.part_mode, stage, name)
     }
 
     pub(crate) fn sync(&self, stages: &Stages) -> Result<(), Errno> {
@@ -341,23 +360,18 @@ impl Place<'_> {
 
     fn finish_on_disk(&self, intent: &Intent, stages: &Stages, done: &Done, between: Between<'_>) -> Result<(), Errno> {
         if Entry::at(stages.own.as_fd(), OsStr::new(intent.record()))?.is_none() {
-            for (at, operation) in done.operations.iter().enumerate().filter(|(at, _)| done.applied[*at]) {
-                // An undo has put a copy of it back.
-                if intent.is_undo && stages.beside.contains_key(&operation.tree) {
-                    remove_any(stages.own.as_fd(), OsStr::new(&operation.staged_name(at)))?;
-                }
-            }
-            for beside in stages.beside.values() {
-                keep_replaced(beside.as_fd(), stages.own.as_fd())?;
-            }
+            settle_kept(intent, stages, &done.applied)?;
             between()?;
             journal::write(stages.own.as_fd(), intent.record(), done)?;
             between()?;
         }
-        // Only now: the copy of what was replaced is whole.
+        // What was replaced was copied before the intent.
         for (tree, name) in &intent.staging.beside {
             remove(self.trees[*tree].lower.as_fd(), name)?;
             between()?;
+        }
+        if intent.is_undo {
+            origins::add(self.directory, self.on_host(done)?, true)?;
         }
         // From now on these files are the host's alone, or the layer's again.
         for (at, operation) in done.operations.iter().enumerate().filter(|(at, _)| done.applied[*at]) {
@@ -406,31 +420,10 @@ impl Place<'_> {
     }
 }
 
-/// What a commit that is taken back had put in place is the layer's again, and waits.
-fn give_back(upper: BorrowedFd<'_>, operation: &Operation, at: usize, stages: &Stages) -> Result<(), Errno> {
-    let top = PathBuf::from(operation.staged_name(at));
-    for path in &operation.takes {
-        let Ok((into, name)) = beneath::parent(upper, path) else { continue };
-        let below = path.strip_prefix(&operation.path).map_err(|_| Errno::INVAL)?;
-        let from = if below.as_os_str().is_empty() { top.clone() } else { top.join(below) };
-        let kept = match beneath::parent(stages.own.as_fd(), &from) {
-            Ok((parent, last)) => Entry::at(parent.as_fd(), last)?.map(|entry| (parent, last, entry)),
-            Err(_) => None,
-        };
-        let is_there = Entry::at(into.as_fd(), name)?.is_some();
-        match kept {
-            Some((parent, last, entry)) if entry.kind != Kind::Directory => {
-                rustix::fs::renameat(&parent, last, &into, name)?;
-            }
-            Some((_, _, entry)) if !is_there => {
-                rustix::fs::mkdirat(&into, name, Mode::from_raw_mode(entry.mode))?;
-            }
-            // How overlayfs says that a name was removed.
-            None if !is_there => rustix::fs::mknodat(&into, name, FileType::CharacterDevice, Mode::empty(), 0)?,
-            _ => {}
-        }
-    }
-    Ok(())
+/// What an index of git says, but for times of files.
+pub(crate) fn index_sum(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u64> {
+    let bytes = state::read_file(directory, name.to_str()?, LARGEST_INDEX).ok()?;
+    units::summary(&bytes)
 }
 
 fn committed(done: &Done) -> Committed {
@@ -449,7 +442,8 @@ fn committed(done: &Done) -> Committed {
 }
 
 pub(crate) fn earlier(directory: BorrowedFd<'_>, trees: usize) -> Result<Vec<Earlier>, Errno> {
-    let mut all: Vec<Earlier> = (0..trees).map(|_| Earlier::default()).collect();
+    let origins = origins::read(directory, trees)?.into_iter();
+    let mut all: Vec<Earlier> = origins.map(|origins| Earlier { origins, ..Earlier::default() }).collect();
     for number in numbers(directory)? {
         let stage = beneath::directory(directory, Path::new(&own_stage(number)))?;
         let Some(mut done) = journal::read::<Done>(stage.as_fd(), DONE)? else { continue };

@@ -14,12 +14,11 @@ use std::io::Write as _;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Entry, Time};
-use crate::state::{read_file, write_durably};
+use crate::state::{create_anew, read_file, write_durably};
 
 pub(crate) const JOURNAL: &str = "journal.json";
 pub(crate) const STAGING: &str = "staging.json";
@@ -67,6 +66,12 @@ pub(crate) struct Operation {
     /// Some hunks of a file and not all: the layer keeps its version.
     #[serde(default)]
     pub(crate) is_part: bool,
+    /// The permissions that a file gets of which some hunks are taken, where they are not the host's.
+    #[serde(default)]
+    pub(crate) part_mode: Option<u32>,
+    /// What was staged says, but for times of files, where it is an index of git.
+    #[serde(default)]
+    pub(crate) index_sum: Option<u64>,
     /// Where it lies among what was staged, where that is not its own place in the list.
     #[serde(default)]
     pub(crate) slot: Option<usize>,
@@ -136,6 +141,8 @@ pub(crate) struct Earlier {
     pub(crate) taken: HashSet<PathBuf>,
     /// When a commit has changed a directory last.
     pub(crate) directories: HashMap<PathBuf, Time>,
+    /// Names that were put back and began as copies of the host's.
+    pub(crate) origins: HashSet<PathBuf>,
 }
 
 pub(crate) fn read<T: serde::de::DeserializeOwned>(directory: BorrowedFd<'_>, name: &str) -> Result<Option<T>, Errno> {
@@ -162,8 +169,7 @@ pub(crate) fn write_plainly(directory: BorrowedFd<'_>, name: &str, record: &impl
         return Err(Errno::FBIG);
     }
     let next = format!("{name}.next");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = std::fs::File::from(rustix::fs::openat(directory, &next, flags, Mode::RUSR | Mode::WUSR)?);
+    let mut file = create_anew(directory, &next)?;
     file.write_all(&text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     rustix::fs::renameat(directory, &next, directory, name)
 }

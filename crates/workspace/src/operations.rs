@@ -108,6 +108,8 @@ pub(crate) fn operations(
             base_sum: None,
             takes,
             is_part: false,
+            part_mode: None,
+            index_sum: None,
             slot: None,
         });
     }

@@ -7,14 +7,12 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cofferdam_kernel::best_effort;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use crate::beneath;
 use crate::journal::Staging;
 use crate::remove_tree::Removal;
-use crate::staging::{DEEPEST, copy_tree};
 
 /// How long removing a layer or what was staged may take.
 const LONGEST_REMOVAL: Duration = Duration::from_mins(10);
@@ -65,16 +63,6 @@ impl Stages {
     }
 }
 
-/// What was replaced is kept where no program of the host meets it. What cannot be copied is not kept: the commit is done.
-pub(crate) fn keep_replaced(beside: BorrowedFd<'_>, own: BorrowedFd<'_>) -> Result<(), Errno> {
-    for number in beneath::names(beside, 1 << 20)? {
-        // A process before this one may not have come to the end of it.
-        remove_any(own, &number)?;
-        best_effort(copy_tree(beside, &number, own, &number, DEEPEST), "the host's tree is as it should be without it");
-    }
-    Ok(())
-}
-
 pub(crate) fn remove_any(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
@@ -86,10 +74,16 @@ pub(crate) fn remove_any(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Err
 /// Removes a directory with all that lies in it.
 pub(crate) fn remove(parent: BorrowedFd<'_>, name: impl AsRef<Path>) -> Result<(), Errno> {
     let name = name.as_ref();
-    let top = match beneath::directory(parent, name) {
+    let closed = match beneath::opened_as_path(parent, name.as_os_str()) {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
+    let stat = rustix::fs::fstat(&closed)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && stat.st_mode & 0o700 != 0o700 {
+        // It goes, also where a session closed it.
+        rustix::fs::chmod(beneath::itself(&closed), Mode::RWXU)?;
+    }
+    let top = beneath::directory(parent, name)?;
     Removal::new(top, Vec::new())?.turn(Instant::now() + LONGEST_REMOVAL);
     match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOENT) => Ok(()),

@@ -4,19 +4,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cofferdam_kernel::best_effort;
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::attributes::{OVERLAY, attribute_names, attributes};
 use crate::beneath::{self, Unclosed};
 use crate::entry::{Entry, Kind, PERMISSIONS};
-
-/// As deep as changes are looked for.
-pub(crate) const DEEPEST: usize = 200;
+use crate::sparse;
 
 /// Where what is staged comes from.
 pub(crate) struct Source<'a> {
@@ -90,16 +89,7 @@ impl Source<'_> {
             let (directory, last) = beneath::parent(stage, copy)?;
             return rustix::fs::linkat(&directory, last, &into, new, AtFlags::empty());
         }
-        let copy = || copy_file(from, name, into.as_fd(), new);
-        match copy() {
-            // The workload closed it to its owner, and so is the copy.
-            Err(Errno::ACCESS) => {
-                beneath::with_reading(from, name, copy)?;
-                let made = beneath::opened_as_path(into.as_fd(), new)?;
-                rustix::fs::chmod(beneath::itself(&made), Mode::from_raw_mode(entry.mode))?;
-            }
-            other => other?,
-        }
+        copy_closed_file((from, name), entry, into.as_fd(), new)?;
         if entry.links > 1 {
             self.copied.insert(entry.inode, to.to_path_buf());
         }
@@ -131,6 +121,24 @@ pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>
     copy_file_within(from, name, into, new, u64::MAX)
 }
 
+/// The same of a file that a workload may have closed to its owner, and so is the copy then.
+fn copy_closed_file(
+    (from, name): (BorrowedFd<'_>, &OsStr),
+    entry: &Entry,
+    into: BorrowedFd<'_>,
+    new: &OsStr,
+) -> Result<(), Errno> {
+    let copy = || copy_file(from, name, into, new);
+    match copy() {
+        Err(Errno::ACCESS) => {
+            beneath::with_reading(from, name, copy)?;
+            let made = beneath::opened_as_path(into, new)?;
+            rustix::fs::chmod(beneath::itself(&made), Mode::from_raw_mode(entry.mode))
+        }
+        other => other,
+    }
+}
+
 /// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`.
 pub(crate) fn copy_file_within(
     from: BorrowedFd<'_>,
@@ -139,8 +147,6 @@ pub(crate) fn copy_file_within(
     new: &OsStr,
     most: u64,
 ) -> Result<(), Errno> {
-    use std::io::Read as _;
-    let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let source = beneath::file(from, name)?;
     let stat = rustix::fs::fstat(&source)?;
     let entry = Entry::of(&stat);
@@ -151,8 +157,8 @@ pub(crate) fn copy_file_within(
         return Err(Errno::FBIG);
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
-    std::io::copy(&mut (&source).take(entry.size), &mut copy).map_err(io)?;
+    let copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
+    copy_content(&source, &copy, entry.size)?;
     for (attribute, value) in attributes(&source)? {
         let set = rustix::fs::fsetxattr(&copy, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");
@@ -162,11 +168,25 @@ pub(crate) fn copy_file_within(
     rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
 }
 
-/// A file of the host with other content: its permissions and the attributes that programs set stay.
+/// The first `size` bytes of a file, without what was never written: a workload makes holes of any size for nothing.
+fn copy_content(source: &std::fs::File, copy: &std::fs::File, size: u64) -> Result<(), Errno> {
+    use std::io::Read as _;
+    for data in sparse::data(source, size) {
+        let Range { start, end } = data?;
+        rustix::fs::seek(source, SeekFrom::Start(start))?;
+        rustix::fs::seek(copy, SeekFrom::Start(start))?;
+        // The kernel copies, and shares blocks where the file system can.
+        std::io::copy(&mut source.take(end - start), &mut { copy })
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    }
+    rustix::fs::ftruncate(copy, size)
+}
+
+/// A file of the host with other content: the attributes that programs set stay, and its permissions where no others are given.
 pub(crate) fn write_part(
-    from: BorrowedFd<'_>,
-    name: &OsStr,
+    (from, name): (BorrowedFd<'_>, &OsStr),
     content: &[u8],
+    mode: Option<u32>,
     into: BorrowedFd<'_>,
     new: &str,
 ) -> Result<Entry, Errno> {
@@ -183,7 +203,7 @@ pub(crate) fn write_part(
         let set = rustix::fs::fsetxattr(&file, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");
     }
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(entry.mode))?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode.unwrap_or(entry.mode) & PERMISSIONS))?;
     Entry::at(into, OsStr::new(new))?.ok_or(Errno::NOENT)
 }
 
@@ -214,7 +234,7 @@ pub(crate) fn sum(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result<
     Ok(sum)
 }
 
-/// Copies whatever has the name, with all that lies below it.
+/// Copies whatever has the name, with all that lies below it, or fails.
 pub(crate) fn copy_tree(
     from: BorrowedFd<'_>,
     name: &OsStr,
@@ -224,18 +244,22 @@ pub(crate) fn copy_tree(
 ) -> Result<(), Errno> {
     let Some(entry) = Entry::at(from, name)? else { return Ok(()) };
     match (entry.kind, entry.target.as_deref()) {
-        (Kind::File, _) => copy_file(from, name, into, new),
+        (Kind::File, _) => copy_closed_file((from, name), &entry, into, new),
         (Kind::Link, Some(target)) => rustix::fs::symlinkat(target, into, new),
         (Kind::Directory, _) if depth > 0 => {
             rustix::fs::mkdirat(into, new, Mode::RWXU)?;
-            let (source, copy) =
-                (beneath::directory(from, Path::new(name))?, beneath::directory(into, Path::new(new))?);
+            let (source, _unclosed) = beneath::layer_directory(from, name)?;
+            let copy = beneath::directory(into, Path::new(new))?;
             for name in beneath::names(source.as_fd(), 1 << 20)? {
                 copy_tree(source.as_fd(), &name, copy.as_fd(), &name, depth - 1)?;
             }
             rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
         }
-        _ => Ok(()),
+        (Kind::Directory, _) => Err(Errno::OVERFLOW),
+        (Kind::Fifo, _) => rustix::fs::mknodat(into, new, FileType::Fifo, Mode::from_raw_mode(entry.mode), 0),
+        (Kind::Socket, _) => rustix::fs::mknodat(into, new, FileType::Socket, Mode::from_raw_mode(entry.mode), 0),
+        // A copy without it would not be whole.
+        (Kind::Device | Kind::Link, _) => Err(Errno::NODEV),
     }
 }
 

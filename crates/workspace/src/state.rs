@@ -18,7 +18,7 @@
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -111,12 +111,22 @@ impl State {
 
 /// A file that is there as a whole or not at all, whatever ends this process or the machine.
 pub(crate) fn write_durably(directory: BorrowedFd<'_>, next: &str, name: &str, text: &[u8]) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = std::fs::File::from(rustix::fs::openat(directory, next, flags, Mode::RUSR | Mode::WUSR)?);
+    let mut file = create_anew(directory, next)?;
     file.write_all(text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     rustix::fs::fsync(&file)?;
     rustix::fs::renameat(directory, next, directory, name)?;
     rustix::fs::fsync(directory.as_fd())
+}
+
+/// A file that did not exist: what had the name goes, unless it is a directory. Never opens what another process has put there, which
+/// may be a pipe that no process reads.
+pub(crate) fn create_anew(directory: BorrowedFd<'_>, name: &str) -> Result<std::fs::File, Errno> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// A file of our own; more than `most` bytes are none.
@@ -124,6 +134,9 @@ pub(crate) fn read_file(directory: BorrowedFd<'_>, name: &str, most: u64) -> Res
     use std::io::Read as _;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
     let mut text = Vec::new();
     file.take(most + 1).read_to_end(&mut text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     if text.len() as u64 > most { Err(Errno::FBIG) } else { Ok(text) }

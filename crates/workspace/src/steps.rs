@@ -8,12 +8,12 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::beneath;
+use crate::beneath::{self, DEEPEST};
 use crate::commit::Place;
 use crate::entry::{Entry, Kind, PERMISSIONS};
 use crate::journal::{Action, Below, Operation};
 use crate::moves;
-use crate::staging::{self, DEEPEST};
+use crate::staging;
 
 impl Place<'_> {
     /// `false` where the host has changed what has the name.

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
-use crate::changes::{Change, Changes, Walk, What};
+use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::entry::{Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
@@ -31,7 +31,7 @@ use crate::operations;
 use crate::stages::{self, numbers};
 use crate::state::{Event, State, write_durably};
 use crate::undo;
-use crate::units;
+use crate::units::{self, LARGEST_INDEX};
 
 const MANIFEST: &str = "transaction.json";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
@@ -39,10 +39,10 @@ const VERSION: u32 = 1;
 /// The last review's.
 const REJECTED: &str = "cofferdam-rejected.patch";
 const INDEX: &str = ".git/index";
+const WORKTREES: &str = "worktrees";
+const MOST_WORKTREES: usize = 64;
 /// What the directory of a session holds for its transaction, besides the layers.
-pub const FILES: [&str; 3] = [MANIFEST, "state", CHECKPOINTS];
-/// An index of git of half a million files.
-const LARGEST_INDEX: u64 = 64 << 20;
+pub const FILES: [&str; 4] = [MANIFEST, "state", CHECKPOINTS, crate::origins::FILE];
 /// Told apart from a boot before by this file.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -69,8 +69,15 @@ pub fn index_of(project: &Path) -> Option<u64> {
     index_in(beneath::root(project).ok()?.as_fd())
 }
 
+/// One number for all of them: of linked worktrees, too, where the directory is the repository of one.
 fn index_in(root: BorrowedFd<'_>) -> Option<u64> {
-    units::summary(&read(root, Path::new(INDEX), LARGEST_INDEX)?)
+    let mut all = vec![PathBuf::from(INDEX), PathBuf::from("index")];
+    if let Ok(worktrees) = beneath::directory(root, Path::new(WORKTREES)) {
+        let names = beneath::names(worktrees.as_fd(), MOST_WORKTREES).ok()?;
+        all.extend(names.iter().map(|name| Path::new(WORKTREES).join(name).join("index")));
+    }
+    let said = all.iter().filter_map(|path| units::summary(&read(root, path, LARGEST_INDEX)?));
+    said.reduce(|one, other| one.rotate_left(1) ^ other)
 }
 
 /// What a transaction says of itself.
@@ -186,13 +193,7 @@ pub struct Transaction {
 impl Transaction {
     /// Finishes a commit that was interrupted, first of all.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
-        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
-            other => other.map_err(OpenError::Records)?,
-        }
-        // Left by a session that was killed: no process of it is left, or its supervisor would have the lock.
-        seal(directory.as_fd()).map_err(OpenError::Records)?;
+        let (directory, _) = locked(path)?;
         let transaction = Transaction::read(directory)?;
         transaction.recovered()
     }
@@ -242,12 +243,16 @@ impl Transaction {
             let hidden = |path: &Path| self.hidden.is_hidden(&record.lower.join(path));
             let mut found = Walk::new(record.mounted, &hidden, earlier).all(tree.upper.as_fd(), tree.lower.as_fd())?;
             found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
-            let index = found.changes.iter_mut().find(|change| change.path == Path::new(INDEX));
-            if let Some(index) =
-                index.filter(|_| record.index.is_some() && index_in(tree.lower.as_fd()) == record.index)
+            let is_touched =
+                |change: &Change| change.conflict == Some(Conflict::Changed) && units::is_named_index(&change.path);
+            if found.changes.iter().any(is_touched)
+                && record.index.is_some()
+                && index_in(tree.lower.as_fd()) == record.index
             {
                 // A `git status` of the host has read it again, and changed nothing that counts.
-                index.conflict = None;
+                let is_of_git = |path: &Path| path == Path::new(INDEX) || record.is_repository;
+                let indexes = found.changes.iter_mut().filter(|change| is_touched(change) && is_of_git(&change.path));
+                indexes.for_each(|index| index.conflict = None);
             }
             units::carry_conflicts(&mut found.changes, record.is_repository);
             all.push(found);
@@ -282,7 +287,18 @@ impl Transaction {
         choices: Vec<Choice>,
         parts: &[Parts],
     ) -> Result<Committed, CommitError> {
-        let committed = self.commit_with(changes, choices, parts, &mut || Ok(()));
+        self.commit_parts_and_modes(changes, choices, parts, &[])
+    }
+
+    /// The same, where the files of each tree that are named get the session's permissions, too; those of the others are the host's.
+    pub fn commit_parts_and_modes(
+        &mut self,
+        changes: &[Changes],
+        choices: Vec<Choice>,
+        parts: &[Parts],
+        modes: &[HashSet<PathBuf>],
+    ) -> Result<Committed, CommitError> {
+        let committed = self.commit_with(changes, choices, (parts, modes), &mut || Ok(()));
         self.ended(committed)
     }
 
@@ -293,11 +309,14 @@ impl Transaction {
     }
 
     /// What a person has left out, where an agent can read it: beside the layers, and in the git directory of the project, which later
-    /// sessions see. Gives the places.
+    /// sessions see. Gives the places. What a session left under these names goes, whatever it is.
     pub fn write_rejected(&self, text: &[u8]) -> Result<Vec<PathBuf>, Errno> {
         let mut places = Vec::new();
+        let next = format!("{REJECTED}.next");
         let mut write = |directory: &OwnedFd| -> Result<(), Errno> {
-            write_durably(directory.as_fd(), &format!("{REJECTED}.next"), REJECTED, text)?;
+            stages::remove_any(directory.as_fd(), next.as_ref())?;
+            stages::remove_any(directory.as_fd(), REJECTED.as_ref())?;
+            write_durably(directory.as_fd(), &next, REJECTED, text)?;
             let path = rustix::fs::readlink(beneath::itself(directory), Vec::new())?;
             places.push(PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())).join(REJECTED));
             Ok(())
@@ -340,7 +359,7 @@ impl Transaction {
         &mut self,
         changes: &[Changes],
         choices: Vec<Choice>,
-        parts: &[Parts],
+        (parts, modes): (&[Parts], &[HashSet<PathBuf>]),
         between: commit::Between<'_>,
     ) -> Result<Committed, CommitError> {
         if let Some(cut) = changes.iter().position(|changes| changes.is_cut) {
@@ -352,7 +371,7 @@ impl Transaction {
             operations::complete(&found.changes, &mut chosen, &allowed, is_repository);
             all.extend(operations::operations(tree, &found.changes, &chosen, is_repository));
         }
-        mark_parts(&mut all, changes, parts)?;
+        mark_parts(&mut all, changes, parts, modes)?;
         if all.is_empty() {
             return Ok(Committed::default());
         }
@@ -386,7 +405,12 @@ impl Transaction {
 }
 
 /// Only a file that stays a file can be taken in part.
-fn mark_parts(operations: &mut [Operation], changes: &[Changes], parts: &[Parts]) -> Result<(), CommitError> {
+fn mark_parts(
+    operations: &mut [Operation],
+    changes: &[Changes],
+    parts: &[Parts],
+    modes: &[HashSet<PathBuf>],
+) -> Result<(), CommitError> {
     for (tree, path) in parts.iter().enumerate().flat_map(|(tree, parts)| parts.keys().map(move |path| (tree, path))) {
         let is_file = |change: &Change| change.what == What::Modified && change.kind() == Kind::File;
         let change = changes.get(tree).and_then(|found| found.changes.iter().find(|change| change.path == *path));
@@ -395,9 +419,24 @@ fn mark_parts(operations: &mut [Operation], changes: &[Changes], parts: &[Parts]
         }
         if let Some(one) = operations.iter_mut().find(|one| one.tree == tree && one.path == *path) {
             one.is_part = true;
+            let is_taken = modes.get(tree).is_some_and(|modes| modes.contains(path));
+            one.part_mode =
+                change.and_then(|change| change.after.as_ref()).map(|after| after.mode).filter(|_| is_taken);
         }
     }
     Ok(())
+}
+
+/// The directory of a transaction that no other process works on, for as long as it is open, and where it stands.
+pub(crate) fn locked(path: &Path) -> Result<(OwnedFd, State), OpenError> {
+    let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
+        other => other.map_err(OpenError::Records)?,
+    }
+    // Left by a session that was killed: no process of it is left, or its supervisor would have the lock.
+    let state = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
+    Ok((directory, state))
 }
 
 /// When the last commit was made that can be taken back.
@@ -409,12 +448,7 @@ pub fn last_commit(path: &Path) -> Option<std::time::SystemTime> {
 
 /// Removes what a transaction that has ended has kept. `false` where something of it waits.
 pub fn prune(path: &Path) -> Result<bool, OpenError> {
-    let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
-    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
-        other => other.map_err(OpenError::Records)?,
-    }
-    let state = State::read(directory.as_fd()).map_err(OpenError::Records)?;
+    let (directory, state) = locked(path)?;
     if !matches!(state, State::Committed | State::RolledBack) || has_journal(directory.as_fd()) {
         return Ok(false);
     }
@@ -426,20 +460,15 @@ pub fn prune(path: &Path) -> Result<bool, OpenError> {
 
 /// Gives everything up that was not committed. The host's trees stay as they are, and need not be there any more.
 pub fn roll_back(path: &Path) -> Result<(), OpenError> {
-    let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
-    if has_journal(directory.as_fd()) {
+    if has_journal(beneath::root(path).map_err(|_| OpenError::Missing)?.as_fd()) {
         // What was begun is finished first.
         drop(Transaction::open(path)?);
     }
-    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
-        other => other.map_err(OpenError::Records)?,
-    }
+    let (directory, sealed) = locked(path)?;
     if has_journal(directory.as_fd()) {
         // Another process has begun a commit since, and did not come to its end.
         return Err(OpenError::Locked);
     }
-    let sealed = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
     let state = if sealed == State::Committing { State::Sealed } else { sealed };
     let next = state.after(Event::Drop).ok_or(OpenError::State { state })?;
     next.write(directory.as_fd()).map_err(OpenError::Records)?;
@@ -511,7 +540,7 @@ fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool)
 
 /// An index of git that was only read again by a command like `git status`.
 fn is_refreshed(tree: &Tree, path: &Path) -> bool {
-    if path.file_name().is_none_or(|name| name != "index") {
+    if !units::is_named_index(path) {
         return false;
     }
     let one = read(tree.lower.as_fd(), path, LARGEST_INDEX);

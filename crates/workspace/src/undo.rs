@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::beneath;
-use crate::commit::{Between, CommitError, Committed, Place};
+use crate::beneath::{self, DEEPEST};
+use crate::commit::{Between, CommitError, Committed, Place, index_sum};
 use crate::entry::{Entry, Kind};
-use crate::journal::{self, Action, DONE, Done, Intent, Operation, STAGING, Staging, UNDONE};
+use crate::journal::{self, Action, DONE, Done, Intent, Operation, Staging, UNDONE};
 use crate::stages::{numbers, own_stage};
-use crate::staging::{self, DEEPEST, copy_tree};
+use crate::staging::{self, copy_tree};
 use crate::units;
 
 /// Paths with the numbers of their trees.
@@ -67,26 +67,12 @@ impl Place<'_> {
             let name = operation.staged_name(at);
             operation.staged = Entry::at(stages.of(operation.tree), OsStr::new(&name)).map_err(journal)?;
         }
+        self.keep(&stages, &operations, true)?;
         self.sync(&stages).map_err(journal)?;
         let intent = Intent { version: 1, number, operations, staging, is_undo: true };
         let mut undone = self.begin(&intent, &stages, between)?;
         undone.left.extend(left);
         Ok(undone)
-    }
-
-    /// Written down before it exists, as for a commit.
-    fn beside(&self, operations: &[Operation]) -> Result<Staging, Errno> {
-        let ours = beneath::mount_of(self.directory)?;
-        let mut staging = Staging::default();
-        for (index, tree) in self.trees.iter().enumerate() {
-            if operations.iter().any(|one| one.tree == index) && beneath::mount_of(&tree.lower)? != ours {
-                staging.beside.push((index, staging::unknown_name()?));
-            }
-        }
-        if !staging.beside.is_empty() {
-            journal::write(self.directory, STAGING, &staging)?;
-        }
-        Ok(staging)
     }
 
     /// Which operations find what the commit has put there, without those that are a unit with one that does not; and the names
@@ -98,13 +84,15 @@ impl Place<'_> {
         is_repository: &[bool],
     ) -> Result<(Vec<Operation>, Names), Errno> {
         let is_of = |tree: usize| is_repository.get(tree).copied().unwrap_or(false);
-        let all: Vec<Operation> = all.into_iter().filter(|one| !units::is_object(&one.path, is_of(one.tree))).collect();
+        let mut all: Vec<Operation> =
+            all.into_iter().filter(|one| !units::is_object(&one.path, is_of(one.tree))).collect();
         let paths: HashSet<PathBuf> = all.iter().flat_map(|one| one.takes.iter().cloned()).collect();
         let paths: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let unit = |one: &Operation| units::unit(&one.path, &paths, is_of(one.tree)).map(|unit| (one.tree, unit));
         let mut is_free = Vec::with_capacity(all.len());
-        for (at, operation) in all.iter().enumerate() {
-            is_free.push(self.is_as_put(operation, own, &operation.staged_name(at))?);
+        for (at, operation) in all.iter_mut().enumerate() {
+            let name = operation.staged_name(at);
+            is_free.push(self.is_as_put(operation, own, &name)?);
         }
         let held: HashSet<(usize, PathBuf)> =
             all.iter().zip(&is_free).filter(|(_, free)| !**free).filter_map(|(one, _)| unit(one)).collect();
@@ -120,10 +108,15 @@ impl Place<'_> {
         Ok((free, left))
     }
 
-    fn is_as_put(&self, operation: &Operation, own: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
+    fn is_as_put(&self, operation: &mut Operation, own: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
         let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
         let Ok((parent, last)) = beneath::parent(lower, &operation.path) else { return Ok(false) };
         let target = Entry::at(parent.as_fd(), last)?;
+        let is_other = target.as_ref().zip(operation.base.as_ref()).is_some_and(|(now, base)| !now.is_still(base));
+        if is_other && operation.index_sum.is_some() && index_sum(parent.as_fd(), last) == operation.index_sum {
+            // A `git status` of the host has read it again, and changed nothing that counts.
+            operation.base.clone_from(&target);
+        }
         let is_kept = Entry::at(own, OsStr::new(name))?.is_some();
         let is_base = match (&target, &operation.base) {
             (Some(target), Some(base)) if target.kind == Kind::Directory => {

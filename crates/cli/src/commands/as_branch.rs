@@ -49,29 +49,38 @@ const HARDENED: [&str; 10] = [
     "-c",
     "core.untrackedCache=false",
 ];
-const NO_OBJECT: &str = "0000000000000000000000000000000000000000";
 
-/// The project's repository, with an index that is not its own.
-struct Git<'a> {
-    project: &'a Path,
-    index: PathBuf,
+/// Named one by one; the rest is counted.
+const MOST_NAMED: usize = 12;
+
+/// Names that the project's git does not track.
+type Ignored = std::collections::HashSet<PathBuf>;
+
+/// The project's repository.
+pub(super) struct Git<'a> {
+    pub(super) project: &'a Path,
+    /// One that is not its own, where one is needed.
+    pub(super) index: Option<PathBuf>,
     /// Which tree of the transaction it is.
-    which: usize,
+    pub(super) which: usize,
 }
 
 /// The project itself, and not the repository of a linked worktree or a directory that was added.
-fn project_of(manifest: &Manifest) -> Option<usize> {
+pub(super) fn project_of(manifest: &Manifest) -> Option<usize> {
     manifest.trees.iter().position(|tree| tree.in_transaction && !tree.is_repository)
 }
 
 impl Git<'_> {
-    fn run(&self, arguments: &[&str], input: &mut dyn Read) -> Result<Vec<u8>, BranchError> {
+    pub(super) fn run(&self, arguments: &[&str], input: &mut dyn Read) -> Result<Vec<u8>, BranchError> {
         let mut command = Command::new("git");
         for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.as_bytes().starts_with(b"GIT_")) {
             command.env_remove(variable);
         }
         command.args(HARDENED).arg("-C").arg(self.project).args(arguments);
-        command.env("GIT_INDEX_FILE", &self.index).env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0");
+        command
+            .envs(self.index.iter().map(|index| ("GIT_INDEX_FILE", index)))
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_TERMINAL_PROMPT", "0");
         // As a file: git may answer before it has read all, and wait for a reader of its answers.
         let memory = rustix::fs::memfd_create("input", MemfdFlags::CLOEXEC).map_err(|e| BranchError::Run(e.into()))?;
         let mut memory = std::fs::File::from(memory);
@@ -85,7 +94,7 @@ impl Git<'_> {
         Err(BranchError::Git { command: arguments.first().copied().unwrap_or_default().to_owned(), said })
     }
 
-    fn line(&self, arguments: &[&str], input: &mut dyn Read) -> Result<String, BranchError> {
+    pub(super) fn line(&self, arguments: &[&str], input: &mut dyn Read) -> Result<String, BranchError> {
         Ok(String::from_utf8_lossy(&self.run(arguments, input)?).trim().to_owned())
     }
 }
@@ -100,13 +109,13 @@ pub(crate) fn commit(
     let directory = directory.join(format!("branch-{}", std::process::id()));
     std::fs::create_dir(&directory).map_err(BranchError::Index)?;
     let which = project_of(&transaction.manifest).ok_or(BranchError::Empty)?;
-    let git = Git { project: &transaction.manifest.trees[which].lower, which, index: directory.join("index") };
+    let git = Git { project: &transaction.manifest.trees[which].lower, which, index: Some(directory.join("index")) };
     let made = make(&git, transaction, asked, branch, opens);
     std::fs::remove_dir_all(&directory).map_err(BranchError::Index)?;
-    let (commit, count, left) = made?;
+    let Made { commit, count, left, untracked } = made?;
     let names = if count == 1 { "1 name is".to_owned() } else { format!("{count} names are") };
     print(&format!("{names} commit {} on branch {}; the changes still wait\n", &commit[..12], escaped(branch)));
-    for line in &left {
+    for line in untracked.iter().chain(&left) {
         say!("sandbox: {line}");
     }
     Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
@@ -131,15 +140,50 @@ fn check(git: &Git<'_>, branch: &str) -> Result<(), BranchError> {
     Ok(())
 }
 
+/// What became of the names that were asked for.
+struct Made {
+    commit: String,
+    count: usize,
+    /// Not in it, although git would track them: they need a word, or cannot be read.
+    left: Vec<String>,
+    /// Not in it, because no commit of this repository holds such names.
+    untracked: Vec<String>,
+}
+
+/// Names that are in no commit, in one line for each reason.
+fn untracked(git: &Git<'_>, transaction: &Transaction, asked: &[(usize, &Change)], ignored: &Ignored) -> Vec<String> {
+    let of = |is_one: &dyn Fn(usize, &Change) -> bool, why: &str| {
+        let names: Vec<&Path> = asked
+            .iter()
+            .filter(|(tree, change)| change.kind() != Kind::Directory && is_one(*tree, change))
+            .map(|(_, change)| change.path.as_path())
+            .collect();
+        let shown: Vec<String> = names.iter().take(MOST_NAMED).map(|path| name(path)).collect();
+        let more =
+            if names.len() > shown.len() { format!(" and {} more", names.len() - shown.len()) } else { String::new() };
+        (!names.is_empty()).then(|| format!("not in it, {why}: {}{more}", shown.join(", ")))
+    };
+    let is_of_project = |tree: usize, change: &Change| tree == git.which && !patch::is_refused_by_git(change);
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(of(&|tree, change| is_of_project(tree, change) && ignored.contains(&change.path), "git ignores them"));
+    lines.extend(of(&|tree, change| tree == git.which && patch::is_refused_by_git(change), "git tracks no such names"));
+    for (other, record) in transaction.manifest.trees.iter().enumerate().filter(|(other, _)| *other != git.which) {
+        lines.extend(of(&|tree, _| tree == other, &format!("they lie in {}", name(&record.lower))));
+    }
+    lines
+}
+
 fn make(
     git: &Git<'_>,
     transaction: &Transaction,
     asked: &[(usize, &Change)],
     branch: &str,
     opens: bool,
-) -> Result<(String, usize, Vec<String>), BranchError> {
+) -> Result<Made, BranchError> {
     let none = || std::io::empty();
     check(git, branch)?;
+    // As long as the ids of this repository are.
+    let no_object = "0".repeat(git.line(&["hash-object", "--stdin"], &mut none())?.len());
     let head = git.line(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], &mut none()).ok();
     if let Some(head) = &head {
         git.run(&["read-tree", head], &mut none())?;
@@ -149,6 +193,7 @@ fn make(
     let of_project = asked.iter().filter(|(tree, change)| *tree == git.which && !patch::is_refused_by_git(change));
     let of_project: Vec<&Change> = of_project.map(|(_, change)| *change).collect();
     let ignored = ignored(git, &of_project)?;
+    let untracked = untracked(git, transaction, asked, &ignored);
     // Removals first: a directory may come where a file was.
     let (mut removed, mut added, mut count) = (Vec::new(), Vec::new(), 0);
     for change in of_project.into_iter().filter(|change| !ignored.contains(&change.path)) {
@@ -168,7 +213,7 @@ fn make(
             None => continue,
         }
         if change.before.as_ref().is_some_and(|before| is_leaf(before.kind)) {
-            removed.extend([format!("0 {NO_OBJECT}\t").as_bytes(), path, b"\0"].concat());
+            removed.extend([format!("0 {no_object}\t").as_bytes(), path, b"\0"].concat());
         }
         count += 1;
     }
@@ -185,12 +230,12 @@ fn make(
     arguments.extend(head.iter().flat_map(|head| ["-p", head.as_str()]));
     let commit = git.line(&arguments, &mut message.as_bytes())?;
     // Only where there is none of this name.
-    git.run(&["update-ref", &format!("refs/heads/{branch}"), &commit, NO_OBJECT], &mut none())?;
-    Ok((commit, count, left))
+    git.run(&["update-ref", &format!("refs/heads/{branch}"), &commit, &no_object], &mut none())?;
+    Ok(Made { commit, count, left, untracked })
 }
 
 /// New files that the project's git does not track: caches, build output.
-fn ignored(git: &Git<'_>, changes: &[&Change]) -> Result<std::collections::HashSet<PathBuf>, BranchError> {
+fn ignored(git: &Git<'_>, changes: &[&Change]) -> Result<Ignored, BranchError> {
     let input: Vec<u8> = changes.iter().flat_map(|one| [one.path.as_os_str().as_bytes(), b"\0"].concat()).collect();
     let told = match git.run(&["check-ignore", "-z", "--stdin"], &mut input.as_slice()) {
         // None is: that is how it says so.
@@ -212,7 +257,7 @@ fn blob(
     match (after.kind, after.target.as_deref()) {
         (Kind::Link, Some(target)) => Ok(Some(("120000", hash(&mut target.as_os_str().as_bytes())?))),
         (Kind::File, _) => {
-            let Some((mut file, _)) = transaction.changed_file(0, &change.path) else { return Ok(None) };
+            let Some((mut file, _)) = transaction.changed_file(git.which, &change.path) else { return Ok(None) };
             let mode = if after.mode & 0o100 == 0 { "100644" } else { "100755" };
             Ok(Some((mode, hash(&mut file)?)))
         }

@@ -21,6 +21,7 @@ use thiserror::Error;
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, WhichArgs};
 use crate::commands::as_branch::{self, BranchError};
 use crate::commands::interactive;
+use crate::commands::kept_commits;
 use crate::commands::selection::SelectionError;
 use crate::confirm::is_confirmed;
 use crate::environment::own_state;
@@ -303,6 +304,9 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     } else {
         print(&lines::committed(&transaction, &committed, &waiting));
     }
+    for line in kept_commits::keep(&transaction, &asked) {
+        say!("sandbox: {line}");
+    }
     Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
@@ -399,6 +403,10 @@ pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), Chang
     drop(classes);
     let committed =
         transaction.commit(&changes, chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let all = changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |one| (tree, one)));
+    for line in kept_commits::keep(&transaction, &all.collect::<Vec<_>>()) {
+        say!("sandbox: {line}");
+    }
     let left = transaction.changes().map_err(read)?;
     Ok((committed, left))
 }

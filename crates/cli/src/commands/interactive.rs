@@ -102,27 +102,33 @@ impl Questions<'_> {
 
     fn ask_about_hunks(&mut self, item: &Item<'_>, hunks: &[Hunk]) -> std::io::Result<()> {
         let path = name(&item.change.path);
-        let mut is_wanted: Vec<Option<bool>> = Vec::new();
         let mut rest: Option<Answer> = None;
-        for (at, hunk) in hunks.iter().enumerate() {
+        let mut ask = |shown: &[u8], question: String| {
             let answer = rest.unwrap_or_else(|| {
-                let mut shown = Vec::new();
-                // Writing to memory does not fail.
-                patch::write_hunk(hunk, self.reader, &mut shown).unwrap_or_default();
-                show(&shown);
-                prompt(&format!("Take this hunk of {path} ({} of {}) [y,n,a,d,q,?]? ", at + 1, hunks.len()), false)
+                show(shown);
+                prompt(&question, false)
             });
             if matches!(answer, Answer::TakeRest | Answer::LeaveRest | Answer::Quit) {
                 rest = Some(answer);
             }
             self.has_ended |= answer == Answer::Quit;
-            is_wanted.push(match answer {
+            match answer {
                 Answer::Take | Answer::TakeRest => Some(true),
                 Answer::Leave | Answer::LeaveRest => Some(false),
                 Answer::Quit => None,
-            });
+            }
+        };
+        let is_mode_wanted = item.modes().and_then(|(old, new)| {
+            ask(&[], format!("Take the mode {new:o} of {path}, which has {old:o} [y,n,a,d,q,?]? "))
+        });
+        let mut is_wanted: Vec<Option<bool>> = Vec::new();
+        for (at, hunk) in hunks.iter().enumerate() {
+            let mut shown = Vec::new();
+            patch::write_hunk(hunk, self.reader, &mut shown)?;
+            let question = format!("Take this hunk of {path} ({} of {}) [y,n,a,d,q,?]? ", at + 1, hunks.len());
+            is_wanted.push(ask(&shown, question));
         }
-        self.selection.take_hunks(self.transaction, item, hunks, &is_wanted)
+        self.selection.take_hunks(self.transaction, item, hunks, &is_wanted, is_mode_wanted)
     }
 }
 

@@ -78,7 +78,8 @@ fn decide(transaction: &Transaction, changes: &[Changes], asked: &[(usize, &Chan
             (Some(Mark::Rejected), _) => selection.leave(transaction, &entry.item)?,
             (None, Some((hunks, marks))) => {
                 let is_wanted: Vec<Option<bool>> = marks.iter().map(|mark| wanted(*mark)).collect();
-                selection.take_hunks(transaction, &entry.item, hunks, &is_wanted)?;
+                // A changed mode goes with the whole file; of a part it waits.
+                selection.take_hunks(transaction, &entry.item, hunks, &is_wanted, None)?;
             }
             (Some(Mark::Open | Mark::Reviewed) | None, _) => {}
         }

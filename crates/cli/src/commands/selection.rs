@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use cofferdam_policy::ObeyedClass;
 use cofferdam_workspace::diff::{self, Difference, Hunk};
 use cofferdam_workspace::{
-    Change, Changes, Choice, CommitError, Conflict, Kind, Manifest, Parts, Transaction, What, patch as format,
+    Change, Changes, Choice, CommitError, Conflict, Entry, Kind, Manifest, Parts, Transaction, What, patch as format,
 };
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::commands::kept_commits;
 use crate::render::changes::{self as lines, is_object, name};
 use crate::render::exit::NOT_SO;
 use crate::render::output::{print, say};
@@ -75,6 +76,12 @@ impl<'a> Item<'a> {
         let names: Vec<String> = self.opened.iter().take(MOST_NAMED).map(|change| name(&change.path)).collect();
         let rest = if self.opened.len() > names.len() { ", ..." } else { "" };
         format!("{}{rest}", names.join(", "))
+    }
+
+    /// The permissions of a file before and after, where they differ.
+    pub(crate) fn modes(&self) -> Option<(u32, u32)> {
+        let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode);
+        mode(&self.change.before).zip(mode(&self.change.after)).filter(|(old, new)| old != new)
     }
 
     /// Of a text file that was there before; none of what is taken as a whole.
@@ -142,7 +149,14 @@ impl<'a> Items<'a> {
         for (tree, change) in &self.carriers {
             choices[*tree].allowed.insert(change.path.clone());
         }
-        Selection { choices, parts: vec![Parts::new(); trees], rejected: Vec::new(), left: Vec::new() }
+        Selection {
+            choices,
+            parts: vec![Parts::new(); trees],
+            modes: vec![HashSet::new(); trees],
+            rejected: Vec::new(),
+            left: Vec::new(),
+            takes_repository: false,
+        }
     }
 }
 
@@ -155,9 +169,13 @@ fn is_of_repository(manifest: &Manifest, tree: usize, change: &Change) -> bool {
 pub(crate) struct Selection {
     choices: Vec<Choice>,
     parts: Vec<Parts>,
+    /// Files taken in part that get the session's permissions.
+    modes: Vec<HashSet<PathBuf>>,
     rejected: Vec<u8>,
     /// Names of which something was left out.
     left: Vec<(usize, PathBuf)>,
+    /// Objects come with it, and branches that the host has moved get names of their own.
+    takes_repository: bool,
 }
 
 impl Selection {
@@ -165,6 +183,7 @@ impl Selection {
         if item.conflict().is_some() {
             return;
         }
+        self.takes_repository |= item.is_repository;
         for change in item.all() {
             self.choices[item.tree].chosen.insert(change.path.clone());
             self.choices[item.tree].allowed.insert(change.path.clone());
@@ -188,33 +207,50 @@ impl Selection {
         Ok(())
     }
 
-    /// Of the hunks of a file those that are wanted are taken and those that are not are told to the agent; others wait.
+    /// Of the hunks of a file and its mode what is wanted is taken and what is not is told to the agent; the rest waits.
     pub(crate) fn take_hunks(
         &mut self,
         transaction: &Transaction,
         item: &Item<'_>,
         hunks: &[Hunk],
         is_wanted: &[Option<bool>],
+        is_mode_wanted: Option<bool>,
     ) -> io::Result<()> {
         let of = |answer: bool| hunks.iter().zip(is_wanted).filter(move |(_, wanted)| **wanted == Some(answer));
         let wanted: Vec<&Hunk> = of(true).map(|(hunk, _)| hunk).collect();
-        if !wanted.is_empty() {
+        let takes_mode = is_mode_wanted == Some(true);
+        let is_whole = wanted.len() == hunks.len() && (takes_mode || item.modes().is_none());
+        if !wanted.is_empty() || takes_mode {
             self.take(item);
+            if !is_whole {
+                let (before, _) = transaction.contents(item.tree, &item.change.path, diff::LARGEST);
+                let before = before.ok_or_else(|| io::Error::other("a file was changed while it was reviewed"))?;
+                self.parts[item.tree].insert(item.change.path.clone(), diff::with_hunks(&before, wanted));
+                if takes_mode {
+                    self.modes[item.tree].insert(item.change.path.clone());
+                }
+            }
         }
-        if !wanted.is_empty()
-            && wanted.len() < hunks.len()
-            && let (Some(before), _) = transaction.contents(item.tree, &item.change.path, diff::LARGEST)
-        {
-            self.parts[item.tree].insert(item.change.path.clone(), diff::with_hunks(&before, wanted));
-        }
-        let mut others = of(false).map(|(hunk, _)| hunk).peekable();
-        if others.peek().is_none() {
+        let others: Vec<&Hunk> = of(false).map(|(hunk, _)| hunk).collect();
+        let left_mode = item.modes().filter(|_| is_mode_wanted == Some(false));
+        if others.is_empty() && left_mode.is_none() {
             return Ok(());
         }
         self.left.push((item.tree, item.change.path.clone()));
-        let (old, new) = (format::quoted("a/", &item.change.path), format::quoted("b/", &item.change.path));
-        writeln!(self.rejected, "diff --git {old} {new}\n--- {old}\n+++ {new}")?;
-        for hunk in others {
+        self.note(item.change, left_mode, &others)
+    }
+
+    /// What was left out of a file that is taken in part.
+    fn note(&mut self, change: &Change, modes: Option<(u32, u32)>, hunks: &[&Hunk]) -> io::Result<()> {
+        let (old, new) = (format::quoted("a/", &change.path), format::quoted("b/", &change.path));
+        writeln!(self.rejected, "diff --git {old} {new}")?;
+        if let Some((before, after)) = modes {
+            writeln!(self.rejected, "old mode 100{before:o}\nnew mode 100{after:o}")?;
+        }
+        if !hunks.is_empty() {
+            writeln!(self.rejected, "--- {old}\n+++ {new}")?;
+        }
+        for hunk in hunks {
             patch::write_hunk(hunk, Reader::Program, &mut self.rejected)?;
         }
         self.rejected.truncate(LARGEST_NOTE);
@@ -241,12 +277,19 @@ impl Selection {
         } else {
             transaction.write_rejected(&self.rejected).map_err(SelectionError::Note)?
         };
-        let committed = transaction.commit_parts(changes, self.choices, &self.parts).map_err(SelectionError::Commit)?;
+        let committed = transaction
+            .commit_parts_and_modes(changes, self.choices, &self.parts, &self.modes)
+            .map_err(SelectionError::Commit)?;
         let taken: HashSet<(usize, &Path)> =
             committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
         let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
         let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
         print(&lines::committed(transaction, &committed, &waiting));
+        if self.takes_repository {
+            for line in kept_commits::keep(transaction, asked) {
+                say!("sandbox: {line}");
+            }
+        }
         for place in &places {
             say!("sandbox: what you left out is written in {}", name(place));
         }

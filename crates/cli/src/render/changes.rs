@@ -32,7 +32,7 @@ pub(crate) fn letter(what: What) -> char {
 fn why(conflict: Conflict) -> &'static str {
     match conflict {
         Conflict::Changed => {
-            "the host changed it meanwhile, and that stays; `--overwrite` with its name takes the session's version"
+            "the host changed it meanwhile, and that stays (compared two ways: what both began with is not kept); `--overwrite` with its name takes the session's version"
         }
         Conflict::Removed => "the host removed it meanwhile, or worked in the directory that it was moved to",
         Conflict::Unit => "it goes with something that is in conflict",

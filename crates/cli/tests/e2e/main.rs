@@ -24,6 +24,7 @@ mod files;
 mod git;
 mod git_host;
 mod git_links;
+mod git_moved;
 mod git_root;
 mod guest;
 mod hidden;

@@ -138,7 +138,8 @@ fn changes_become_a_commit_on_a_new_branch_and_nothing_else_is_touched() {
     place.run(&["--transaction"], &["sh", "-c", script]).code(0);
     let state = "rm -f ../ran; git rev-parse HEAD; git symbolic-ref HEAD; sha1sum .git/index; ls -A";
     let before = place.host(state).ok();
-    place.sandbox(&["commit", "--as-branch", "agent"]).code(1).says(&[".vscode/tasks.json is not in it"]);
+    let said = [".vscode/tasks.json is not in it", "not in it, git ignores them: build/out"];
+    place.sandbox(&["commit", "--as-branch", "agent"]).code(1).says(&said);
     assert!(!place.exists("../ran"), "a hook or a filter has run");
     assert_eq!(place.host(state).ok(), before);
     let told =
@@ -151,4 +152,55 @@ fn changes_become_a_commit_on_a_new_branch_and_nothing_else_is_touched() {
     place.sandbox(&["commit", "--as-branch", "../x"]).code(125);
     place.sandbox(&["commit", "--opens"]).code(0);
     assert!(place.exists("tool") && place.exists("build/out"));
+}
+
+#[test]
+fn a_branch_is_made_in_a_repository_of_either_kind_and_says_what_is_not_in_it() {
+    for format in ["sha1", "sha256"] {
+        let Some(place) = Place::with(&["git"]) else { return };
+        place.write("home:.gitconfig", "[user]\nname = T\nemail = t@example.org\n[init]\ndefaultBranch = main\n");
+        let begin = format!(
+            "git init -q --object-format={format} . && echo one > first && echo gone > gone && git add . && git commit -qm first"
+        );
+        place.host(&begin).ok();
+        let script = "set -e; echo two >> first; rm gone; echo n > new; git add new; mkdir -p build; echo '*.o' > .gitignore; echo o > build/x.o";
+        place.run(&["--transaction"], &["sh", "-c", script]).code(0);
+        place.host("echo '*.o' >> .git/info/exclude").ok();
+        let said = ["git ignores them: build/x.o", "git tracks no such names: .git/index"];
+        place.sandbox(&["commit", "--as-branch", "agent"]).code(0).says(&said);
+        let told = place.host("git diff --name-status HEAD agent; git fsck --strict").ok();
+        assert_eq!(told, "A\t.gitignore\nM\tfirst\nD\tgone\nA\tnew\n", "{format}");
+        place.sandbox(&["commit", "--as-branch", "agent"]).code(125);
+    }
+}
+
+#[test]
+fn a_mode_is_asked_about_by_itself_and_a_hunk_does_not_hide_it() {
+    let Some(place) = Place::with_repository() else { return };
+    place.host("seq 1 40 > many; chmod 644 many; git add many; git commit -qm many").ok();
+    place.run(&["--transaction"], &["sh", "-c", "sed -i '3s/$/ three/;38s/$/ last/' many; chmod 755 many"]).code(0);
+    // The mode is left, the first hunk is taken.
+    let said = answered(&place, "n\ny\nn\n");
+    assert!(said.contains("Take the mode 755 of many, which has 644"), "{said}");
+    assert!(said.contains("mode 644 to 755"), "what waits is said: {said}");
+    place.host("grep -q '^3 three$' many && ! grep -q last many && test ! -x many").ok();
+    let note = place.read(".git/cofferdam-rejected.patch").expect("it is written");
+    assert!(note.contains("old mode 100644\nnew mode 100755\n") && note.contains("+38 last"), "{note}");
+    // The mode alone.
+    answered(&place, "y\nn\n");
+    place.host("test -x many && ! grep -q last many").ok();
+    place.host(&format!("printf 'y\\n' | {} commit --interactive", binary().display())).ok();
+    place.host("grep -q last many").ok();
+}
+
+#[test]
+fn a_pipe_under_the_name_of_the_note_does_not_stop_a_review() {
+    let Some(place) = Place::with_repository() else { return };
+    place.host("mkfifo .git/cofferdam-rejected.patch.next").ok();
+    place.run(&["--transaction"], &["sh", "-c", "echo two >> first"]).code(0);
+    let binary = binary();
+    let said =
+        place.host(&format!("printf 'n\\n' | timeout 20 {} commit --interactive 2>&1", binary.display())).code(1);
+    assert!(said.out.contains("what you left out is written in"), "{}", said.out);
+    assert!(place.read(".git/cofferdam-rejected.patch").is_some_and(|note| note.contains("+two")));
 }

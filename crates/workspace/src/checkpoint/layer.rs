@@ -1,7 +1,7 @@
 //! What an upper layer holds, name by name, and how it is looked at: what is as it was at the look before is not read again. Owns the
 //! form in which a layer is remembered and the bounds of a look. Used by `checkpoint`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath;
-use crate::changes::{DEEPEST, MOST_ENTRIES, is_opaque, is_same_file};
+use crate::beneath::{self, DEEPEST};
+use crate::changes::{MOST_ENTRIES, is_opaque, is_same_file};
 use crate::entry::{Entry, Kind, Time};
 use crate::journal::path_text;
+use crate::origins;
 use crate::staging::copy_file_within;
 
 /// Content that one checkpoint copies; a session that changes more between two of them has none of it.
@@ -44,6 +45,9 @@ pub(crate) enum Held {
         changed: Time,
         /// No later write can have this time.
         is_settled: bool,
+        /// It began as a copy of what the tree below has.
+        #[serde(default)]
+        was_below: bool,
     },
     Link {
         #[serde(with = "path_text")]
@@ -52,6 +56,8 @@ pub(crate) enum Held {
     Directory {
         mode: u32,
         is_opaque: bool,
+        #[serde(default)]
+        was_below: bool,
     },
     Whiteout,
 }
@@ -64,10 +70,18 @@ impl Held {
         }
     }
 
+    /// Whether the host has removed what the tree below does not have.
+    pub(crate) fn was_below(&self) -> bool {
+        matches!(self, Held::File { was_below: true, .. } | Held::Directory { was_below: true, .. })
+    }
+
     /// Whether both put the same in place.
     pub(crate) fn is_like(&self, other: &Held) -> bool {
         match (self, other) {
             (Held::File { copy, mode, .. }, Held::File { copy: of, mode: with, .. }) => (copy, mode) == (of, with),
+            (Held::Directory { mode, is_opaque, .. }, Held::Directory { mode: with, is_opaque: hides, .. }) => {
+                (mode, is_opaque) == (with, hides)
+            }
             _ => self == other,
         }
     }
@@ -96,6 +110,8 @@ const NOT_COPIED: Copy = (usize::MAX, 0);
 pub(super) struct Scan<'a> {
     before: &'a Layer,
     is_hidden: &'a dyn Fn(&Path) -> bool,
+    /// Names that were put back and began as copies of what the tree below has.
+    origins: &'a HashSet<PathBuf>,
     pub(super) copies: Option<Copies<'a>>,
     pub(super) found: Layer,
     /// Files with several names that were met.
@@ -106,7 +122,7 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(before: &'a Layer, is_hidden: &'a dyn Fn(&Path) -> bool) -> Self {
+    pub(super) fn new(before: &'a Layer, is_hidden: &'a dyn Fn(&Path) -> bool, origins: &'a HashSet<PathBuf>) -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         let nanoseconds = now.tv_nsec - TICK_NANOSECONDS;
         let settled = if nanoseconds < 0 {
@@ -114,7 +130,8 @@ impl<'a> Scan<'a> {
         } else {
             Time(now.tv_sec, nanoseconds)
         };
-        Scan { before, is_hidden, copies: None, found: Layer::new(), linked: HashMap::new(), settled, text: 0 }
+        let (found, linked) = (Layer::new(), HashMap::new());
+        Scan { before, is_hidden, origins, copies: None, found, linked, settled, text: 0 }
     }
 
     pub(super) fn all(&mut self, upper: BorrowedFd<'_>, copies: Option<Copies<'a>>) -> Result<(), Errno> {
@@ -155,7 +172,8 @@ impl<'a> Scan<'a> {
                         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                         other => other?,
                     };
-                    let held = Held::Directory { mode: entry.mode, is_opaque: is_opaque(opened.as_fd()) };
+                    let was_below = self.origins.contains(&path) || origins::is_marked_directory(&opened);
+                    let held = Held::Directory { mode: entry.mode, is_opaque: is_opaque(opened.as_fd()), was_below };
                     self.found.insert(path.clone(), held);
                     self.directory(opened.as_fd(), &path, depth + 1)?;
                 }
@@ -177,19 +195,23 @@ impl<'a> Scan<'a> {
             return Ok(Some(held.clone()));
         }
         let before = match self.before.get(path) {
-            Some(Held::File { copy, mode, inode, changed, is_settled }) => {
+            Some(Held::File { copy, mode, inode, changed, is_settled, was_below }) => {
                 // Another file of the same content may have had another name besides.
-                (*inode == entry.inode).then_some((*copy, *mode, *changed == entry.changed, *is_settled))
+                (*inode == entry.inode).then_some((*copy, *mode, *changed == entry.changed && *is_settled, *was_below))
             }
             _ => None,
+        };
+        let was_below = match before {
+            Some((_, _, true, was_below)) => was_below,
+            _ => self.origins.contains(path) || origins::is_marked(directory, name),
         };
         let is_settled = entry.changed < self.settled;
         let held = |copy: Copy| {
             let (mode, inode, changed) = (entry.mode, entry.inode, entry.changed);
-            Held::File { copy, mode, inode, changed, is_settled }
+            Held::File { copy, mode, inode, changed, is_settled, was_below }
         };
         let held = match before {
-            Some((copy, _, true, true)) => held(copy),
+            Some((copy, _, true, _)) => held(copy),
             // Without reading it cannot be told.
             _ if self.copies.is_none() => held(NOT_COPIED),
             Some((copy, mode, _, _)) if mode == entry.mode && self.is_stored(directory, name, copy) => held(copy),
@@ -200,7 +222,8 @@ impl<'a> Scan<'a> {
                     let (copy, changed) = other?;
                     // One that was opened for it may have been written to meanwhile.
                     let is_settled = is_settled && changed == entry.changed;
-                    Held::File { copy, mode: entry.mode, inode: entry.inode, changed, is_settled }
+                    let (mode, inode) = (entry.mode, entry.inode);
+                    Held::File { copy, mode, inode, changed, is_settled, was_below }
                 }
             },
         };

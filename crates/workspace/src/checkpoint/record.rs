@@ -22,8 +22,6 @@ const CHANGES: &str = "changes.json";
 const MOST_LABEL: usize = 200;
 /// Names that a listing tells of.
 const MOST_NAMES: usize = 8;
-/// An index of git of half a million files.
-const LARGEST_INDEX: u64 = 64 << 20;
 
 /// What asked for a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,12 +166,11 @@ pub(super) fn is_noise(own: BorrowedFd<'_>, before: &[Layer], after: &[Layer], d
                 // That of the part that has no number yet lies there.
                 let numbered = beneath::directory(own, Path::new(&checkpoint.to_string()));
                 let directory = numbered.or_else(|_| beneath::directory(own, Path::new(PART))).ok()?;
-                read_file(directory.as_fd(), &file.to_string(), LARGEST_INDEX).ok()
+                read_file(directory.as_fd(), &file.to_string(), units::LARGEST_INDEX).ok()
             }
             _ => None,
         };
-        let is_index = path.file_name().is_some_and(|name| name == "index");
-        is_index
+        units::is_named_index(path)
             && content(&before[which])
                 .zip(content(&after[which]))
                 .is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))

@@ -15,9 +15,10 @@ use serde::Serialize;
 use super::layer::{Copy, Held, Layer};
 use super::record::By;
 use super::taking::Checkpoints;
-use crate::beneath;
-use crate::changes::{DEEPEST, OPAQUE};
+use crate::beneath::{self, DEEPEST};
+use crate::changes::OPAQUE;
 use crate::entry::{Entry, Kind};
+use crate::origins::Origins;
 use crate::staging::{copy_file, unknown_name};
 
 /// What becomes of a name.
@@ -83,7 +84,7 @@ impl Checkpoints {
         }
         let then = self.layers_at(to)?;
         self.begin_put_back(to)?;
-        let mut stayed = Vec::new();
+        let (mut stayed, mut origins) = (Vec::new(), began_below(&then));
         for (which, view) in views.iter().enumerate().take(then.len()) {
             let (lower, place) = (self.lower(which)?, &self.trees[which].lower);
             let is_hidden = |path: &Path| self.hidden.is_hidden(&place.join(path));
@@ -99,11 +100,14 @@ impl Checkpoints {
                 between,
                 touched: BTreeSet::new(),
                 made: HashMap::new(),
+                given: HashSet::new(),
                 stayed: Vec::new(),
             };
             back.all()?;
+            origins[which].extend(back.given);
             stayed.extend(back.stayed.into_iter().map(|path| place.join(path)));
         }
+        self.note_origins(origins)?;
         let number = self.record_put_back(&then, to)?;
         self.note_stayed(&stayed)?;
         self.end_put_back()?;
@@ -116,6 +120,7 @@ impl Checkpoints {
             return Err(Errno::NOENT);
         }
         let then = self.layers_at(to)?;
+        self.note_origins(began_below(&then))?;
         for (tree, layer) in self.trees.iter().zip(&then) {
             self.rebuild(tree.slot, layer)?;
         }
@@ -147,7 +152,7 @@ impl Checkpoints {
                     rustix::fs::mknodat(&parent, name, FileType::CharacterDevice, mode, rustix::fs::makedev(0, 0))?;
                 }
                 Held::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,
-                Held::Directory { mode, is_opaque } => {
+                Held::Directory { mode, is_opaque, .. } => {
                     rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
                     if *is_opaque {
                         let opened = beneath::directory(parent.as_fd(), Path::new(name))?;
@@ -173,6 +178,13 @@ impl Checkpoints {
         rustix::fs::renameat_with(&slot, NEW, &slot, "upper", RenameFlags::EXCHANGE)?;
         crate::stages::remove(slot.as_fd(), NEW)
     }
+}
+
+/// The names of layers that were copies of what the trees below have: written anew they are no less.
+fn began_below(layers: &[Layer]) -> Origins {
+    let names =
+        |layer: &Layer| layer.iter().filter(|(_, held)| held.was_below()).map(|(path, _)| path.clone()).collect();
+    layers.iter().map(names).collect()
 }
 
 /// Content of a file as it was, under a new name.
@@ -236,6 +248,8 @@ struct Back<'a> {
     touched: BTreeSet<PathBuf>,
     /// Files with several names.
     made: HashMap<Copy, PathBuf>,
+    /// What came from the tree below.
+    given: HashSet<PathBuf>,
     stayed: Vec<PathBuf>,
 }
 
@@ -349,7 +363,7 @@ impl Back<'_> {
             matches!((self.now.get(path), self.then.get(path)), (Some(now), Some(then)) if now.is_like(then));
         match wanted {
             Wanted::Nothing => remove(view, name, actual.as_ref()),
-            Wanted::Held(Held::Directory { mode, is_opaque }) => {
+            Wanted::Held(Held::Directory { mode, is_opaque, .. }) => {
                 let has_lower = lower.is_some_and(|lower| lower.kind == Kind::Directory);
                 let is_other =
                     !matches!(self.now.get(path), Some(Held::Directory { is_opaque: now, .. }) if now == is_opaque);
@@ -359,7 +373,9 @@ impl Back<'_> {
                 set_mode(view, name, *mode)
             }
             Wanted::Lower(entry) if entry.kind == Kind::Directory => {
-                make_directory(view, name, actual.as_ref())?;
+                if make_directory(view, name, actual.as_ref())? {
+                    self.given.insert(path.to_path_buf());
+                }
                 // Not in the layer then: as the tree below has it.
                 self.directory(At { path, through: at.through, whole: true, depth: at.depth + 1 })?;
                 set_mode(view, name, entry.mode)
@@ -379,9 +395,11 @@ impl Back<'_> {
                     if !self.now.contains_key(path) && actual.as_ref().is_some_and(is_same) {
                         return Ok(());
                     }
+                    self.given.insert(path.to_path_buf());
                     put(view, name, actual.as_ref(), |temporary| copy_file(below, name, view, OsStr::new(temporary)))
                 }
                 (Kind::Link, Some(target), _) => {
+                    self.given.insert(path.to_path_buf());
                     put(view, name, actual.as_ref(), |temporary| rustix::fs::symlinkat(target, view, temporary))
                 }
                 _ => Ok(()),
@@ -450,11 +468,7 @@ fn put(
 fn remove(view: BorrowedFd<'_>, name: &OsStr, actual: Option<&Entry>) -> Result<(), Errno> {
     match actual.map(|actual| actual.kind) {
         None => Ok(()),
-        Some(Kind::Directory) => {
-            // It goes, also where the session closed it.
-            rustix::fs::chmod(beneath::itself(&beneath::opened_as_path(view, name)?), Mode::RWXU)?;
-            crate::stages::remove(view, name)
-        }
+        Some(Kind::Directory) => crate::stages::remove(view, name),
         Some(_) => rustix::fs::unlinkat(view, name, AtFlags::empty()),
     }
 }

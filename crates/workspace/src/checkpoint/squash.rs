@@ -17,8 +17,10 @@ use crate::beneath;
 const MOST: usize = 64;
 const LEAST: usize = 32;
 const MOST_OF_OPERATOR: usize = 256;
-/// The same for the bytes of all copies.
-const MOST_KEPT: u64 = 8 << 30;
+/// Past so many bytes of copies the older half is merged.
+const MERGED_PAST: u64 = 8 << 30;
+/// And past so many there are no more, where none is left to be merged.
+pub(super) const REFUSED_PAST: u64 = 2 * MERGED_PAST;
 
 pub(super) fn squash(own: BorrowedFd<'_>, records: &mut Vec<Record>) -> Result<(), Errno> {
     let merged = to_merge(records);
@@ -67,7 +69,7 @@ fn to_merge(records: &[Record]) -> HashSet<usize> {
         records.iter().filter(|record| !is_operators(record)).map(|record| record.number).collect();
     let keep = match others.len() {
         count if count > MOST => LEAST,
-        count if kept > MOST_KEPT && records.len() > 1 => count.div_ceil(2),
+        count if kept > MERGED_PAST && records.len() > 1 => count.div_ceil(2),
         count => count,
     };
     let last = records.last().map(|record| record.number);

@@ -5,17 +5,18 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode};
+use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{self, Copy, Held, Layer, Scan};
 use super::record::{self, By, PART, Record, deltas};
-use super::squash::squash;
+use super::squash::{REFUSED_PAST, squash};
 use crate::changes::is_same_file;
 use crate::hidden::Hidden;
+use crate::origins::{self, Origins};
 use crate::state::State;
-use crate::transaction::{CHECKPOINTS, Manifest, OpenError, TreeRecord, boot, open_lower, seal};
+use crate::transaction::{CHECKPOINTS, Manifest, OpenError, TreeRecord, boot, locked, open_lower};
 use crate::{beneath, journal, stages, staging};
 
 /// Written by the process that copies while the session runs.
@@ -23,8 +24,6 @@ const PREPARED: &str = "prepared.json";
 /// So many bytes are copied while the session stands still, where it does not write faster than they can be copied.
 const LITTLE: u64 = 16 << 20;
 const MOST_ROUNDS: usize = 3;
-/// Copies of all checkpoints together; past it there are no more, where none is left to be merged.
-const MOST_KEPT: u64 = 16 << 30;
 
 /// The checkpoints of one transaction, and what the layers held at the last of them.
 #[derive(Debug)]
@@ -36,6 +35,8 @@ pub struct Checkpoints {
     is_same_boot: bool,
     pub(super) masked: Hidden,
     pub(super) hidden: Hidden,
+    /// Names that were put back and began as copies of the host's.
+    origins: Origins,
     pub(super) layers: Vec<Layer>,
     pub(super) records: Vec<Record>,
 }
@@ -67,13 +68,7 @@ impl Checkpoints {
 
     /// For putting one back after the session: no other process has the transaction, and nothing of it was committed.
     pub fn open_sealed(path: &Path) -> Result<Self, OpenError> {
-        let directory = beneath::root(path).map_err(|_| OpenError::Missing)?;
-        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked),
-            other => other.map_err(OpenError::Records)?,
-        }
-        // Left by a session that was killed: no process of it is left, or its supervisor would have the lock.
-        let state = seal(directory.as_fd()).map_err(OpenError::Records)?.ok_or(OpenError::Missing)?;
+        let (directory, state) = locked(path)?;
         if !matches!(state, State::Sealed | State::Reviewing) {
             return Err(OpenError::State { state });
         }
@@ -93,11 +88,12 @@ impl Checkpoints {
         let records = record::list(own.as_fd())?;
         let last = records.last().map_or(0, |record| record.number);
         let mut all = Checkpoints {
-            directory,
             own,
             is_same_boot: boot()? == manifest.boot,
             masked: Hidden::new(&manifest.masked),
             hidden: Hidden::new(&manifest.hidden),
+            origins: origins::read(directory.as_fd(), manifest.trees.len())?,
+            directory,
             layers: Vec::new(),
             trees: manifest.trees,
             records,
@@ -171,9 +167,9 @@ impl Checkpoints {
 
     /// Whether something differs from the last one. Looks at times alone.
     pub fn is_due(&self) -> Result<bool, Errno> {
-        for (tree, layer) in self.trees.iter().zip(&self.layers) {
+        for ((tree, layer), origins) in self.trees.iter().zip(&self.layers).zip(&self.origins) {
             let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
-            let mut scan = Scan::new(layer, &is_hidden);
+            let mut scan = Scan::new(layer, &is_hidden, origins);
             scan.all(self.upper(tree.slot)?.as_fd(), None)?;
             if !layer::is_alike(layer, &scan.found) {
                 return Ok(true);
@@ -184,7 +180,7 @@ impl Checkpoints {
 
     /// Copies what changed since the last one, while processes may go on to write.
     pub fn begin(&self) -> Result<Pending, Errno> {
-        if self.records.iter().map(|record| record.bytes).sum::<u64>() > MOST_KEPT {
+        if self.records.iter().map(|record| record.bytes).sum::<u64>() > REFUSED_PAST {
             return Err(Errno::DQUOT);
         }
         stages::remove(self.own.as_fd(), PART)?;
@@ -207,7 +203,7 @@ impl Checkpoints {
             let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
             let upper = self.upper(tree.slot)?;
             let before = std::mem::take(&mut pending.layers[which]);
-            let mut scan = Scan::new(&before, &is_hidden);
+            let mut scan = Scan::new(&before, &is_hidden, &self.origins[which]);
             let copies = layer::Copies {
                 store: self.own.as_fd(),
                 part: pending.own.as_fd(),
@@ -305,6 +301,13 @@ impl Checkpoints {
         last.label_as(by, label);
         let directory = beneath::directory(self.own.as_fd(), Path::new(&last.number.to_string()))?;
         record::write_record(directory.as_fd(), last)
+    }
+
+    /// Written down before the checkpoint that stands for what was put back.
+    pub(super) fn note_origins(&mut self, new: Origins) -> Result<(), Errno> {
+        origins::add(self.directory.as_fd(), new, false)?;
+        self.origins = origins::read(self.directory.as_fd(), self.trees.len())?;
+        Ok(())
     }
 
     pub(super) fn note_stayed(&mut self, stayed: &[PathBuf]) -> Result<(), Errno> {

@@ -3,7 +3,9 @@
 
 mod checkpoints;
 mod closed;
+mod copies;
 mod killed;
+mod origins;
 mod properties;
 mod review;
 
@@ -51,6 +53,8 @@ struct Scene {
     hidden: Vec<HiddenRule>,
     masked: Vec<HiddenRule>,
     is_mounted: bool,
+    /// Whether the project is a repository of git itself.
+    is_repository: bool,
 }
 
 static SCENES: AtomicUsize = AtomicUsize::new(0);
@@ -63,7 +67,7 @@ impl Scene {
         for directory in ["kept/t/0/work", "project", "inside"] {
             std::fs::create_dir_all(base.join(directory)).expect("writable");
         }
-        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_mounted: false }
+        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_mounted: false, is_repository: false }
     }
 
     /// The project on another mount than the transaction.
@@ -92,7 +96,7 @@ impl Scene {
         let inode = std::fs::metadata(self.project()).expect("it is there").ino();
         let mut manifest = Manifest::new("t", 0, &["sh".to_owned()], false).expect("a running machine");
         let (lower, mounted) = (self.project(), Time(seconds, nanoseconds));
-        let (is_repository, in_transaction, index) = (false, true, index_of(&lower));
+        let (is_repository, in_transaction, index) = (self.is_repository, true, index_of(&lower));
         manifest.trees.push(TreeRecord {
             slot: 0,
             lower,
@@ -284,7 +288,7 @@ fn a_commit_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
                     left = usize::checked_sub(left, 1).ok_or(Errno::CANCELED)?;
                     Ok(())
                 };
-                let committed = transaction.commit_with(&changes, all, &[], &mut between);
+                let committed = transaction.commit_with(&changes, all, (&[], &[]), &mut between);
                 let is_whole = committed.is_ok();
                 assert!(is_whole || matches!(committed, Err(CommitError::Journal(Errno::CANCELED))), "{committed:?}");
                 let was_written = has_journal(transaction.directory.as_fd());
@@ -496,7 +500,7 @@ fn what_the_host_writes_into_a_directory_while_it_is_removed_stays() {
                 }
                 Ok(())
             };
-            transaction.commit_with(&changes, all, &[], &mut between).expect("it is carried through");
+            transaction.commit_with(&changes, all, (&[], &[]), &mut between).expect("it is carried through");
             assert!(project.join("d/sub/x").exists() && !project.join("e").exists(), "{script}");
         }
     });

@@ -5,7 +5,7 @@ use super::properties::{Deed, Random, begin, plain, sequences};
 use super::*;
 use crate::checkpoint::{By, Checkpoints, Would};
 
-fn take(all: &mut Checkpoints, label: &str) -> Option<usize> {
+pub(super) fn take(all: &mut Checkpoints, label: &str) -> Option<usize> {
     let pending = all.begin().expect("readable");
     all.finish(pending, By::Exec, label).expect("writable")
 }
@@ -14,13 +14,13 @@ fn view(scene: &Scene) -> Vec<OwnedFd> {
     vec![beneath::root(&scene.inside()).expect("it is mounted")]
 }
 
-fn undo(scene: &Scene, all: &mut Checkpoints, to: usize) {
+pub(super) fn undo(scene: &Scene, all: &mut Checkpoints, to: usize) {
     take(all, "before undo");
     let restored = all.put_back_live(to, &view(scene)).expect("nothing is in the way");
     assert_eq!(restored.stayed, Vec::<PathBuf>::new());
 }
 
-fn put_back_sealed(scene: &Scene, to: usize) {
+pub(super) fn put_back_sealed(scene: &Scene, to: usize) {
     let mut all = Checkpoints::open_sealed(&scene.kept()).expect("it is sealed");
     take(&mut all, "the end");
     all.put_back_sealed(to).expect("nothing is in the way");

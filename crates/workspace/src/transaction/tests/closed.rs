@@ -67,3 +67,25 @@ fn what_no_path_leads_to_is_named_and_the_rest_committed() {
         assert!(scene.project().join("a").join(&path).join("b").is_dir());
     });
 }
+
+#[test]
+fn what_a_workload_closed_waits_again_when_a_user_takes_the_commit_back() {
+    apart("closed::what_a_workload_closed_waits_again_when_a_user_takes_the_commit_back", || {
+        for make in [Scene::new, Scene::on_another_mount] {
+            let mut scene = make();
+            sh(&scene.project(), "mkdir -p was locked/in; echo old > was/old; echo x > locked/in/x; chmod 555 locked");
+            let before = picture(&scene.project());
+            // What leads to a name of the host is closed by the commit, and a user cannot look behind it.
+            let mut transaction = scene.session(&CLOSED.replace("chmod 000 was/old was", "chmod 000 was/old"));
+            let waited = told(&transaction);
+            as_user(|| commit_all(&mut transaction));
+            let after = picture(&scene.project());
+            let undone = as_user(|| transaction.undo_commit()).expect("nothing is in the way");
+            assert!(undone.left.is_empty(), "{undone:?}");
+            assert_eq!(picture(&scene.project()), before);
+            assert_eq!(told(&transaction), waited);
+            as_user(|| commit_all(&mut transaction));
+            assert_eq!(picture(&scene.project()), after);
+        }
+    });
+}

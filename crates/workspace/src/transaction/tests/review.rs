@@ -106,7 +106,7 @@ fn chosen_hunks_are_committed_and_the_others_wait() {
             let expected = std::fs::read_to_string(scene.base.join("expected")).expect("just made");
             assert_eq!(read("f"), expected);
             let mode = scene.project().join("f").metadata().expect("it is there").permissions().mode() & 0o777;
-            assert_eq!(mode, 0o640, "the host's mode is no hunk");
+            assert_eq!(mode, 0o640, "the session's mode is taken by a word of its own");
             assert_eq!(told(&transaction), ["Modified f", "Added n"], "what was not taken waits, and is no conflict");
             commit_hunks(&mut transaction, "f", &[0]);
             assert!(read("f").contains("3 three\n") && !read("f").contains("38 last"));
@@ -251,5 +251,99 @@ fn an_undo_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
         }
         println!("killed at {steps} steps");
         assert!(steps > 40, "{steps}");
+    });
+}
+
+#[test]
+fn what_a_session_left_under_the_names_of_a_note_neither_stops_nor_leads_it() {
+    apart("review::what_a_session_left_under_the_names_of_a_note_neither_stops_nor_leads_it", || {
+        let note = ".git/cofferdam-rejected.patch";
+        for odd in ["mkfifo $n", "mkdir -p $n/deep; echo x > $n/deep/x", "ln -s ../outside $n", "echo old > $n"] {
+            for name in [note.to_owned(), format!("{note}.next")] {
+                let mut scene = Scene::new();
+                sh(&scene.project(), "mkdir .git; echo mine > outside; echo a > a");
+                sh(&scene.project(), &format!("n={name}; {odd}"));
+                let transaction = scene.session("echo b > a");
+                let places = transaction.write_rejected(b"left out\n").expect("it does not wait");
+                assert_eq!(places.len(), 2, "{odd}");
+                let written = std::fs::symlink_metadata(scene.project().join(note)).expect("it is there");
+                assert!(written.is_file(), "{odd} at {name}");
+                assert_eq!(std::fs::read(scene.project().join(note)).expect("readable"), b"left out\n");
+                assert_eq!(std::fs::read(scene.project().join("outside")).expect("readable"), b"mine\n");
+                assert!(!scene.project().join(format!("{note}.next")).exists(), "{odd}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_index_that_the_host_only_refreshed_is_taken_back_with_its_repository() {
+    apart("review::an_index_that_the_host_only_refreshed_is_taken_back_with_its_repository", || {
+        for (format, is_repository) in [("sha1", false), ("sha256", false), ("sha1", true)] {
+            let mut scene = Scene::new();
+            // The repository is the tree itself, as that of a linked worktree is, or lies in it.
+            let begin = format!(
+                "{GIT}; git init -q --object-format={format} work; cd work; echo a > a; git add a; $GIT commit -qm 1"
+            );
+            sh(&scene.base, &begin);
+            sh(
+                &scene.base,
+                if is_repository {
+                    "rmdir project; mv work/.git project"
+                } else {
+                    "rmdir project; mv work project; mkdir work; cp project/a work"
+                },
+            );
+            scene.is_repository = is_repository;
+            let git =
+                if is_repository { "$GIT --git-dir=$PWD --work-tree=../work" } else { "$GIT --work-tree=../work" };
+            let listed =
+                format!("{GIT}; {git} rev-parse HEAD; {git} ls-files --stage; {git} fsck --strict --no-dangling");
+            let said = |root: &Path| {
+                let ran = Command::new("sh").args(["-ec", &listed]).current_dir(root).output().expect("a shell");
+                (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())
+            };
+            let before = said(&scene.project());
+            let mut transaction = scene.session(&format!("{GIT}; echo b > ../work/a; {git} commit -qam 2"));
+            commit_all(&mut transaction);
+            assert_ne!(said(&scene.project()), before);
+            let refresh = format!("{GIT}; touch -d '2020-01-01' ../work/a; {git} status");
+            let index = scene.project().join(if is_repository { "index" } else { INDEX });
+            let number = || std::fs::metadata(&index).expect("it is there").ino();
+            let put = number();
+            sh(&scene.project(), &refresh);
+            assert_ne!(number(), put, "git has written it again");
+            let undone = transaction.undo_commit().expect("nothing is in the way");
+            assert!(undone.left.is_empty(), "{format} {is_repository}: {:?}", undone.left);
+            assert_eq!(said(&scene.project()), before);
+            // The control: an index to which the host has added something stays, and its repository with it.
+            commit_all(&mut transaction);
+            sh(&scene.project(), &format!("{GIT}; echo new > ../work/new; {git} add new"));
+            let undone = transaction.undo_commit().expect("the rest");
+            assert!(!undone.left.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_mode_is_taken_with_some_hunks_or_without_any_where_it_is_named() {
+    apart("review::a_mode_is_taken_with_some_hunks_or_without_any_where_it_is_named", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "seq 1 40 > f; chmod 640 f; echo g > g; chmod 600 g");
+        let mut transaction =
+            scene.session("sed -i '3s/$/ three/;38s/$/ last/' f; chmod 755 f; echo more >> g; chmod 6755 g");
+        let changes = transaction.changes().expect("readable");
+        let both = HashSet::from([PathBuf::from("f"), PathBuf::from("g")]);
+        let (before, _) = transaction.contents(0, Path::new("f"), diff::LARGEST);
+        let parts =
+            HashMap::from([(PathBuf::from("f"), before.expect("it is there")), (PathBuf::from("g"), b"g\n".to_vec())]);
+        let choice = Choice { chosen: both.clone(), allowed: both };
+        let modes = [HashSet::from([PathBuf::from("g")])];
+        transaction.commit_parts_and_modes(&changes, vec![choice], &[parts], &modes).expect("nothing is in the way");
+        let mode =
+            |name: &str| scene.project().join(name).metadata().expect("it is there").permissions().mode() & 0o7777;
+        assert_eq!((mode("f"), mode("g")), (0o640, 0o755));
+        assert_eq!(std::fs::read(scene.project().join("g")).expect("readable"), b"g\n");
+        assert_eq!(told(&transaction), ["Modified f", "Modified g"], "the rest waits");
     });
 }
