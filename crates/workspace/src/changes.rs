@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
             }
             let path = at.join(&name);
             if (self.hidden)(&path) {
-                if Entry::at(pair.upper, &name)?.is_some() {
+                if Entry::at(pair.upper, &name)?.is_some_and(|entry| !entry.is_whiteout) {
                     self.skip(path, Why::Hidden);
                 }
                 continue;

@@ -16,6 +16,7 @@ pub mod diff;
 pub mod entry;
 mod hidden;
 mod journal;
+pub mod marks;
 mod moves;
 mod operations;
 pub mod patch;

@@ -28,6 +28,7 @@ mod git_root;
 mod guest;
 mod hidden;
 mod hidden_git;
+mod hidden_made;
 mod hidden_readers;
 mod home_places;
 mod homes;

@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 use crate::store::lock::Claim;
 use crate::store::registry;
+use cofferdam_workspace::marks;
 use cofferdam_workspace::remove_tree::{Progress, Removal};
 use cofferdam_workspace::transaction;
 
@@ -189,6 +190,7 @@ impl Ending {
     pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
+        best_effort(marks::remove(claim.as_fd()), "one that stays is left out of the changes");
         // What was undone can be put back.
         let has_steps = transaction::has_checkpoints(claim.as_fd());
         let is_kept = |slot: &usize| has_steps || is_changed(&claim, *slot);
