@@ -442,6 +442,11 @@ impl Builder<'_> {
         let about = || format!("an overlay on {}", lower.display());
         let lower_fd = mount::open_source(lower).about(about)?;
         verify(lower_fd.as_fd(), lower, id)?;
+        if self.plan.is_copied(lower) {
+            // The layer has everything: what lies below would show through where the session removes it.
+            let nothing = self.scratch()?.place(lower).about(about)?;
+            return self.overlay_on(lower, &[nothing.as_fd()], slot).about(about);
+        }
         if absent.is_empty() {
             return self.overlay_on(lower, &[lower_fd.as_fd()], slot).about(about);
         }

@@ -6,6 +6,9 @@ use rustix::io::Errno;
 /// What overlayfs says of its own layers in a user namespace.
 pub(crate) const OVERLAY: &str = "user.overlay.";
 
+/// Of a directory: nothing of the layers below is in it.
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
+
 /// An extended attribute: its name and its value.
 type Attribute = (Vec<u8>, Vec<u8>);
 

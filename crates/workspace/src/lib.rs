@@ -12,6 +12,7 @@ mod beneath;
 pub mod changes;
 pub mod checkpoint;
 mod commit;
+pub mod copied;
 pub mod diff;
 pub mod entry;
 mod hidden;

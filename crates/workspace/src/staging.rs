@@ -128,17 +128,18 @@ fn clean(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
 
 /// Content, permissions, time of the last write and the attributes that programs set.
 pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>, new: &OsStr) -> Result<(), Errno> {
-    copy_file_within(from, name, into, new, u64::MAX)
+    copy_file_within(from, name, into, new, u64::MAX).map(drop)
 }
 
-/// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`.
+/// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`. Whether both share their content
+/// on the disk, where the file system can.
 pub(crate) fn copy_file_within(
     from: BorrowedFd<'_>,
     name: &OsStr,
     into: BorrowedFd<'_>,
     new: &OsStr,
     most: u64,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     use std::io::Read as _;
     let io = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let source = beneath::file(from, name)?;
@@ -152,14 +153,20 @@ pub(crate) fn copy_file_within(
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
-    std::io::copy(&mut (&source).take(entry.size), &mut copy).map_err(io)?;
+    let is_shared = rustix::fs::ioctl_ficlone(&copy, &source).is_ok();
+    if is_shared {
+        copy.set_len(entry.size).map_err(io)?;
+    } else {
+        std::io::copy(&mut (&source).take(entry.size), &mut copy).map_err(io)?;
+    }
     for (attribute, value) in attributes(&source)? {
         let set = rustix::fs::fsetxattr(&copy, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");
     }
     let time = Timespec { tv_sec: entry.modified.0, tv_nsec: entry.modified.1 };
     rustix::fs::futimens(&copy, &Timestamps { last_access: time, last_modification: time })?;
-    rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
+    rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))?;
+    Ok(is_shared)
 }
 
 /// A file of the host with other content: its permissions and the attributes that programs set stay.

@@ -65,4 +65,5 @@ mod streams;
 mod support;
 mod terminal;
 mod toolchains;
+mod transaction_copy;
 mod transactions;

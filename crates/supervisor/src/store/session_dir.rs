@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 use crate::store::lock::Claim;
 use crate::store::registry;
+use cofferdam_workspace::copied;
 use cofferdam_workspace::marks;
 use cofferdam_workspace::remove_tree::{Progress, Removal};
 use cofferdam_workspace::transaction;
@@ -261,6 +262,12 @@ fn asked(session: BorrowedFd<'_>) -> Result<Vec<usize>, Errno> {
 /// An upper that the command made unreadable is not known to be empty.
 fn is_changed(session: &Claim, slot: usize) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let copied = rustix::fs::openat(session, slot.to_string(), flags, Mode::empty());
+    match copied.and_then(|slot| copied::is_touched(slot.as_fd())) {
+        // Only a copy has the record of one.
+        Err(Errno::NOENT) => {}
+        touched => return touched.unwrap_or(true),
+    }
     match rustix::fs::openat(session, format!("{slot}/upper"), flags, Mode::empty()).and_then(Dir::new) {
         Err(Errno::NOENT) => false,
         Err(_) => true,

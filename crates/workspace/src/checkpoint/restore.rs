@@ -15,8 +15,9 @@ use serde::Serialize;
 use super::layer::{Copy, Held, Layer};
 use super::record::By;
 use super::taking::Checkpoints;
+use crate::attributes::OPAQUE;
 use crate::beneath;
-use crate::changes::{DEEPEST, OPAQUE};
+use crate::changes::DEEPEST;
 use crate::entry::{Entry, Kind};
 use crate::staging::{copy_file, unknown_name};
 
