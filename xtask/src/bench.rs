@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod candidate;
 mod checkpoint;
+mod commands;
 mod density;
 mod egress;
 mod gate;
@@ -104,6 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
             Bench::Workspace(_) => {
                 let mut report = transaction::measure(&stage, rounds)?;
                 checkpoint::measure(&stage, rounds, &mut report)?;
+                commands::measure(&stage, rounds, &mut report)?;
                 report
             }
             Bench::Egress(options) => egress::measure(&stage, &load(options)?, rounds)?,

@@ -23,6 +23,7 @@ use crate::inheritance::Inheritance;
 use crate::marks;
 use crate::measure;
 use crate::overlay_options::{self, Defaults, MadeOverlay};
+use crate::refused_names;
 use crate::report::{About, EGRESS_READY, HOLDS_READY, JOINED, Message, StepError};
 
 /// Of the kernel's scale to 1000: when memory runs out, a session goes before what the user works with.
@@ -350,6 +351,9 @@ impl Builder<'_> {
             return self.filtered(&step.target, source, *id, *exec, hidden);
         }
         let tree = self.tree_for(step)?;
+        if let MountKind::Overlay { slot, absent, .. } = &step.kind {
+            self.refuse_absent(&step.target, *slot, absent)?;
+        }
         let about = || step.target.display().to_string();
         if self.is_own(&step.target) {
             return mount::attach_at(tree.as_fd(), self.root()?, &step.target).about(about);
@@ -442,6 +446,11 @@ impl Builder<'_> {
         let about = || format!("an overlay on {}", lower.display());
         let lower_fd = mount::open_source(lower).about(about)?;
         verify(lower_fd.as_fd(), lower, id)?;
+        if self.plan.is_copied(lower) {
+            // The layer has everything: what lies below would show through where the session removes it.
+            let nothing = self.scratch()?.place(lower).about(about)?;
+            return self.overlay_on(lower, &[nothing.as_fd()], slot).about(about);
+        }
         if absent.is_empty() {
             return self.overlay_on(lower, &[lower_fd.as_fd()], slot).about(about);
         }
@@ -449,6 +458,21 @@ impl Builder<'_> {
         let layer = filtered::layer(lower_fd.as_fd(), &hidden_names(absent), scratch.as_fd()).about(about)?;
         let layers: Vec<BorrowedFd<'_>> = layer.iter().chain([&lower_fd]).map(OwnedFd::as_fd).collect();
         self.overlay_on(lower, &layers, slot).about(about)
+    }
+
+    /// Of the names that are hidden and not there, those in the overlay's top directory cannot be made.
+    fn refuse_absent(&mut self, target: &Path, slot: usize, absent: &[HiddenName]) -> Result<(), StepError> {
+        let about = || format!("hidden names in {}", target.display());
+        let is_in_top = |name: &&HiddenName| name.text.is_none() && name.path.components().count() == 1;
+        let names: Vec<&OsStr> = absent.iter().filter(is_in_top).map(|name| name.path.as_os_str()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let base = self.overlay_dir.ok_or(Errno::NOENT).about(about)?.join(slot.to_string());
+        let upper = mount::open_source(&base.join("upper")).about(about)?;
+        let root = self.root.as_ref().ok_or(Errno::NOENT).about(about)?;
+        let scratch = self.scratch.as_mut().ok_or(Errno::NOENT).about(about)?;
+        refused_names::refuse(upper.as_fd(), &names, root.as_fd(), target, || scratch.unopenable()).about(about)
     }
 
     /// Through the descriptor, so that what was verified is what is used; commas in paths cannot become options.

@@ -10,6 +10,7 @@ pub mod join;
 pub mod marks;
 mod measure;
 mod overlay_options;
+mod refused_names;
 pub mod report;
 pub mod streams;
 pub mod terminal;

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_policy::{Access, Isolation, KeeperMode, Layer, NetworkMode, OnUnknown, Origin, Policy, Transaction};
+use cofferdam_policy::{
+    Access, Isolation, KeeperMode, Layer, NetworkMode, OnUnknown, Origin, Policy, Transaction, TransactionMode,
+};
 use serde::Serialize;
 
 use crate::facts::host::{HostFacts, Terminal};
@@ -86,6 +88,9 @@ pub struct LaunchPlan {
     pub decisions: Vec<Decision>,
     /// What becomes of what is written in the project; `off` also where a transaction was asked for and nothing is written there directly.
     pub transaction: Transaction,
+    /// Whether it is written to a copy, over which no layer of the host lies.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copies: bool,
     /// Where the workload says that a step of its work is done, in a transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<PathBuf>,
@@ -109,6 +114,11 @@ impl LaunchPlan {
     pub fn transaction_at(&self, path: &Path) -> Transaction {
         let is_in_it = decide(&self.decisions, path).is_some_and(Decision::in_transaction);
         if is_in_it { self.transaction } else { Transaction::Off }
+    }
+
+    /// Whether a directory of the transaction is copied before the session begins.
+    pub fn is_copied(&self, path: &Path) -> bool {
+        self.copies && self.transaction_at(path).is_on()
     }
 
     /// The overlays of which what was written is kept: those that a flag or a file of the user's asked for. In this order the manifest
@@ -200,7 +210,8 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
     let mut posture = posture(policy, facts, &filter, &landlock, &limits, gate.as_ref());
     tell_of_covers(isolation, &files.covers, &decisions, &mut posture);
     let transaction = in_force(policy.transaction.value, &decisions);
-    tell_of_transaction(transaction, &mut posture);
+    let copies = transaction.is_on() && policy.transaction_mode.value == TransactionMode::Copy;
+    tell_of_transaction(transaction, copies, &mut posture);
     tell_of_search(facts, &mut posture);
     tell_of_credentials(&policy.network, egress.as_ref(), &mut posture);
     let on = isolation != Isolation::None;
@@ -236,6 +247,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
         overlays: files.overlays,
         decisions,
         transaction,
+        copies,
         checkpoints,
         gate,
         egress,
@@ -246,7 +258,7 @@ fn in_force(asked: Transaction, decisions: &[Decision]) -> Transaction {
     if decisions.iter().any(Decision::in_transaction) { asked } else { Transaction::Off }
 }
 
-fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {
+fn tell_of_transaction(transaction: Transaction, copies: bool, posture: &mut Posture) {
     let end = match transaction {
         Transaction::Off => return,
         Transaction::Review => "what was written waits for review",
@@ -255,7 +267,8 @@ fn tell_of_transaction(transaction: Transaction, posture: &mut Posture) {
     let option =
         |(name, value): &(&str, &str)| if value.is_empty() { (*name).to_owned() } else { format!("{name}={value}") };
     let options: Vec<String> = OVERLAY_OPTIONS.iter().map(option).collect();
-    posture.enforced("transaction", format!("the project is written to an overlay ({}); {end}", options.join(",")));
+    let place = if copies { "a copy of it, in an overlay" } else { "an overlay" };
+    posture.enforced("transaction", format!("the project is written to {place} ({}); {end}", options.join(",")));
 }
 
 /// What was decided, before it becomes steps: the same could be written as another runtime's configuration.
@@ -305,7 +318,9 @@ impl Decided {
         let landlock = landlock(facts, exec.as_ref());
         let is_transaction = full && in_force(policy.transaction.value, &decisions).is_on();
         let has_place = facts.system.iter().any(|path| path == Path::new("/run"));
-        let checkpoints = (is_transaction && has_place).then(|| format!("/run/user/{}/checkpoint", facts.uid).into());
+        // A checkpoint would begin with all that was copied.
+        let has_steps = is_transaction && policy.transaction_mode.value != TransactionMode::Copy;
+        let checkpoints = (has_steps && has_place).then(|| format!("/run/user/{}/checkpoint", facts.uid).into());
         Ok(Decided {
             full,
             own_network,

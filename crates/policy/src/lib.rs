@@ -47,7 +47,7 @@ pub use types::network_part::{HostRule, NetworkPart};
 pub use types::origin::{Layer, Origin, Ruled};
 pub use types::policy::{
     Env, EnvMode, HOLDS_A_SECRET, HeldBack, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy,
-    Process, SyscallMode, Syscalls, Transaction, Unknown,
+    Process, SyscallMode, Syscalls, Transaction, TransactionMode, Unknown,
 };
 pub use types::scalar::Scalar;
 pub use types::setting::Setting;

@@ -62,6 +62,12 @@ pub enum LaunchError {
         #[source]
         errno: Errno,
     },
+    #[error("cannot copy `{path}` for the transaction")]
+    Copy {
+        path: PathBuf,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot limit the session: {what}")]
     Cgroup {
         what: String,

@@ -160,7 +160,8 @@ impl<'a> Running<'a> {
         options: &'a Options,
     ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
-        let transaction = directory.as_ref().filter(|_| plan.transaction.is_on()).map(|one| one.path.clone());
+        let transaction = directory.as_ref().filter(|_| plan.transaction.is_on() && !plan.copies);
+        let transaction = transaction.map(|one| one.path.clone());
         Running {
             checkpoints: transaction.map(SessionCheckpoints::new),
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),

@@ -8,6 +8,9 @@ pub(crate) const OVERLAY: &str = "user.overlay.";
 /// On everything that was copied up, under whatever name it is now. A link has none.
 pub(crate) const ORIGIN: &str = "user.overlay.origin";
 
+/// Of a directory: nothing of the layers below is in it.
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
+
 /// An extended attribute: its name and its value.
 type Attribute = (Vec<u8>, Vec<u8>);
 

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::attributes::attributes;
+use crate::attributes::{OPAQUE, attributes};
 use crate::beneath::{self, DEEPEST};
+use crate::copied::Copied;
 use crate::entry::{Entry, Kind, Time};
 use crate::journal::Earlier;
 use crate::origins;
@@ -30,8 +31,6 @@ const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
-/// What overlayfs says of its own layers in a user namespace.
-pub(crate) const OPAQUE: &str = "user.overlay.opaque";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +105,8 @@ pub enum Why {
     Unreadable,
     /// Another file system is mounted there.
     OtherMount,
+    /// The host's, and not in the copy that the session worked on.
+    Unseen,
 }
 
 /// Everything that differs in one tree, parents before what lies in them.
@@ -132,6 +133,8 @@ pub(crate) struct Walk<'a> {
     /// Paths that the policy hides.
     pub(crate) hidden: &'a dyn Fn(&Path) -> bool,
     pub(crate) earlier: &'a Earlier,
+    /// Where the layer began as a copy.
+    copied: Option<&'a Copied>,
     found: Changes,
     seen: usize,
     bytes: usize,
@@ -152,7 +155,18 @@ struct Pair<'a> {
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(mounted: Time, hidden: &'a dyn Fn(&Path) -> bool, earlier: &'a Earlier) -> Self {
-        Walk { mounted, hidden, earlier, found: Changes::default(), seen: 0, bytes: 0, unchanged: Vec::new() }
+        let (found, unchanged) = (Changes::default(), Vec::new());
+        Walk { mounted, hidden, earlier, copied: None, found, seen: 0, bytes: 0, unchanged }
+    }
+
+    pub(crate) fn of_copy(mut self, copied: Option<&'a Copied>) -> Self {
+        self.copied = copied;
+        self
+    }
+
+    /// Whether the host has a name that the session never saw, because it was not copied.
+    fn is_unseen(&self, path: &Path) -> bool {
+        self.copied.is_some_and(|copied| !copied.has(path))
     }
 
     pub(crate) fn all(mut self, upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> Result<Changes, Errno> {
@@ -239,7 +253,7 @@ impl<'a> Walk<'a> {
             }
             let path = at.join(&name);
             if (self.hidden)(&path) {
-                if Entry::at(pair.upper, &name)?.is_some() {
+                if Entry::at(pair.upper, &name)?.is_some_and(|entry| !entry.is_whiteout) {
                     self.skip(path, Why::Hidden);
                 }
                 continue;
@@ -257,6 +271,9 @@ impl<'a> Walk<'a> {
     /// A name that the lower layer may have and the upper one hides.
     fn removed(&mut self, path: &Path, name: &OsStr, pair: &Pair<'_>, lower: Option<Entry>) -> Result<(), Errno> {
         let (Some(lower), Some(directory)) = (lower, pair.lower) else { return Ok(()) };
+        if self.is_unseen(path) {
+            return Ok(());
+        }
         let kind = lower.kind;
         let is_touched = self.is_touched(path, &lower);
         let begin = self.found.changes.len();
@@ -306,6 +323,10 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let Some(entry) = Entry::at(opened.as_fd(), &name)? else { continue };
+            if self.is_unseen(&path) {
+                self.stays(at, Why::Unseen);
+                continue;
+            }
             let kind = entry.kind;
             let is_touched = self.is_touched(&path, &entry);
             let begin = self.found.changes.len();
@@ -355,8 +376,14 @@ impl<'a> Walk<'a> {
         upper: Entry,
         lower: Option<Entry>,
     ) -> Result<(), Errno> {
+        if self.copied.is_some_and(|copied| copied.is_untouched(&path, &upper)) {
+            return Ok(());
+        }
         let Some((lower, directory)) = lower.zip(pair.lower) else {
-            let is_lost = pair.may_lack && self.was_below(&path, pair, name, upper.kind);
+            let is_lost = match self.copied {
+                Some(copied) => copied.has(&path),
+                None => pair.may_lack && self.was_below(&path, pair, name, upper.kind),
+            };
             self.add(path, What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed));
             return Ok(());
         };
@@ -408,13 +435,15 @@ impl<'a> Walk<'a> {
             _ => None,
         };
         let is_lost = lower.is_none() && pair.may_lack && self.was_below(&path, pair, name, upper.kind);
+        let is_as_copied = self.copied.is_some_and(|copied| copied.has_mode(&path, &upper));
         match lower {
+            None if is_as_copied => return self.removed_by_host(path, opened.as_fd(), upper, pair.depth + 1),
             None => self.add(path.clone(), What::Added, None, Some(upper), is_lost.then_some(Conflict::Removed)),
             Some(lower) if lower.kind != Kind::Directory => {
                 let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
                 self.add(path.clone(), What::Replaced, Some(lower), Some(upper), conflict);
             }
-            Some(lower) if lower.mode != upper.mode => {
+            Some(lower) if lower.mode != upper.mode && !is_as_copied => {
                 // The layer has the mode of the time when something was first written below; the host may have changed it since.
                 let conflict = self.is_touched(&path, &lower).then_some(Conflict::Changed);
                 self.add(path.clone(), What::Modified, Some(lower), Some(upper), conflict);
@@ -424,6 +453,28 @@ impl<'a> Walk<'a> {
         let lower = below.as_ref().map(|below| below.as_fd());
         let may_lack = lower.map_or(Ok(is_lost), |lower| self.may_lack(&path, lower))?;
         self.directory(&path, &Pair { upper: opened.as_fd(), lower, is_opaque, may_lack, depth: pair.depth + 1 })
+    }
+}
+
+impl Walk<'_> {
+    /// A directory of the copy that the host has removed since: a change only where the session has worked in it.
+    fn removed_by_host(
+        &mut self,
+        path: PathBuf,
+        opened: BorrowedFd<'_>,
+        upper: Entry,
+        depth: usize,
+    ) -> Result<(), Errno> {
+        let begin = self.found.changes.len();
+        let pair = Pair { upper: opened, lower: None, is_opaque: true, may_lack: true, depth };
+        self.directory(&path, &pair)?;
+        if self.found.changes.len() > begin {
+            for change in &mut self.found.changes[begin..] {
+                change.conflict = change.conflict.or(Some(Conflict::Removed));
+            }
+            self.add(path, What::Added, None, Some(upper), Some(Conflict::Removed));
+        }
+        Ok(())
     }
 }
 

@@ -118,7 +118,7 @@ fn clean(directory: BorrowedFd<'_>, name: &OsStr) -> Result<bool, Errno> {
 
 /// Content, permissions, time of the last write and the attributes that programs set.
 pub(crate) fn copy_file(from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>, new: &OsStr) -> Result<(), Errno> {
-    copy_file_within(from, name, into, new, u64::MAX)
+    copy_file_within(from, name, into, new, u64::MAX).map(drop)
 }
 
 /// The same of a file that a workload may have closed to its owner, and so is the copy then.
@@ -139,14 +139,15 @@ fn copy_closed_file(
     }
 }
 
-/// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`.
+/// The same of a file that may grow meanwhile: what it was when it was opened, and no more than `most`. Whether both share their content
+/// on the disk, where the file system can.
 pub(crate) fn copy_file_within(
     from: BorrowedFd<'_>,
     name: &OsStr,
     into: BorrowedFd<'_>,
     new: &OsStr,
     most: u64,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let source = beneath::file(from, name)?;
     let stat = rustix::fs::fstat(&source)?;
     let entry = Entry::of(&stat);
@@ -158,14 +159,20 @@ pub(crate) fn copy_file_within(
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let copy = std::fs::File::from(rustix::fs::openat(into, new, flags, Mode::RUSR | Mode::WUSR)?);
-    copy_content(&source, &copy, entry.size)?;
+    let is_shared = rustix::fs::ioctl_ficlone(&copy, &source).is_ok();
+    if is_shared {
+        rustix::fs::ftruncate(&copy, entry.size)?;
+    } else {
+        copy_content(&source, &copy, entry.size)?;
+    }
     for (attribute, value) in attributes(&source)? {
         let set = rustix::fs::fsetxattr(&copy, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");
     }
     let time = Timespec { tv_sec: entry.modified.0, tv_nsec: entry.modified.1 };
     rustix::fs::futimens(&copy, &Timestamps { last_access: time, last_modification: time })?;
-    rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))
+    rustix::fs::fchmod(&copy, Mode::from_raw_mode(entry.mode))?;
+    Ok(is_shared)
 }
 
 /// The first `size` bytes of a file, without what was never written: a workload makes holes of any size for nothing.

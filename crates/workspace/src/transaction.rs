@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::beneath;
 use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
+use crate::copied::Copied;
 use crate::entry::{Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
 use crate::journal::{self, JOURNAL, Operation, STAGING, path_text};
@@ -62,6 +63,9 @@ pub struct TreeRecord {
     pub in_transaction: bool,
     /// What the index of git in it said at the start, but for times of files.
     pub index: Option<u64>,
+    /// Whether the layer began as a copy of it (see `copied`).
+    #[serde(default)]
+    pub is_copy: bool,
 }
 
 /// What the index of git in a project says, but for what it knows of the times of files.
@@ -241,7 +245,9 @@ impl Transaction {
         let mut all = Vec::new();
         for ((tree, record), earlier) in self.trees.iter().zip(&self.manifest.trees).zip(&earlier) {
             let hidden = |path: &Path| self.hidden.is_hidden(&record.lower.join(path));
-            let mut found = Walk::new(record.mounted, &hidden, earlier).all(tree.upper.as_fd(), tree.lower.as_fd())?;
+            let copied = record.is_copy.then(|| self.copied(record)).transpose()?;
+            let walk = Walk::new(record.mounted, &hidden, earlier).of_copy(copied.as_ref());
+            let mut found = walk.all(tree.upper.as_fd(), tree.lower.as_fd())?;
             found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
             let is_touched =
                 |change: &Change| change.conflict == Some(Conflict::Changed) && units::is_named_index(&change.path);
@@ -258,6 +264,11 @@ impl Transaction {
             all.push(found);
         }
         Ok(all)
+    }
+
+    fn copied(&self, record: &TreeRecord) -> Result<Copied, Errno> {
+        let slot = beneath::directory(self.directory.as_fd(), Path::new(&record.slot.to_string()))?;
+        Copied::read(slot.as_fd())
     }
 
     /// The content of a changed file, before and after.

@@ -92,7 +92,7 @@ pub(crate) fn sandbox(stage: &Stage, arguments: &[&str]) -> Command {
     command
 }
 
-fn shell(stage: &Stage, script: &str) -> Command {
+pub(crate) fn shell(stage: &Stage, script: &str) -> Command {
     let mut command = stage.user_command(std::path::Path::new("/bin/sh"));
     command.args(["-c", script]);
     command

@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn model(answer: &str) -> String {
-        THREATS.map(|number| format!("|T-{number}|what|HIGH|how|{answer}|\n")).collect()
+        THREATS.map(|number| format!("|T-{number}|what|HIGH|how|{answer}|")).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

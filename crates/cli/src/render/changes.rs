@@ -51,6 +51,7 @@ fn skipped(why: Why) -> &'static str {
         Why::TooLarge => "too large",
         Why::Unreadable => "it cannot be read",
         Why::OtherMount => "another file system is mounted there",
+        Why::Unseen => "the host's, and not in the copy that the session worked on",
     }
 }
 

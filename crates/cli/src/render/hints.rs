@@ -118,6 +118,11 @@ pub(crate) fn launch(error: &LaunchError) -> Option<String> {
         LaunchError::Keeper { path: Some(path), .. } => {
             format!("{} holds a name that must stay covered and cannot be watched; make it readable to you", path.display())
         }
+        LaunchError::Copy { errno, .. } if *errno == Errno::FBIG => {
+            "more than 262,144 names, or 4 GiB where the file system cannot share them between two files; \
+             leave out transaction_mode = \"copy\""
+                .to_owned()
+        }
         LaunchError::Directory { .. } => "it is hidden or private inside; start from another directory".to_owned(),
         LaunchError::Execute { errno, program } if *errno == Errno::NOENT => {
             format!("`{program}` is not in the sandbox's PATH, or its interpreter is hidden")
@@ -130,6 +135,7 @@ pub(crate) fn launch(error: &LaunchError) -> Option<String> {
         LaunchError::Execute { .. }
         | LaunchError::Exec { .. }
         | LaunchError::SessionDirectory { .. }
+        | LaunchError::Copy { .. }
         | LaunchError::Namespaces { .. }
         | LaunchError::Supervise(_) => return None,
     })

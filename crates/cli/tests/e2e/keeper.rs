@@ -506,23 +506,23 @@ fn a_hidden_name_that_the_host_saves_five_thousand_times_does_not_end_a_transact
     assert_eq!(place.sandbox(&["changes"]).ok(), "No changes wait.\n");
 }
 
-/// No mount stands on a name that is not there: it is made, and covered then.
+/// A pattern stands for no name: what matches it is made, and covered then. Names that are known: `hidden_made`.
 #[test]
 fn a_hidden_name_that_a_transaction_makes_is_covered_told_and_left_out() {
     for mode in MODES {
         let Some(place) = Place::with_repository() else { return };
-        let made = "mkdir -p a/b; echo T=1 > a/b/.env.local; echo T=1 > .env; echo x > a/b/shown; echo T=1 > .npmrc; \
-                    for f in a/b/.env.local .env; do while test -f $f; do sleep 0.01; done; done; echo up; \
-                    cat a/b/.env.local; echo T=2 > .env; mv .env other; rm a/b/.env.local; cat a/b/shown .npmrc";
+        let made = "mkdir -p a/b; echo T=1 > a/b/.env.local; echo T=1 > .env.x; echo x > a/b/shown; echo T=1 > .npmrc; \
+                    for f in a/b/.env.local .env.x; do while test -f $f; do sleep 0.01; done; done; echo up; \
+                    cat a/b/.env.local; echo T=2 > .env.x; mv .env.x other; rm a/b/.env.local; cat a/b/shown .npmrc";
         let (code, out) = begin(&place, &["--mode", mode, "--transaction"], made).end();
         let told = slurp(&place.path("home:err"));
         assert_eq!((code, out.as_str()), (0, "x\nT=1\n"), "{mode}: {told}");
         assert!(told.contains("a/b/.env.local: made by the session, hidden by the policy"), "{mode}: {told}");
         let stat = place.sandbox(&["diff", "--stat"]).ok();
         let left_out = |name: &str| stat.contains(&format!("- {name}  left out: a name that the policy hides"));
-        assert!(left_out(".env") && left_out("a/b/.env.local"), "{mode}: {stat}");
+        assert!(left_out(".env.x") && left_out("a/b/.env.local"), "{mode}: {stat}");
         assert!(stat.contains("A a/b/shown") && stat.contains("A .npmrc"), "{mode}: {stat}");
         place.sandbox(&["commit"]).ok();
-        assert!(place.exists("a/b/shown") && !place.exists(".env") && !place.exists("a/b/.env.local"), "{mode}");
+        assert!(place.exists("a/b/shown") && !place.exists(".env.x") && !place.exists("a/b/.env.local"), "{mode}");
     }
 }

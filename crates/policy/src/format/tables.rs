@@ -12,7 +12,7 @@ use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::policy::{
-    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, SyscallMode, Transaction,
+    EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, SyscallMode, Transaction, TransactionMode,
 };
 use crate::types::scalar::Scalar;
 use crate::types::table::settings;

@@ -118,6 +118,18 @@ impl Transaction {
     }
 }
 
+/// What a transaction is written to. Ordered: stricter first; a copy costs the host time and space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum TransactionMode {
+    /// A layer over the project, which refuses to rename its directories.
+    #[default]
+    Overlay,
+    /// A copy of the project, made at the start.
+    Copy,
+}
+
 struct TransactionNotation;
 
 impl Visitor<'_> for TransactionNotation {
@@ -163,6 +175,7 @@ display_as!(Metadata { Hidden => "hidden", Visible => "visible" });
 display_as!(KeeperMode { Strict => "strict", Report => "report" });
 display_as!(OnCritical { End => "end", Record => "record" });
 display_as!(Transaction { Review => "review", Auto => "auto", Off => "off" });
+display_as!(TransactionMode { Overlay => "overlay", Copy => "copy" });
 display_as!(SyscallMode { AllowList => "allow-list", DenyList => "deny-list" });
 display_as!(EnvMode { Explicit => "explicit", Clean => "clean", Inherit => "inherit" });
 
@@ -268,6 +281,7 @@ pub struct Policy {
     pub project: Ruled<Access>,
     /// What becomes of what is written there.
     pub transaction: Ruled<Transaction>,
+    pub transaction_mode: Ruled<TransactionMode>,
     pub files: Vec<FileRule>,
     pub unknown: Unknown,
     pub process: Process,
@@ -301,6 +315,7 @@ impl Default for Policy {
             mode: Ruled::default_of(Mode::Static),
             project: Ruled::default_of(Access::Read),
             transaction: Ruled::default_of(Transaction::Review),
+            transaction_mode: Ruled::default_of(TransactionMode::Overlay),
             files: Vec::new(),
             unknown: Unknown {
                 verdict: Ruled::default_of(OnUnknown::Deny),

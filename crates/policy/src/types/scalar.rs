@@ -13,6 +13,7 @@ use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{
     EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
+    TransactionMode,
 };
 use crate::types::table::settings;
 
@@ -62,7 +63,8 @@ stricter_first!(
     OnCritical,
     OnUnknown,
     SyscallMode,
-    Transaction
+    Transaction,
+    TransactionMode
 );
 
 impl Strictness for Isolation {

@@ -32,6 +32,8 @@ macro_rules! settings {
                 /// What becomes of what is written in the project: `false` (written directly), `true` (kept for review) or `"auto"`
                 /// (kept apart, and applied at the end).
                 transaction: Transaction => Transaction(Transaction) in transaction;
+                /// What a transaction is written to: `overlay`, or `copy` of the project, in which directories can be renamed.
+                transaction_mode: TransactionMode => TransactionMode(TransactionMode) in transaction_mode, shown "a transaction is written to";
                 /// The end of a command is told at a multiple of this time after its start: `"100ms"`.
                 completion_quantum: Quantum => CompletionQuantum(Quantum) in completion_quantum, shown "ends are told at multiples of", least LONGEST_QUANTUM => "at most 10s";
                 /// Whether `isolation = "none"` may be asked for. Counts in the org's policy only.

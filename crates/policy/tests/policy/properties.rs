@@ -47,6 +47,8 @@ const TOP: &[&str] = &[
     "debug = false",
     "keeper = \"strict\"",
     "keeper = \"report\"",
+    "transaction_mode = \"overlay\"",
+    "transaction_mode = \"copy\"",
     "transaction = true",
     "transaction = \"auto\"",
     "transaction = false",
@@ -164,6 +166,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert_network_no_wider(&with.network, &without.network);
     assert!(with.debug.value <= without.debug.value);
     assert!(with.keeper.value <= without.keeper.value);
+    assert!(with.transaction_mode.value <= without.transaction_mode.value);
     assert!(with.transaction.value <= without.transaction.value);
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);

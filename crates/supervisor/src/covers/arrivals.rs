@@ -89,7 +89,9 @@ impl Arrivals {
         let mut roots = Vec::new();
         for (tree, slot) in plan.transaction_trees() {
             let upper = session.join(slot.to_string()).join("upper");
-            for (place, side) in [(tree, Side::Host), (&*upper, Side::Session)] {
+            // Over a copy lies nothing of the host's.
+            let host = (!plan.is_copied(tree)).then_some((tree, Side::Host));
+            for (place, side) in host.into_iter().chain([(&*upper, Side::Session)]) {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let opened = rustix::fs::open(place, flags, Mode::empty());
                 let opened = opened.map_err(|errno| (place.to_path_buf(), errno))?;

@@ -9,6 +9,7 @@ use cofferdam_kernel::file;
 use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, Step, all_gate_rules};
 use cofferdam_policy::Transaction;
 use cofferdam_wire::Changed;
+use cofferdam_workspace::copied;
 use cofferdam_workspace::transaction::index_of;
 use cofferdam_workspace::{HiddenRule, Manifest, Time, TreeRecord};
 use rustix::fs::{AtFlags, Mode};
@@ -34,17 +35,19 @@ pub(super) fn make_overlays(
     };
     let kept = plan.kept_overlays();
     let keep: Vec<Kept<'_>> = kept.iter().map(|kept| Kept { slot: kept.slot, lower: kept.lower }).collect();
-    let made = SessionDir::create(state, session, plan.overlays, &keep).and_then(|directory| {
-        lead_home(plan, &directory)?;
-        if !keep.is_empty() {
-            manifest(plan, options, session, &keep, directory.claim.as_fd())?.write(directory.claim.as_fd())?;
+    let failed = |errno| LaunchError::SessionDirectory { path: sessions_in(state), errno };
+    let directory = SessionDir::create(state, session, plan.overlays, &keep).map_err(failed)?;
+    lead_home(plan, &directory).map_err(failed)?;
+    if !keep.is_empty() {
+        let claim = directory.claim.as_fd();
+        let manifest = manifest(plan, options, session, &keep, claim).map_err(failed)?;
+        manifest.write(claim).map_err(failed)?;
+        if let Err((path, errno)) = copy_trees(&manifest, claim) {
+            directory.finish(state);
+            return Err(LaunchError::Copy { path, errno });
         }
-        Ok(directory)
-    });
-    match made {
-        Ok(dirs) => Ok(Some(dirs)),
-        Err(errno) => Err(LaunchError::SessionDirectory { path: sessions_in(state), errno }),
     }
+    Ok(Some(directory))
 }
 
 /// What a later process needs to compare, commit or drop what was written: written down before anything can be written.
@@ -81,6 +84,7 @@ fn manifest(
             is_repository: is_repository(kept.lower),
             in_transaction: plan.transaction_at(kept.lower).is_on(),
             index: index_of(kept.lower),
+            is_copy: plan.is_copied(kept.lower),
         });
     }
     let index = all_gate_rules(&known.policy, &known.facts, &plan.decisions);
@@ -92,6 +96,15 @@ fn manifest(
     manifest.hidden = index.rules().filter(concerns).filter_map(HiddenRule::of).collect();
     manifest.masked = index.rules().filter(concerns).filter_map(HiddenRule::of_mask).collect();
     Ok(manifest)
+}
+
+/// Once the time is known after which a change of the host's is a conflict.
+fn copy_trees(manifest: &Manifest, directory: BorrowedFd<'_>) -> Result<(), (PathBuf, Errno)> {
+    for tree in manifest.trees.iter().filter(|tree| tree.is_copy) {
+        let filled = copied::fill(directory, tree.slot, &tree.lower, &manifest.hidden);
+        filled.map_err(|errno| (tree.lower.clone(), errno))?;
+    }
+    Ok(())
 }
 
 /// Where what is written on the root that asks goes, in a session that learns.

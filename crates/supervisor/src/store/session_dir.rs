@@ -30,6 +30,8 @@ use uuid::Uuid;
 
 use crate::store::lock::Claim;
 use crate::store::registry;
+use cofferdam_workspace::copied;
+use cofferdam_workspace::marks;
 use cofferdam_workspace::remove_tree::{Progress, Removal};
 use cofferdam_workspace::transaction;
 
@@ -195,6 +197,7 @@ impl Ending {
     pub(crate) fn begin(state: &Path, id: PathBuf, claim: Claim) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let sessions = rustix::fs::openat(CWD, sessions_in(state), flags, Mode::empty())?;
+        best_effort(marks::remove(claim.as_fd()), "one that stays is left out of the changes");
         let slots = slots_to_keep(&claim)?;
         let mut spared = Vec::new();
         for slot in &slots {
@@ -270,6 +273,12 @@ fn asked(session: BorrowedFd<'_>) -> Result<Vec<usize>, Errno> {
 /// An upper that the command made unreadable is not known to be empty.
 fn is_changed(session: &Claim, slot: usize) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let copied = rustix::fs::openat(session, slot.to_string(), flags, Mode::empty());
+    match copied.and_then(|slot| copied::is_touched(slot.as_fd())) {
+        // Only a copy has the record of one.
+        Err(Errno::NOENT) => {}
+        touched => return touched.unwrap_or(true),
+    }
     match rustix::fs::openat(session, format!("{slot}/upper"), flags, Mode::empty()).and_then(Dir::new) {
         Err(Errno::NOENT) => false,
         Err(_) => true,

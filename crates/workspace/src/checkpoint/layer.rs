@@ -247,7 +247,7 @@ impl<'a> Scan<'a> {
         copies.next += 1;
         let into = number.to_string();
         let most = copies.most.saturating_sub(copies.bytes);
-        let copy = || copy_file_within(directory, name, copies.part, OsStr::new(&into), most);
+        let copy = || copy_file_within(directory, name, copies.part, OsStr::new(&into), most).map(drop);
         let changed = match copy() {
             // The workload closed it to its owner.
             Err(Errno::ACCESS) => {

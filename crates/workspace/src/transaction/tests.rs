@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod closed;
+mod copied;
 mod copies;
 mod killed;
 mod origins;
@@ -52,6 +53,8 @@ struct Scene {
     other: Option<PathBuf>,
     hidden: Vec<HiddenRule>,
     masked: Vec<HiddenRule>,
+    /// Whether the layer begins as a copy of the project.
+    is_copy: bool,
     is_mounted: bool,
     /// Whether the project is a repository of git itself.
     is_repository: bool,
@@ -67,7 +70,7 @@ impl Scene {
         for directory in ["kept/t/0/work", "project", "inside"] {
             std::fs::create_dir_all(base.join(directory)).expect("writable");
         }
-        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_mounted: false, is_repository: false }
+        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_copy: false, is_mounted: false, is_repository: false }
     }
 
     /// The project on another mount than the transaction.
@@ -98,6 +101,7 @@ impl Scene {
         let (lower, mounted) = (self.project(), Time(seconds, nanoseconds));
         let (is_repository, in_transaction, index) = (self.is_repository, true, index_of(&lower));
         manifest.trees.push(TreeRecord {
+            is_copy: self.is_copy,
             slot: 0,
             lower,
             device,
@@ -111,10 +115,16 @@ impl Scene {
         manifest.masked = self.masked.clone();
         let directory = beneath::root(&self.kept()).expect("it is there");
         manifest.write(directory.as_fd()).expect("writable");
+        let mut below = self.project();
+        if self.is_copy {
+            crate::copied::fill(directory.as_fd(), 0, &self.project(), &self.hidden).expect("it is small");
+            below = self.base.join("nothing");
+            std::fs::create_dir_all(&below).expect("writable");
+        }
         let layer = |name: &str| self.kept().join("0").join(name).display().to_string();
         let options = format!(
             "lowerdir={},upperdir={},workdir={},userxattr,volatile",
-            self.project().display(),
+            below.display(),
             layer("upper"),
             layer("work")
         );

@@ -257,7 +257,7 @@ fn nothing_comes_from_another_directory_that_has_the_name_by_now_and_no_masked_n
     });
 }
 
-fn hide(path: &Path) -> Vec<HiddenRule> {
+pub(super) fn hide(path: &Path) -> Vec<HiddenRule> {
     let rule = serde_json::json!({ "place": path, "is_glob": false, "tail": 0, "except": "", "hides": true, "is_final": true, "layer": "flag" });
     vec![serde_json::from_value(rule).expect("a rule")]
 }

@@ -188,6 +188,7 @@ fn a_commit_equals_running_directly_and_a_rollback_equals_not_running() {
         for seed in 0..sequences() {
             let mut random = Random(seed);
             let mut scene = if seed % 8 == 0 { Scene::on_another_mount() } else { Scene::new() };
+            scene.is_copy = seed % 5 == 2;
             begin_sequence(&scene, &mut random, seed);
             repositories += u64::from(is_repository(seed));
             sh_copy(&scene);
@@ -231,6 +232,7 @@ fn nothing_that_the_host_wrote_meanwhile_is_lost() {
         for seed in 0..sequences() {
             let mut random = Random(seed ^ 0x5eed_0000);
             let mut scene = Scene::new();
+            scene.is_copy = seed % 5 < 2;
             begin_sequence(&scene, &mut random, seed);
             sh_copy(&scene);
             let copy = scene.base.join("copy");
