@@ -31,7 +31,6 @@ const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {

@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::OPAQUE;
-use crate::beneath;
+use crate::beneath::{self, DEEPEST};
 use crate::entry::{Entry, Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
 use crate::journal::{self, path_text};
-use crate::staging::{DEEPEST, copy_file_within, make};
+use crate::staging::{copy_file_within, make};
 
 /// In the slot, beside the layer.
 const RECORD: &str = "copied.json";

@@ -214,3 +214,17 @@ fn at_a_terminal_rollback_asks_and_it_can_be_looked_at_first() {
     enter(&screen, "sandbox rollback -y", "is dropped");
     wait_for("nothing waits", || (place.sandbox(&["changes"]).ok() == "No changes wait.\n").then_some(()));
 }
+
+#[test]
+fn a_run_that_asks_ends_with_its_terminal() {
+    let Some(screen) = open() else { return };
+    enter(&screen, "sandbox run --network none --transaction -- sh -c 'echo 1 > made'", OFFER);
+    let shell = screen.tmux(&["display-message", "-p", "#{pane_pid}"]);
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.trim())).expect("it runs");
+    let run = std::path::Path::new("/proc").join(children.trim());
+    assert!(run.is_dir(), "{children}");
+    screen.tmux(&["kill-pane"]);
+    wait_for("the end of the run", || (!run.exists()).then_some(()));
+    let left = screen.place.sandbox(&["diff", "--stat"]).ok();
+    assert!(left.contains("made"), "{left}");
+}

@@ -16,6 +16,7 @@ use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::Layer;
 use crate::types::policy::{
     EnvMode, Isolation, KeeperMode, Metadata, Mode, OnCritical, OnUnknown, Policy, SyscallMode, Transaction,
+    TransactionMode,
 };
 use crate::types::setting::Setting;
 use crate::types::table::settings;
@@ -88,7 +89,8 @@ words!(
     NetworkMode,
     OnUnknown,
     SyscallMode,
-    Transaction
+    Transaction,
+    TransactionMode
 );
 
 macro_rules! rows {

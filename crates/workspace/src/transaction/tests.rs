@@ -70,7 +70,15 @@ impl Scene {
         for directory in ["kept/t/0/work", "project", "inside"] {
             std::fs::create_dir_all(base.join(directory)).expect("writable");
         }
-        Scene { base, other: None, hidden: Vec::new(), masked: Vec::new(), is_copy: false, is_mounted: false, is_repository: false }
+        Scene {
+            base,
+            other: None,
+            hidden: Vec::new(),
+            masked: Vec::new(),
+            is_copy: false,
+            is_mounted: false,
+            is_repository: false,
+        }
     }
 
     /// The project on another mount than the transaction.

@@ -35,7 +35,8 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
     if !has_terminal() || !io::stderr().is_terminal() || !is_in_foreground() {
         return Ok(());
     }
-    let answer = answer();
+    // The supervisor took all signals to itself. From here on the process ends by them again, above all when its terminal is closed.
+    let answer = cofferdam_kernel::signal::reset().map_err(io::Error::from).and_then(|()| answer());
     let which = || WhichArgs { session: Some(session.to_owned()) };
     match answer {
         Ok(Answer::Review) => {
