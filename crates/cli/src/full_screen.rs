@@ -2,17 +2,13 @@
 //! keys, and the looks that they share; what is drawn is theirs.
 
 use std::io::{self, IsTerminal as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 use ratatui::widgets::{Block, Borders};
-
-/// What a terminal was asked by a workload it answers as if it was typed. Input counts once none came for so long.
-const QUIET: Duration = Duration::from_millis(300);
-const LONGEST_DRAIN: Duration = Duration::from_secs(3);
 
 /// Whether a person can be asked here.
 pub(crate) fn has_terminal() -> bool {
@@ -37,15 +33,6 @@ pub(crate) fn next_key(within: Duration) -> io::Result<Option<KeyEvent>> {
     }
     let Event::Key(key) = event::read()? else { return Ok(None) };
     Ok(Some(key).filter(|key| key.kind != KeyEventKind::Release))
-}
-
-/// Throws away what was typed for a program that has ended, and what the terminal answers to it.
-pub(crate) fn forget_input() -> io::Result<()> {
-    let until = Instant::now() + LONGEST_DRAIN;
-    while Instant::now() < until && event::poll(QUIET)? {
-        event::read()?;
-    }
-    Ok(())
 }
 
 pub(crate) fn is_interrupt(key: KeyCode, modifiers: KeyModifiers) -> bool {

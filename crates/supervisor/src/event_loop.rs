@@ -99,6 +99,8 @@ pub(crate) struct Running<'a> {
     pub(crate) keeper: Option<CoverKeeper>,
     /// In a transaction.
     pub(crate) checkpoints: Option<SessionCheckpoints>,
+    /// How the session sees the trees of a transaction without checkpoints.
+    pub(crate) views: Vec<OwnedFd>,
     /// Seconds since 1970.
     pub(crate) started: f64,
     pub(crate) ending: Ending,
@@ -164,6 +166,7 @@ impl<'a> Running<'a> {
         let transaction = transaction.map(|one| one.path.clone());
         Running {
             checkpoints: transaction.map(SessionCheckpoints::new),
+            views: Vec::new(),
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             first: ends.first,
@@ -206,6 +209,8 @@ impl<'a> Running<'a> {
         if result.is_err() {
             // A session that cannot be supervised does not go on: the caller may live long after this.
             best_effort(self.first.kill(), "it may be gone already");
+            // A process that waits for an answer does not end before it has one.
+            best_effort(self.gate.as_mut().map_or(Ok(()), Gate::end), "then there is nothing to wait for");
             // Held names are freed next: no process inside may live then.
             best_effort(self.first.reap().map(drop), "then there is nothing to wait for");
         }

@@ -2,9 +2,10 @@
 //! and says afterwards which of them were reached. Made by `trial` for each trial anew.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -38,11 +39,18 @@ impl Canaries {
         let mut files = Vec::new();
         for directory in PRIVATE {
             let file = PathBuf::from(directory).join(errand.file_name());
-            if fs::write(&file, &errand.token).is_ok() {
-                files.push(file);
+            // Other users write there, too: made anew, and no link is followed.
+            let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&file);
+            match made {
+                Ok(mut made) => {
+                    files.push(file);
+                    made.write_all(errand.token.as_bytes())?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
-        let process = Command::new(&errand.program)
+        let process = Command::new("/proc/self/exe")
             .args(["stand", &errand.token])
             .env_clear()
             .stdin(Stdio::piped())

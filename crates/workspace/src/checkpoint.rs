@@ -13,12 +13,14 @@
 
 mod interrupted;
 mod layer;
+pub(crate) mod note;
 mod record;
 mod restore;
 mod squash;
 mod taking;
 
-pub use self::interrupted::{Interrupted, interrupted, take_back};
+pub use self::interrupted::{interrupted, take_back};
+pub use self::note::Interrupted;
 pub use self::record::{By, Record};
 pub use self::restore::{Difference, Restored, Would};
 pub use self::taking::{Checkpoints, Pending};

@@ -24,7 +24,7 @@ use rustix::fs::{Access, AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::beneath::{self, DEEPEST, Unclosed};
-use crate::entry::{Entry, Kind};
+use crate::entry::{Entry, Kind, Time};
 use crate::journal::{
     self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging, UNDONE,
 };
@@ -441,8 +441,9 @@ fn committed(done: &Done) -> Committed {
     committed
 }
 
-pub(crate) fn earlier(directory: BorrowedFd<'_>, trees: usize) -> Result<Vec<Earlier>, Errno> {
-    let origins = origins::read(directory, trees)?.into_iter();
+/// `mounted` is when each tree was.
+pub(crate) fn earlier(directory: BorrowedFd<'_>, mounted: &[Time]) -> Result<Vec<Earlier>, Errno> {
+    let origins = origins::read(directory, mounted.len())?.into_iter();
     let mut all: Vec<Earlier> = origins.map(|origins| Earlier { origins, ..Earlier::default() }).collect();
     for number in numbers(directory)? {
         let stage = beneath::directory(directory, Path::new(&own_stage(number)))?;
@@ -457,7 +458,17 @@ pub(crate) fn earlier(directory: BorrowedFd<'_>, trees: usize) -> Result<Vec<Ear
         for (tree, path) in committed(&done).taken {
             all.get_mut(tree).ok_or(Errno::INVAL)?.taken.insert(path);
         }
-        for settled in done.directories.into_iter().chain(undone.into_iter().flat_map(|undone| undone.directories)) {
+        // What the commit took although the host had changed it is a conflict again.
+        let is_overwritten = |one: &&Operation| {
+            let base = one.base.as_ref().map(|base| base.changed);
+            let known = all.get(one.tree).and_then(|earlier| earlier.directories.get(&one.path));
+            base.is_some_and(|base| mounted.get(one.tree).is_some_and(|at| at.is_before(base)) && known != Some(&base))
+        };
+        let overwritten = done.operations.iter().filter(is_overwritten).map(|one| (one.tree, one.path.clone()));
+        let overwritten: HashSet<(usize, PathBuf)> = overwritten.collect();
+        let put_back = undone.into_iter().flat_map(|undone| undone.directories);
+        let put_back = put_back.filter(|one| !overwritten.contains(&(one.tree, one.path.clone())));
+        for settled in done.directories.into_iter().chain(put_back) {
             let known = &mut all.get_mut(settled.tree).ok_or(Errno::INVAL)?.directories;
             let last = known.entry(settled.path).or_insert(settled.changed);
             *last = settled.changed.max(*last);

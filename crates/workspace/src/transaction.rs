@@ -11,6 +11,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::beneath;
 use crate::changes::{Change, Changes, Conflict, Walk, What};
+use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::copied::Copied;
 use crate::entry::{Kind, Time};
@@ -35,7 +37,6 @@ use crate::undo;
 use crate::units::{self, LARGEST_INDEX};
 
 const MANIFEST: &str = "transaction.json";
-pub(crate) const CHECKPOINTS: &str = "checkpoints";
 const VERSION: u32 = 1;
 /// The last review's.
 const REJECTED: &str = "cofferdam-rejected.patch";
@@ -76,12 +77,21 @@ pub fn index_of(project: &Path) -> Option<u64> {
 /// One number for all of them: of linked worktrees, too, where the directory is the repository of one.
 fn index_in(root: BorrowedFd<'_>) -> Option<u64> {
     let mut all = vec![PathBuf::from(INDEX), PathBuf::from("index")];
-    if let Ok(worktrees) = beneath::directory(root, Path::new(WORKTREES)) {
+    if let Ok(worktrees) = beneath::directory(root, Path::new(WORKTREES))
+        && beneath::file(root, OsStr::new("HEAD")).is_ok()
+    {
         let names = beneath::names(worktrees.as_fd(), MOST_WORKTREES).ok()?;
         all.extend(names.iter().map(|name| Path::new(WORKTREES).join(name).join("index")));
     }
     let said = all.iter().filter_map(|path| units::summary(&read(root, path, LARGEST_INDEX)?));
     said.reduce(|one, other| one.rotate_left(1) ^ other)
+}
+
+/// Whether `index_in` reads it in a repository: a branch may have this name, too.
+fn is_index(path: &Path) -> bool {
+    let parts: Vec<&OsStr> = path.iter().collect();
+    matches!(parts[..], [name] if name == "index")
+        || matches!(parts[..], [worktrees, _, name] if worktrees == WORKTREES && name == "index")
 }
 
 /// What a transaction says of itself.
@@ -173,6 +183,8 @@ pub enum OpenError {
     Committed,
     #[error("it is {}", state.name())]
     State { state: State },
+    #[error("an undo was interrupted in the middle, and what was there before is not there again yet")]
+    HalfPutBack,
     #[error("a commit that was interrupted cannot be finished")]
     Recover(#[source] CommitError),
 }
@@ -198,6 +210,9 @@ impl Transaction {
     /// Finishes a commit that was interrupted, first of all.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let (directory, _) = locked(path)?;
+        if is_half_put_back(directory.as_fd()).map_err(OpenError::Records)? {
+            return Err(OpenError::HalfPutBack);
+        }
         let transaction = Transaction::read(directory)?;
         transaction.recovered()
     }
@@ -214,7 +229,9 @@ impl Transaction {
         let is_same_boot = boot().is_ok_and(|boot| boot == manifest.boot);
         let open = |record| open_tree(directory.as_fd(), record, is_same_boot);
         let trees = manifest.trees.iter().map(open).collect::<Result<_, _>>()?;
-        let hidden = Hidden::new(&manifest.hidden);
+        // In a copy a masked name can be renamed, with what lies around it.
+        let masked = manifest.masked.iter().filter(|_| manifest.trees.iter().any(|tree| tree.is_copy));
+        let hidden = Hidden::new(&manifest.hidden.iter().chain(masked).cloned().collect::<Vec<_>>());
         Ok(Transaction { directory, manifest, state, trees, hidden })
     }
 
@@ -241,7 +258,8 @@ impl Transaction {
 
     /// What differs in each tree.
     pub fn changes(&self) -> Result<Vec<Changes>, Errno> {
-        let earlier = commit::earlier(self.directory.as_fd(), self.trees.len())?;
+        let mounted: Vec<Time> = self.manifest.trees.iter().map(|tree| tree.mounted).collect();
+        let earlier = commit::earlier(self.directory.as_fd(), &mounted)?;
         let mut all = Vec::new();
         for ((tree, record), earlier) in self.trees.iter().zip(&self.manifest.trees).zip(&earlier) {
             let hidden = |path: &Path| self.hidden.is_hidden(&record.lower.join(path));
@@ -256,7 +274,7 @@ impl Transaction {
                 && index_in(tree.lower.as_fd()) == record.index
             {
                 // A `git status` of the host has read it again, and changed nothing that counts.
-                let is_of_git = |path: &Path| path == Path::new(INDEX) || record.is_repository;
+                let is_of_git = |path: &Path| path == Path::new(INDEX) || record.is_repository && is_index(path);
                 let indexes = found.changes.iter_mut().filter(|change| is_touched(change) && is_of_git(&change.path));
                 indexes.for_each(|index| index.conflict = None);
             }

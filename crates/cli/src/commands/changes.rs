@@ -77,6 +77,10 @@ pub(crate) enum ChangesError {
         "the changes of session {id} are lost: the machine went down before they were on the disk; the host's files are untouched"
     )]
     Lost { id: String },
+    #[error("the host changed {name} while it was reviewed: nothing was committed")]
+    Moved { name: String },
+    #[error("session {id} works in a copy of the project (`transaction_mode`), which has no checkpoints")]
+    OfCopy { id: String },
     #[error("session {id} does not run any more: a checkpoint is taken while it does")]
     NotRunning { id: String },
     #[error("session {id}: {why}")]
@@ -123,7 +127,8 @@ impl ChangesError {
     pub(crate) fn of_selection(id: &str, error: SelectionError) -> Self {
         let id = id.to_owned();
         match error {
-            SelectionError::Note(source) => ChangesError::Read { id, source },
+            SelectionError::Note(source) | SelectionError::Read(source) => ChangesError::Read { id, source },
+            SelectionError::Moved { name } => ChangesError::Moved { name },
             SelectionError::Commit(source) => ChangesError::Commit { id, source },
         }
     }
@@ -374,7 +379,10 @@ fn meant_and_finished(which: &WhichArgs) -> Result<Found, ChangesError> {
     if found.state != State::Open {
         return Ok(found);
     }
-    finish_killed(&own_state()?);
+    let state = own_state()?;
+    finish_killed(&state);
+    // What a killed session was about to put back is among what it left.
+    finish_interrupted(&state);
     meant(&WhichArgs { session: Some(found.manifest.session.clone()) })
 }
 

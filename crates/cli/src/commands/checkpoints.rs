@@ -34,7 +34,7 @@ enum To {
 }
 
 pub(crate) fn checkpoint(args: &CheckpointArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant(&args.which)?;
+    let found = with_steps(meant(&args.which)?)?;
     let id = found.manifest.session.clone();
     if args.list {
         let all = Checkpoints::open(&found.path).map_err(|source| ChangesError::Read { id: id.clone(), source })?;
@@ -77,6 +77,14 @@ pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
         }
         other => other,
     }
+}
+
+/// A copy is compared with what was copied, and put back by its rollback alone.
+fn with_steps(found: Found) -> Result<Found, ChangesError> {
+    if found.manifest.trees.iter().any(|tree| tree.is_copy) {
+        return Err(ChangesError::OfCopy { id: found.manifest.session });
+    }
+    Ok(found)
 }
 
 /// Asks at a terminal.
@@ -135,7 +143,7 @@ fn saved(found: Found) -> Result<(Option<Live>, Checkpoints), ChangesError> {
 
 fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, ChangesError> {
     loop {
-        let found = meant(which)?;
+        let found = with_steps(meant(which)?)?;
         let id = found.manifest.session.clone();
         let read = |source| ChangesError::Read { id: id.clone(), source };
         let (session, mut all) = saved(found)?;

@@ -31,6 +31,10 @@ const MOST_NAMED: usize = 8;
 pub(crate) enum SelectionError {
     #[error("what was left out cannot be written")]
     Note(#[source] Errno),
+    #[error("the host changed {name} while it was reviewed: nothing was committed")]
+    Moved { name: String },
+    #[error("what changed cannot be read")]
+    Read(#[source] Errno),
     #[error(transparent)]
     Commit(CommitError),
 }
@@ -264,6 +268,13 @@ impl Selection {
         changes: &[Changes],
         asked: &[(usize, &Change)],
     ) -> Result<ExitCode, SelectionError> {
+        // A person takes minutes: what is a unit with something that the host has changed since must not be torn.
+        for (tree, found) in transaction.changes().map_err(SelectionError::Read)?.iter().enumerate() {
+            let chosen = |change: &&Change| self.choices[tree].chosen.contains(&change.path);
+            if let Some(moved) = found.changes.iter().filter(chosen).find(|change| change.conflict.is_some()) {
+                return Err(SelectionError::Moved { name: name(&moved.path) });
+            }
+        }
         for (tree, path) in &self.left {
             if let Some(object) = object_of(transaction, changes, *tree, path) {
                 say!(

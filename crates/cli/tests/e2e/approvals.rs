@@ -183,6 +183,16 @@ fn the_terminal_asks_and_gives_the_screen_back() {
 }
 
 #[test]
+fn a_session_that_asks_ends_with_its_terminal() {
+    let Some(screen) = Screen::open(&[]) else { return };
+    screen.place.write("home:notes/list.txt", "the-list\n");
+    screen.line("sandbox run -- cat ~/notes/list.txt");
+    screen.wait_for("press a key");
+    screen.close();
+    assert_eq!(screen.place.sandbox(&["ps"]).ok(), "no session runs\n");
+}
+
+#[test]
 fn a_stopped_session_gives_the_terminal_back_and_asks_again() {
     let Some(screen) = Screen::open(&[]) else { return };
     screen.place.write("home:notes/list.txt", "the-list\n");

@@ -146,6 +146,22 @@ fn what_a_killed_put_back_left_in_part_is_as_it_was_before_at_the_next_command()
 }
 
 #[test]
+fn nothing_that_a_killed_session_had_put_back_in_part_is_committed() {
+    let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+    for (done, name) in ["good", "more"].iter().enumerate() {
+        agent.tell(&format!("echo {name} > {name}\n"));
+        wait_for("the checkpoint", || (listed(&place).len() > done).then_some(()));
+    }
+    place.host(&format!("kill -9 {}", agent.pid())).ok();
+    agent.end();
+    let leave = r#"cd ~/.local/state/cofferdam/sessions/*/ && rm */upper/more &&
+                   echo '{"to":1,"before":2,"went_on":false}' > checkpoints/putting-back.json"#;
+    place.host(leave).ok();
+    place.sandbox(&["commit"]).code(0).says(&["what was there before is there again"]);
+    assert!(place.exists("good") && place.exists("more"));
+}
+
+#[test]
 fn checkpoints_need_a_transaction_and_a_running_session() {
     let Some(place) = Place::with_repository() else { return };
     place.sandbox(&["checkpoint"]).code(1).says(&["no changes of a session wait"]);

@@ -39,3 +39,37 @@ fn a_branch_of_the_host_in_the_way_of_the_new_name_stays_and_the_commits_wait() 
     assert!(said.contains("the session's commits on feature/x wait"), "{said}");
     assert_eq!(place.host("git log --format=%s -1 cofferdam; git fsck --strict --no-dangling").ok(), "host\n");
 }
+
+#[test]
+fn a_status_between_a_commit_and_its_undo_leaves_nothing_of_the_repository_behind() {
+    for is_linked in [false, true] {
+        let Some(mut place) = Place::with_repository() else { return };
+        if is_linked {
+            place.host("git worktree add -q ../linked -b side").ok();
+            place.project = place.home.join("linked");
+        }
+        let state = "git log --format=%s; git ls-files --stage; git status --short; git fsck --strict --no-dangling";
+        let before = place.host(state).ok();
+        place
+            .run(&["--transaction"], &["sh", "-c", "echo two > second; git add second; git commit -qm second"])
+            .code(0);
+        place.sandbox(&["commit"]).code(0);
+        let with_second = place.host(&format!("touch first; {state}")).ok();
+        assert!(with_second.starts_with("second\nfirst\n"), "linked {is_linked}: {with_second}");
+        let undone = place.sandbox(&["commit", "--undo"]).code(0);
+        assert_eq!(place.host(state).ok(), before, "linked {is_linked}: {} {}", undone.out, undone.err);
+    }
+}
+
+#[test]
+fn a_branch_called_index_that_the_host_moved_is_a_conflict_as_any_other() {
+    for branch in ["index", "other"] {
+        let Some(mut place) = Place::with_repository() else { return };
+        place.host(&format!("git worktree add -q ../linked -b {branch}")).ok();
+        place.project = place.home.join("linked");
+        place.run(&["--transaction"], &["sh", "-c", "echo s > s; git add s; git commit -qm session"]).code(0);
+        place.host("echo h > h; git add h; git commit -qm host").ok();
+        place.sandbox(&["commit"]).code(1);
+        assert_eq!(place.host(&format!("git log --format=%s -1 refs/heads/{branch}")).ok(), "host\n", "{branch}");
+    }
+}

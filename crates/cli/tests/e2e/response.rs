@@ -418,16 +418,19 @@ fn a_further_command_is_looked_for_in_the_list_and_its_attempt_is_its_own() {
 
 #[test]
 fn a_script_that_only_the_transaction_has_is_quarantined_too() {
-    let Some(place) = Place::with(&["python3"]) else { return };
-    place.write("made.py", "print('of the host')");
-    place.write("source", &calling(SETNS, 1));
-    let running = place.start(&["--transaction"], "cp source made.py; echo ready; sleep 100");
-    place.sandbox(&["attach", "last", "--", "python3", "made.py"]).code(137);
-    assert_eq!(running.end().0, 126);
-    assert_eq!(quarantined(&place), ["made.py"]);
-    assert_eq!(place.run(&[], &["python3", "made.py"]).ok(), "of the host\n");
-    place.write("copy.py", &calling(SETNS, 1));
-    place.run(&[], &["python3", "copy.py"]).code(126).says(&["is quarantined since session"]);
+    for mode in ["overlay", "copy"] {
+        let Some(place) = Place::with(&["python3"]) else { return };
+        place.write(CONFIG, &format!("transaction_mode = \"{mode}\"\n"));
+        place.write("made.py", "print('of the host')");
+        place.write("source", &calling(SETNS, 1));
+        let running = place.start(&["--transaction"], "cp source made.py; echo ready; sleep 100");
+        place.sandbox(&["attach", "last", "--", "python3", "made.py"]).code(137);
+        assert_eq!(running.end().0, 126, "{mode}");
+        assert_eq!(quarantined(&place), ["made.py"], "{mode}");
+        assert_eq!(place.run(&[], &["python3", "made.py"]).ok(), "of the host\n", "{mode}");
+        place.write("copy.py", &calling(SETNS, 1));
+        place.run(&[], &["python3", "copy.py"]).code(126).says(&["is quarantined since session"]);
+    }
 }
 
 #[test]

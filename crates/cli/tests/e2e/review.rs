@@ -204,3 +204,17 @@ fn a_pipe_under_the_name_of_the_note_does_not_stop_a_review() {
     assert!(said.out.contains("what you left out is written in"), "{}", said.out);
     assert!(place.read(".git/cofferdam-rejected.patch").is_some_and(|note| note.contains("+two")));
 }
+
+#[test]
+fn what_was_overwritten_is_a_conflict_again_when_the_commit_is_taken_back() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "echo agent >> first; echo x > other"]).code(0);
+    place.host("echo host >> first").ok();
+    place.sandbox(&["commit", "--overwrite", "first"]).code(0);
+    assert_eq!(place.read("first").as_deref(), Some("one\nagent\n"));
+    place.sandbox(&["commit", "--undo"]).code(0);
+    assert_eq!(place.read("first").as_deref(), Some("one\nhost\n"));
+    place.sandbox(&["commit"]).code(1);
+    assert_eq!(place.read("first").as_deref(), Some("one\nhost\n"), "the host's version stays");
+    assert!(place.exists("other"));
+}

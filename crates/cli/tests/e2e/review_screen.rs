@@ -52,7 +52,7 @@ fn what_is_accepted_is_committed_what_is_rejected_is_told_to_the_agent_and_the_r
     screen.capture("review-hunks");
     screen.keys(&["Tab", "j", "r", "v"]);
     screen.wait_for("1 reviewed");
-    screen.keys(&["c"]);
+    screen.keys(&["c", "yes", "Enter"]);
     screen.wait_for("hunks of 1 file committed");
     screen.prompt();
     screen.capture("review-committed");
@@ -123,22 +123,25 @@ fn at_the_end_of_a_run_a_key_reviews_commits_drops_or_leaves() {
     screen.wait_for("\ncode-3\n");
     place.sandbox(&["rollback"]).code(0);
     run("echo 2 > two");
-    screen.keys(&["c"]);
+    screen.keys(&["c", "Enter"]);
     screen.wait_for("[y/N]");
-    assert!(!place.exists("two"), "a key alone commits nothing");
+    assert!(!place.exists("two"), "a letter alone commits nothing");
     screen.keys(&["y", "Enter"]);
     screen.wait_for("\ncode-0\n");
     assert!(place.exists("two"));
     run("echo 3 > three");
-    screen.keys(&["d"]);
+    screen.keys(&["d", "Enter"]);
     screen.wait_for("drop this? [y/N]");
     screen.keys(&["y", "Enter"]);
     screen.wait_for("\ncode-0\n");
     assert_eq!(place.sandbox(&["changes"]).ok(), "No changes wait.\n");
     run("echo 4 > four");
-    screen.keys(&["r"]);
+    screen.keys(&["r", "Enter"]);
     screen.wait_for(REVIEW);
     screen.keys(&["a", "c"]);
+    screen.wait_for("Type `yes`");
+    assert!(!place.exists("four"), "letters alone commit nothing");
+    screen.keys(&["yes", "Enter"]);
     screen.wait_for("\ncode-0\n");
     assert!(place.exists("four") && !place.exists("one") && !place.exists("three"));
     // Nothing is asked where nothing waits, or where a program reads the end.
@@ -157,7 +160,8 @@ fn what_was_typed_for_the_workload_is_no_answer_to_the_question() {
     screen.wait_until("the workload", |text| text.lines().any(|line| line == "ready"));
     screen.keys(&["c", "y", "Enter", "r", "d"]);
     screen.wait_for(OFFER);
-    screen.keys(&["Enter"]);
+    // Late, and with letters that the workload has chosen.
+    screen.keys(&["rgb:aaaa/aaac/cccc", "Enter"]);
     screen.wait_for("\ncode-0\n");
     assert!(!screen.place.exists("made"));
     screen.place.sandbox(&["rollback"]).code(0);
@@ -219,12 +223,22 @@ fn at_a_terminal_rollback_asks_and_it_can_be_looked_at_first() {
 fn a_run_that_asks_ends_with_its_terminal() {
     let Some(screen) = open() else { return };
     enter(&screen, "sandbox run --network none --transaction -- sh -c 'echo 1 > made'", OFFER);
-    let shell = screen.tmux(&["display-message", "-p", "#{pane_pid}"]);
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.trim())).expect("it runs");
-    let run = std::path::Path::new("/proc").join(children.trim());
-    assert!(run.is_dir(), "{children}");
-    screen.tmux(&["kill-pane"]);
-    wait_for("the end of the run", || (!run.exists()).then_some(()));
+    screen.close();
     let left = screen.place.sandbox(&["diff", "--stat"]).ok();
     assert!(left.contains("made"), "{left}");
+}
+
+#[test]
+fn a_repository_that_the_host_moved_during_a_review_is_not_torn() {
+    let Some(screen) = open() else { return };
+    let place = &screen.place;
+    place
+        .run(&["--transaction"], &["sh", "-c", "git checkout -qb feat; echo s > s; git add s; git commit -qm s"])
+        .code(0);
+    enter(&screen, "sandbox review", REVIEW);
+    let state = "git symbolic-ref HEAD; git log --format=%s; git status --short";
+    let before = place.host(&format!("echo h > h; git add h; git commit -qm host; {state}")).ok();
+    screen.keys(&["A", "c", "yes", "Enter"]);
+    screen.wait_for("nothing was committed");
+    assert_eq!(place.host(state).ok(), before);
 }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{PATIENCE, Place, binary, finish};
+use crate::support::{PATIENCE, Place, binary, finish, wait_for};
 
 pub(crate) struct Screen {
     pub(crate) place: Place,
@@ -95,6 +95,17 @@ impl Screen {
         self.wait_until(&format!("the answer `{answer}`"), |screen| {
             screen.lines().any(|line| line.starts_with(answer))
         });
+    }
+
+    /// Closes the terminal while a command runs in it, which must end then.
+    #[track_caller]
+    pub(crate) fn close(&self) {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.trim())).expect("it runs");
+        let command = std::path::Path::new("/proc").join(children.trim());
+        assert!(command.is_dir(), "{children}");
+        self.tmux(&["kill-pane"]);
+        wait_for("the end of the command", || (!command.exists()).then_some(()));
     }
 
     /// The settings of the outer terminal; asked at the outer prompt.

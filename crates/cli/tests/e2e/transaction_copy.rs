@@ -62,3 +62,29 @@ fn a_projects_file_cannot_ask_for_a_copy_unapproved() {
     let ran = place.run(&["--transaction"], &["sh", "-c", RENAME]);
     assert!(!ran.out.contains("renamed"), "{ran:?}");
 }
+
+#[test]
+fn a_copy_has_no_checkpoints_and_says_so() {
+    let Some(place) = with_copy("transaction_mode = \"copy\"\n") else { return };
+    place.run(&["--transaction"], &["sh", "-c", "rm first; mv src lib"]).code(0);
+    let before = place.sandbox(&["diff", "--stat"]).ok();
+    for words in [&["undo", "--preview"][..], &["undo", "--yes"], &["checkpoint", "--list"], &["rollback", "--to", "0"]]
+    {
+        place.sandbox(words).code(125).says(&["a copy of the project"]);
+    }
+    assert_eq!(place.sandbox(&["diff", "--stat"]).ok(), before);
+    place.sandbox(&["rollback"]).code(0);
+}
+
+#[test]
+fn values_of_masked_files_are_not_committed_under_another_name() {
+    let Some(place) = with_copy("transaction_mode = \"copy\"\n") else { return };
+    place.write("pkg/.npmrc", "//registry.example/:_authToken=hunter2\nfund=false\n");
+    place.write("pkg/plain", "plain\n");
+    let ran = place.run(&["--transaction"], &["sh", "-c", "cat pkg/.npmrc; mv pkg pkg2; mv pkg2/.npmrc taken"]);
+    assert!(ran.out.contains("fund=false") && !ran.out.contains("hunter2"), "{ran:?}");
+    assert!(!place.sandbox(&["diff"]).out.contains("hunter2"));
+    place.sandbox(&["commit"]);
+    assert!(place.exists("pkg2/plain"));
+    assert_eq!(place.host("grep -rl hunter2 . --include='*' | grep -v '[.]env' | grep -v '^./pkg/' || true").ok(), "");
+}

@@ -16,7 +16,7 @@ impl Running<'_> {
         let command = &self.plan.command;
         let own = request.environment.iter().find(|(name, _)| name == "PATH");
         // In a transaction the session may have written it itself.
-        let views = self.checkpoints.as_ref().map(|all| all.views.as_slice()).unwrap_or_default();
+        let views = self.checkpoints.as_ref().map_or(&self.views, |all| &all.views);
         let overlays = self.plan.kept_overlays();
         let views: Vec<_> = overlays.iter().map(|one| one.target).zip(views.iter().map(|view| view.as_fd())).collect();
         let subject = Subject::of(&Starting {

@@ -92,9 +92,7 @@ impl Running<'_> {
                 }
             }
             (Some(Message::View), Some(fd)) => {
-                if let Some(checkpoints) = &mut self.checkpoints {
-                    checkpoints.views.push(fd);
-                }
+                self.checkpoints.as_mut().map_or(&mut self.views, |checkpoints| &mut checkpoints.views).push(fd);
             }
             (Some(Message::Checkpoints), Some(fd)) => {
                 if let Some(checkpoints) = &mut self.checkpoints {

@@ -101,7 +101,9 @@ fn manifest(
 /// Once the time is known after which a change of the host's is a conflict.
 fn copy_trees(manifest: &Manifest, directory: BorrowedFd<'_>) -> Result<(), (PathBuf, Errno)> {
     for tree in manifest.trees.iter().filter(|tree| tree.is_copy) {
-        let filled = copied::fill(directory, tree.slot, &tree.lower, &manifest.hidden);
+        // Of a masked file the session has the text of its cover alone: under another name its values would be committed.
+        let covered = [&manifest.hidden[..], &manifest.masked].concat();
+        let filled = copied::fill(directory, tree.slot, &tree.lower, &covered);
         filled.map_err(|errno| (tree.lower.clone(), errno))?;
     }
     Ok(())

@@ -93,6 +93,8 @@ impl SessionDir {
 
     /// Where its changes will lie once it is finished; none where nothing of it is kept.
     pub(crate) fn to_be_kept(&self, state: &Path) -> Option<PathBuf> {
+        // They are no change.
+        best_effort(marks::remove(self.claim.as_fd()), "one that stays is left out of the changes");
         let is_kept = slots_to_keep(&self.claim).is_ok_and(|slots| !slots.is_empty());
         self.path.file_name().filter(|_| is_kept).map(|id| kept_in(state).join(id))
     }

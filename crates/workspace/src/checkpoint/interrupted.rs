@@ -7,24 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
+use super::note::{CHECKPOINTS, Interrupted, NOTE};
 use super::taking::Checkpoints;
-use crate::transaction::{CHECKPOINTS, OpenError};
+use crate::transaction::OpenError;
 use crate::{beneath, journal};
-
-const NOTE: &str = "putting-back.json";
-
-/// What a process was about when it was killed or failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interrupted {
-    /// The checkpoint that was to be put back.
-    pub to: usize,
-    /// What was there before.
-    pub before: usize,
-    /// Processes of the session ran since: what lies there is theirs, too.
-    pub went_on: bool,
-}
 
 impl Checkpoints {
     pub fn interrupted(&self) -> Result<Option<Interrupted>, Errno> {
@@ -48,7 +35,8 @@ impl Checkpoints {
     pub fn go_on(&self) -> Result<Option<Interrupted>, Errno> {
         let Some(note) = self.interrupted()? else { return Ok(None) };
         let note = Interrupted { went_on: true, ..note };
-        journal::write_plainly(self.own.as_fd(), NOTE, &note)?;
+        // Without it, what the session does from here on would be taken back: on a full disk the note goes.
+        journal::write_plainly(self.own.as_fd(), NOTE, &note).or_else(|_| self.end_put_back())?;
         Ok(Some(note))
     }
 }

@@ -10,13 +10,14 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{self, Copy, Held, Layer, Scan};
+use super::note::CHECKPOINTS;
 use super::record::{self, By, PART, Record, deltas};
 use super::squash::{REFUSED_PAST, squash};
 use crate::changes::is_same_file;
 use crate::hidden::Hidden;
 use crate::origins::{self, Origins};
 use crate::state::State;
-use crate::transaction::{CHECKPOINTS, Manifest, OpenError, TreeRecord, boot, locked, open_lower};
+use crate::transaction::{Manifest, OpenError, TreeRecord, boot, locked, open_lower};
 use crate::{beneath, journal, stages, staging};
 
 /// Written by the process that copies while the session runs.
@@ -80,6 +81,10 @@ impl Checkpoints {
 
     fn of(directory: OwnedFd) -> Result<Self, Errno> {
         let manifest = Manifest::read(directory.as_fd())?.ok_or(Errno::NOENT)?;
+        // Its layer holds the whole project, and is compared with what was copied.
+        if manifest.trees.iter().any(|tree| tree.is_copy) {
+            return Err(Errno::OPNOTSUPP);
+        }
         match rustix::fs::mkdirat(&directory, CHECKPOINTS, Mode::RWXU) {
             Err(Errno::EXIST) => {}
             other => other?,

@@ -143,11 +143,15 @@ impl Scene {
     }
 
     fn end(&mut self) -> Transaction {
+        self.seal();
+        Transaction::open(&self.kept()).expect("it was sealed")
+    }
+
+    fn seal(&mut self) {
         rustix::mount::unmount(self.inside(), UnmountFlags::empty()).expect("no process is in it");
         self.is_mounted = false;
         let directory = beneath::root(&self.kept()).expect("it is there");
         assert_eq!(seal(directory.as_fd()).expect("writable"), Some(State::Sealed));
-        Transaction::open(&self.kept()).expect("it was sealed")
     }
 
     /// Runs a script as a session would, and ends it.

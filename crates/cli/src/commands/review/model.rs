@@ -69,6 +69,7 @@ pub(super) enum Pane {
 pub(super) enum Question {
     /// To take what host programs obey without being asked.
     Opens,
+    Commit,
     RollBack,
 }
 
@@ -255,7 +256,8 @@ impl<'a> Review<'a> {
             'c' if self.is_untouched() => {
                 "nothing is accepted or rejected yet; [q] leaves everything waiting".clone_into(&mut self.message);
             }
-            'c' => return Effect::Commit,
+            // Letters that a terminal answers to a query of the workload are no yes.
+            'c' => self.asked = Some((Question::Commit, String::new())),
             _ => {}
         }
         Effect::Nothing
@@ -332,6 +334,7 @@ impl<'a> Review<'a> {
             KeyCode::Char(c) if typed.len() < 8 => typed.push(c),
             KeyCode::Enter if typed == "yes" => match question {
                 Question::RollBack => return Effect::RollBack,
+                Question::Commit => return Effect::Commit,
                 Question::Opens => {
                     if let Some(entry) = self.entries.get_mut(self.selected) {
                         entry.set(Mark::Accepted);

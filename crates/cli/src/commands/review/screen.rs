@@ -243,6 +243,9 @@ fn draw_keys(frame: &mut Frame<'_>, review: &Review<'_>, area: Rect) {
             let room = (SAID * usize::from(area.width)).saturating_sub(question.len() + typed.len() + 20);
             format!("Host programs obey {}{question}{typed}", end_of(&obeyed, room))
         }
+        Some((Question::Commit, typed)) => {
+            format!("Commit what is accepted, and tell the agent what is rejected? Type `yes`: {typed}")
+        }
         Some((Question::RollBack, typed)) => {
             format!("Drop all that this session changed and was not committed? Type `yes`: {typed}")
         }

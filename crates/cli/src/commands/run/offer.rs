@@ -1,22 +1,22 @@
 //! The end of a transactional run at a terminal: what waits is reviewed, committed or dropped by a key. Owns the question and when it
 //! is asked; the commands are `review`'s and `changes`'s. Called by `run` after everything was told.
 
-use std::io::{self, IsTerminal as _};
-use std::time::Duration;
+use std::io::{self, BufRead as _, IsTerminal as _};
 
 use cofferdam_wire::End;
-use ratatui::crossterm::event::{KeyCode, KeyModifiers};
-use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
 use crate::args::changes::{CommitArgs, RollbackArgs, WhichArgs};
 use crate::commands::changes::{self, ChangesError};
 use crate::commands::review;
 use crate::confirm::is_confirmed;
-use crate::full_screen::{forget_input, has_terminal, next_key};
+use crate::full_screen::has_terminal;
 use crate::render::output::{print, say, say_text};
 
 /// What Ctrl-C sends.
 const SIGINT: i32 = 2;
+
+/// A workload may have left the terminal concealing what is written: soft reset, plain letters, the usual character set, the cursor.
+const AS_AT_THE_START: &str = "\u{1b}[!p\u{1b}[m\u{1b}(B\u{1b}[?25h";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
@@ -40,12 +40,9 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
     let which = || WhichArgs { session: Some(session.to_owned()) };
     match answer {
         Ok(Answer::Review) => {
-            say!("review");
             review::review(&which())?;
         }
-        // What the terminal answers to a query of the workload is no `y`.
         Ok(Answer::Commit) => {
-            say!("commit");
             if is_confirmed("commit all that needs no decision of its own?") {
                 changes::commit(&CommitArgs { which: which(), ..CommitArgs::default() })?;
             } else {
@@ -53,7 +50,6 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
             }
         }
         Ok(Answer::RollBack) => {
-            say!("drop");
             changes::rollback(&RollbackArgs { which: which(), to: None, preview: false, yes: false })?;
         }
         Ok(Answer::Leave) | Err(_) => say!("they wait"),
@@ -66,27 +62,18 @@ fn is_in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
+/// A line and not a key: what a terminal answers to a query of the workload comes as if it was typed, and the workload has a say in
+/// it, but it ends no line. What was typed before the question is no answer to it.
 fn answer() -> io::Result<Answer> {
-    enable_raw_mode()?;
-    // Keys that were typed before the question are no answer to it.
-    let answer = forget_input().and_then(|()| {
-        say_text("sandbox: [r] review  [c] commit  [d] drop  [Enter] leave them waiting: ");
-        read_answer()
-    });
-    disable_raw_mode()?;
-    answer
-}
-
-fn read_answer() -> io::Result<Answer> {
-    loop {
-        let Some(key) = next_key(Duration::from_hours(24))? else { continue };
-        match key.code {
-            KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(Answer::Leave),
-            KeyCode::Char('r') => return Ok(Answer::Review),
-            KeyCode::Char('c') => return Ok(Answer::Commit),
-            KeyCode::Char('d') => return Ok(Answer::RollBack),
-            KeyCode::Enter | KeyCode::Esc | KeyCode::Char('q') => return Ok(Answer::Leave),
-            _ => {}
-        }
-    }
+    rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush)?;
+    say_text(AS_AT_THE_START);
+    say_text("sandbox: type r (review), c (commit) or d (drop) and Enter; [Enter] leave them waiting: ");
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(match line.trim_end() {
+        "r" => Answer::Review,
+        "c" => Answer::Commit,
+        "d" => Answer::RollBack,
+        _ => Answer::Leave,
+    })
 }

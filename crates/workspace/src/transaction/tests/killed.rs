@@ -140,7 +140,8 @@ fn a_put_back_that_is_killed_at_any_name_is_finished_or_taken_back() {
             } else {
                 // The session was killed with it.
                 drop(all);
-                drop(scene.end());
+                scene.seal();
+                assert!(matches!(Transaction::open(&scene.kept()), Err(OpenError::HalfPutBack)), "killed at {step}");
                 let note = checkpoint::take_back(&scene.kept()).expect("it is sealed");
                 assert_eq!(note.map(|note| note.before), Some(2));
                 let mut transaction = Transaction::open(&scene.kept()).expect("it is there");

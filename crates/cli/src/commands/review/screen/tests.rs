@@ -202,5 +202,7 @@ fn nothing_is_committed_without_a_decision_nor_dropped_without_a_yes() {
     assert_eq!(press(&mut review, "q"), Effect::Leave);
     assert_eq!(review.key(KeyCode::Char('c'), KeyModifiers::CONTROL), Effect::Leave);
     assert_eq!(press(&mut review, "jjra"), Effect::Nothing);
-    assert_eq!(press(&mut review, "c"), Effect::Commit);
+    // Letters alone are no yes.
+    assert_eq!(press(&mut review, "ccy\n"), Effect::Nothing);
+    assert_eq!(press(&mut review, "cyes\n"), Effect::Commit);
 }
