@@ -43,6 +43,9 @@ pub(crate) fn others_wait(state: &Path, session: &str) -> bool {
 /// Names that make the project itself a repository, with a configuration that the host's git obeys.
 const OF_REPOSITORY: [&str; 2] = ["objects", "refs"];
 
+/// Names without which a directory is no repository any more.
+const ESSENTIAL: [&str; 3] = [".git", ".git/HEAD", ".git/refs"];
+
 /// Directories of a repository that hold those of submodules and of linked worktrees.
 const OF_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
 
@@ -77,6 +80,10 @@ impl<'a> Classes<'a> {
         let makes_repository = OF_REPOSITORY.iter().any(|name| name.eq_ignore_ascii_case(first));
         if makes_repository && !record.is_repository && record.lower.join(first).symlink_metadata().is_err() {
             return opens("would make the project itself a repository with a configuration made inside");
+        }
+        let is_gone = matches!(change.what, What::Deleted | What::Replaced);
+        if is_gone && ESSENTIAL.iter().any(|name| path == Path::new(name)) {
+            return opens("takes the repository away");
         }
         if change.what != What::Added && path.starts_with(".git/objects") {
             return opens("takes away what the repository holds");

@@ -79,6 +79,10 @@ pub(crate) enum ChangesError {
     Lost { id: String },
     #[error("the host changed {name} while it was reviewed: nothing was committed")]
     Moved { name: String },
+    #[error(
+        "the last commit here is of session {id}, the rest of which was rolled back: it cannot be taken back; `sandbox commit --undo --session ID` takes back that of another session"
+    )]
+    RolledBack { id: String },
     #[error("session {id} works in a copy of the project (`transaction_mode`), which has no checkpoints")]
     OfCopy { id: String },
     #[error("session {id} does not run any more: a checkpoint is taken while it does")]
@@ -323,7 +327,12 @@ pub(crate) fn last_committed(which: &WhichArgs) -> Result<Found, ChangesError> {
         _ => one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower)),
     });
     let last = found.filter_map(|one| Some((transaction::last_commit(&one.path)?, one))).max_by_key(|(at, _)| *at);
-    last.map(|(_, found)| found).ok_or(ChangesError::NothingToUndo { directory: here })
+    let (_, found) = last.ok_or(ChangesError::NothingToUndo { directory: here })?;
+    // What it replaced is gone with the rest.
+    if found.state == State::RolledBack {
+        return Err(ChangesError::RolledBack { id: found.manifest.session });
+    }
+    Ok(found)
 }
 
 /// Takes that commit back.

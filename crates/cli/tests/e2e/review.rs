@@ -218,3 +218,25 @@ fn what_was_overwritten_is_a_conflict_again_when_the_commit_is_taken_back() {
     assert_eq!(place.read("first").as_deref(), Some("one\nhost\n"), "the host's version stays");
     assert!(place.exists("other"));
 }
+
+#[test]
+fn a_commit_whose_rest_was_rolled_back_is_not_offered_to_be_taken_back() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "echo a > a; echo b > b"]).code(0);
+    place.sandbox(&["commit", "a"]).says(&[]);
+    place.sandbox(&["rollback", "--yes"]).code(0);
+    for words in [&["undo", "--yes"][..], &["undo", "--preview"], &["commit", "--undo"]] {
+        place.sandbox(words).code(125).says(&["the rest of which was rolled back"]);
+    }
+    assert!(place.exists("a") && !place.exists("b"));
+}
+
+#[test]
+fn a_commit_does_not_take_the_repository_away_without_a_word() {
+    for gone in [".git", ".git/HEAD .git/refs .git/index"] {
+        let Some(place) = Place::with_repository() else { return };
+        place.run(&["--transaction"], &["sh", "-c", &format!("rm -rf {gone}; echo x > x")]).code(0);
+        place.sandbox(&["commit"]).code(1);
+        assert_eq!(place.host("git log --format=%s; git fsck --strict; ls x").ok(), "first\nx\n", "{gone}");
+    }
+}
