@@ -16,7 +16,7 @@ use crate::spec::{Away, Seen, Spec};
 use crate::walls::Wall;
 
 /// Longer than any trial takes; one that hangs is killed.
-const MOST_TIME: Duration = Duration::from_secs(25);
+const MOST_TIME: Duration = Duration::from_mins(2);
 /// What is kept of the end of each stream.
 const MOST_KEPT: usize = 16 << 10;
 /// Of what the launch left.
