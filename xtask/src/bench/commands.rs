@@ -30,7 +30,7 @@ const TASKS: [Task; 3] = [
     Task {
         name: "npm",
         make: "echo '{\"name\":\"p\",\"version\":\"1.0.0\",\"private\":true}' > package.json; \
-               npm install --ignore-scripts --no-audit --no-fund --cache .cache express typescript eslint vite webpack jest",
+               npm install --ignore-scripts --no-audit --no-fund --cache .cache express typescript eslint vite webpack",
         reset: "rm -rf node_modules; sync -f .",
         command: "npm ci --offline --ignore-scripts --no-audit --no-fund --cache .cache",
     },
