@@ -15,6 +15,7 @@ pub(crate) mod interactive;
 pub(crate) mod kept_commits;
 pub(crate) mod learn;
 pub(crate) mod live;
+pub(crate) mod merge;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod quarantine;

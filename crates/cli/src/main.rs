@@ -42,7 +42,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return generate::usage(&error),
     };
-    if let (false, Ok(state)) = (matches!(cli.command, Command::Run(_) | Command::Learn(_)), environment::own_state()) {
+    if !matches!(cli.command, Command::Run(_) | Command::Learn(_))
+        && let Ok(state) = environment::own_state()
+    {
         changes::finish_interrupted(&state);
     }
     match cli.command {

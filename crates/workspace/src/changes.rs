@@ -49,8 +49,11 @@ pub enum Conflict {
     Changed,
     /// The session changed what the host has removed since; or it moved something to a directory in which the host worked.
     Removed,
-    /// A part of the same unit is in conflict: a database and its log, a repository.
+    /// A part of the same unit is in conflict: a database and its log, a repository in the project.
     Unit,
+    /// Refs, `HEAD` or index of the project's own repository, in which the host has worked, too. Both sides have commits, so one does
+    /// not take the place of the other: the session's get a branch of their own.
+    Repository,
     /// A link that leads out of the tree would take the place of something.
     LeavesTree,
     /// Something in the directory stays, whatever is chosen: a hidden name, another mount, what cannot be read.

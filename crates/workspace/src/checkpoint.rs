@@ -19,7 +19,7 @@ mod restore;
 mod squash;
 mod taking;
 
-pub use self::interrupted::{interrupted, take_back};
+pub use self::interrupted::take_back;
 pub use self::note::Interrupted;
 pub use self::record::{By, Record};
 pub use self::restore::{Difference, Restored, Would};

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 /// A larger file is compared as a whole.
 pub const LARGEST: u64 = 4 << 20;
@@ -62,7 +62,7 @@ pub fn compare(before: Option<&[u8]>, after: Option<&[u8]>) -> Difference {
         return Difference::Binary;
     }
     let (old, new) = (lines(before), lines(after));
-    let operations = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + LONGEST));
+    let operations = operations(&old, &new);
     let (mut added, mut removed) = (0, 0);
     let mut hunks = Vec::new();
     for group in group_diff_ops(operations, CONTEXT) {
@@ -87,6 +87,46 @@ pub fn compare(before: Option<&[u8]>, after: Option<&[u8]>) -> Difference {
         hunks.push(Hunk { old: old_range, new: new_range, lines: shown });
     }
     Difference::Text { hunks, added, removed }
+}
+
+fn operations(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffOp> {
+    capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(Instant::now() + LONGEST))
+}
+
+/// Lines of a file that gave way to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Edit<'a> {
+    old: Range<usize>,
+    new: Vec<&'a [u8]>,
+}
+
+fn edits<'a>(old: &[&[u8]], new: &[&'a [u8]]) -> Vec<Edit<'a>> {
+    let changed = operations(old, new).into_iter().filter(|operation| operation.tag() != DiffTag::Equal);
+    changed.map(|one| Edit { old: one.old_range(), new: new[one.new_range()].to_vec() }).collect()
+}
+
+/// What two versions of a text have made of what both began with; none where both have changed the same lines, or lines without one
+/// between them that both left as it was, and where one of them is no text.
+pub fn merge(base: &[u8], one: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    if ![base, one, other].into_iter().all(is_text) {
+        return None;
+    }
+    let (old, one, other) = (lines(base), lines(one), lines(other));
+    let mut all = edits(&old, &one);
+    all.extend(edits(&old, &other));
+    all.sort_by_key(|edit| (edit.old.start, edit.old.end));
+    all.dedup();
+    if all.windows(2).any(|two| two[1].old.start <= two[0].old.end) {
+        return None;
+    }
+    let (mut merged, mut at) = (Vec::with_capacity(base.len()), 0);
+    for edit in &all {
+        merged.extend(old[at..edit.old.start].concat());
+        merged.extend(edit.new.concat());
+        at = edit.old.end;
+    }
+    merged.extend(old[at..].concat());
+    Some(merged)
 }
 
 /// What a file is after these hunks of it, in their order, and none of the others.
@@ -148,6 +188,24 @@ mod tests {
         let second = text.replace("line 20\r x\n", "");
         assert_eq!(with_hunks(&before, &all[1..2]), second.as_bytes());
         assert_eq!(with_hunks(b"", &hunks(b"", b"new")), b"new");
+    }
+
+    #[test]
+    fn two_versions_are_one_where_a_line_between_them_is_as_both_began() {
+        let base = b"a\nb\nc\nd\ne\n";
+        assert_eq!(merge(base, b"A\nb\nc\nd\ne\n", b"a\nb\nc\nd\ne\nf").as_deref(), Some(&b"A\nb\nc\nd\ne\nf"[..]));
+        // The same by both is once.
+        assert_eq!(merge(base, b"A\nb\nc\nd\nE\n", b"A\nb\nd\ne\n").as_deref(), Some(&b"A\nb\nd\nE\n"[..]));
+        assert_eq!(merge(base, b"A\nb\nc\nd\nE\n", b"A\nb\nc\nd\ne\n").as_deref(), Some(&b"A\nb\nc\nd\nE\n"[..]));
+        for other in [&b"B\nb\nc\nd\ne\n"[..], b"b\nc\nd\ne\n", b"a\nB\nc\nd\ne\n"] {
+            assert_eq!(merge(base, b"A\nb\nc\nd\ne\n", other), None);
+        }
+        for other in [&b"x\na\nb\n"[..], b"", b"a\nc\ne", b"e\nd\nc\nb\na\n"] {
+            assert_eq!(merge(base, other, base).as_deref(), Some(other), "one alone has changed it");
+            assert_eq!(merge(base, base, other).as_deref(), Some(other));
+            assert_eq!(merge(base, other, other).as_deref(), Some(other), "both have made the same");
+        }
+        assert_eq!(merge(base, b"\0", base), None, "no text");
     }
 
     #[test]

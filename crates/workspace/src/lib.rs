@@ -15,6 +15,7 @@ mod commit;
 pub mod copied;
 pub mod diff;
 pub mod entry;
+pub mod head;
 mod hidden;
 mod journal;
 mod kept;
@@ -31,6 +32,7 @@ pub mod state;
 mod steps;
 pub mod transaction;
 mod undo;
+mod unfinished;
 mod units;
 
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
@@ -40,6 +42,7 @@ pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;
 pub use state::State;
 pub use transaction::{Choice, Manifest, OpenError, Transaction, TreeRecord};
+pub use unfinished::{Unfinished, unfinished};
 
 /// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing
 /// them does.

@@ -27,11 +27,13 @@ use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::copied::Copied;
+use crate::diff;
 use crate::entry::{Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
-use crate::journal::{self, JOURNAL, Operation, STAGING, path_text};
+use crate::journal::{self, JOURNAL, Operation, path_text};
 use crate::operations;
 use crate::stages::{self, numbers};
+use crate::staging;
 use crate::state::{Event, State, write_durably};
 use crate::undo;
 use crate::units::{self, LARGEST_INDEX};
@@ -40,6 +42,8 @@ const MANIFEST: &str = "transaction.json";
 const VERSION: u32 = 1;
 /// The last review's.
 const REJECTED: &str = "cofferdam-rejected.patch";
+/// Until it takes the place of the session's version.
+const MERGED: &str = "merged.next";
 const INDEX: &str = ".git/index";
 const WORKTREES: &str = "worktrees";
 const MOST_WORKTREES: usize = 64;
@@ -64,6 +68,9 @@ pub struct TreeRecord {
     pub in_transaction: bool,
     /// What the index of git in it said at the start, but for times of files.
     pub index: Option<u64>,
+    /// The commit that its repository was at.
+    #[serde(default)]
+    pub head: Option<String>,
     /// Whether the layer began as a copy of it (see `copied`).
     #[serde(default)]
     pub is_copy: bool,
@@ -156,7 +163,7 @@ pub fn seal(directory: BorrowedFd<'_>) -> Result<Option<State>, Errno> {
     let event = if manifest.boot == boot()? { Event::Seal } else { Event::Lose };
     let next = state.after(event).ok_or(Errno::INVAL)?;
     if event == Event::Seal {
-        crate::staging::sync_file_system(directory)?;
+        staging::sync_file_system(directory)?;
     }
     next.write(directory)?;
     Ok(Some(next))
@@ -301,6 +308,22 @@ impl Transaction {
         let file = beneath::file(parent.as_fd(), name).ok()?;
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some((file, metadata.len()))
+    }
+
+    /// Makes the session's version of a file that the host has changed, too, what both have made of it. `false` where they changed the
+    /// same lines. The change stays a conflict: a commit of these very changes that allows it takes it.
+    pub fn merge(&self, tree: usize, change: &Change, base: &[u8]) -> Result<bool, Errno> {
+        let opened = self.trees.get(tree).ok_or(Errno::INVAL)?;
+        let (host, session) = self.contents(tree, &change.path, diff::LARGEST);
+        let Some((host, session)) = host.zip(session) else { return Ok(false) };
+        let Some(merged) = diff::merge(base, &host, &session) else { return Ok(false) };
+        let mode = change.after.as_ref().map(|after| after.mode);
+        let (lower, name) = beneath::parent(opened.lower.as_fd(), &change.path)?;
+        stages::remove_any(self.directory.as_fd(), MERGED.as_ref())?;
+        staging::write_part((lower.as_fd(), name), &merged, mode, self.directory.as_fd(), MERGED)?;
+        let (upper, name, _unclosed) = beneath::layer_parent(opened.upper.as_fd(), &change.path)?;
+        rustix::fs::renameat(&self.directory, MERGED, &upper, name)?;
+        Ok(true)
     }
 
     /// Takes over what was chosen of the changes that were looked at.
@@ -534,17 +557,6 @@ pub fn has_checkpoints(directory: BorrowedFd<'_>) -> bool {
     own.and_then(|own| beneath::names(own.as_fd(), 1 << 16)).is_ok_and(|names| names.iter().any(is_one))
 }
 
-/// The transactions in a directory whose commit was interrupted.
-pub fn interrupted(directory: &Path) -> Vec<PathBuf> {
-    let Ok(opened) = beneath::root(directory) else { return Vec::new() };
-    let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
-    let is_one = |name: &&std::ffi::OsString| {
-        let has = |file| rustix::fs::statat(&opened, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        has(JOURNAL) || has(STAGING)
-    };
-    names.iter().filter(is_one).map(|name| directory.join(name)).collect()
-}
-
 fn has_journal(directory: BorrowedFd<'_>) -> bool {
     rustix::fs::statat(directory, JOURNAL, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
@@ -577,7 +589,7 @@ fn is_refreshed(tree: &Tree, path: &Path) -> bool {
     one.zip(other).is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
 }
 
-fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {
+pub(crate) fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {
     let (parent, name) = beneath::parent(root, path).ok()?;
     bytes(beneath::file(parent.as_fd(), name).ok()?, most)
 }

@@ -19,6 +19,28 @@ const MODE: std::ops::Range<usize> = 24..28;
 const SHA1: usize = 20;
 const SHA256: usize = 32;
 
+/// What git changes with a commit, a checkout, a fetch, a merge and a rebase.
+const OF_REPOSITORY: [&str; 18] = [
+    "HEAD",
+    "index",
+    "refs",
+    "packed-refs",
+    "logs",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MODE",
+    "MERGE_MSG",
+    "AUTO_MERGE",
+    "SQUASH_MSG",
+    "COMMIT_EDITMSG",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+];
+
 /// The database that a file belongs to.
 fn database(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
@@ -26,28 +48,25 @@ fn database(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(stem))
 }
 
-/// The directory of a repository that a path lies in, where it is not only one of its objects: those are named by what they hold
-/// and are never in the way.
-pub(crate) fn repository(path: &Path, is_repository: bool) -> Option<PathBuf> {
+/// The directory of a repository that a path lies in and its name there, where it is not only one of its objects: those are named by
+/// what they hold and are never in the way. Linked worktrees share refs with their repository and are part of it; submodules are
+/// repositories of their own.
+fn repository(path: &Path, is_repository: bool) -> Option<(PathBuf, PathBuf)> {
     let components: Vec<&OsStr> = path.iter().collect();
-    let at = if is_repository { 0 } else { components.iter().position(|name| *name == ".git")? + 1 };
-    let at = match components.get(at).and_then(|name| name.to_str()) {
-        // Each with refs, `HEAD` and an index of its own.
-        Some("worktrees" | "modules") => at + 2,
-        _ => at,
+    let top = if is_repository { 0 } else { components.iter().position(|name| *name == ".git")? + 1 };
+    let (top, at) = match components.get(top).and_then(|name| name.to_str()) {
+        Some("worktrees") => (top, top + 2),
+        Some("modules") => (top + 2, top + 2),
+        _ => (top, top),
     };
     let inside = components.get(at..)?;
-    match inside.first()?.to_str() {
-        Some("HEAD" | "index" | "refs" | "packed-refs" | "logs" | "ORIG_HEAD" | "MERGE_HEAD") => {
-            Some(components[..at].iter().collect())
-        }
-        _ => None,
-    }
+    let is_of_it = OF_REPOSITORY.contains(&inside.first()?.to_str()?);
+    is_of_it.then(|| (components[..top].iter().collect(), inside.iter().collect()))
 }
 
 /// What a change belongs to: changes with the same unit are committed together or not at all.
 pub(crate) fn unit(path: &Path, paths: &HashSet<&Path>, is_repository: bool) -> Option<PathBuf> {
-    if let Some(repository) = repository(path, is_repository) {
+    if let Some((repository, _)) = repository(path, is_repository) {
         return Some(repository.join("HEAD"));
     }
     let database = database(path);
@@ -77,8 +96,14 @@ pub(crate) fn carry_conflicts(changes: &mut [Change], is_repository: bool) {
         .filter_map(|(_, unit)| unit.clone())
         .collect();
     for (change, unit) in changes.iter_mut().zip(&units) {
-        if change.conflict.is_none() && unit.as_ref().is_some_and(|unit| in_conflict.contains(unit)) {
-            change.conflict = Some(Conflict::Unit);
+        let Some(unit) = unit.as_ref().filter(|unit| in_conflict.contains(*unit)) else { continue };
+        let is_own = unit == Path::new(if is_repository { "HEAD" } else { ".git/HEAD" });
+        match change.conflict {
+            None | Some(Conflict::Changed | Conflict::Removed) if is_own => {
+                change.conflict = Some(Conflict::Repository);
+            }
+            None => change.conflict = Some(Conflict::Unit),
+            Some(_) => {}
         }
     }
 }
@@ -94,9 +119,12 @@ pub(crate) fn is_object(path: &Path, is_repository: bool) -> bool {
 pub(crate) fn rank(path: &Path, is_repository: bool) -> u8 {
     match repository(path, is_repository) {
         None => 0,
-        Some(repository) => {
-            let inside = path.strip_prefix(repository).unwrap_or(path);
-            if inside == Path::new("HEAD") || inside == Path::new("index") { 2 } else { 1 }
+        Some((_, inside)) => {
+            if inside == Path::new("HEAD") || inside == Path::new("index") {
+                2
+            } else {
+                1
+            }
         }
     }
 }

@@ -61,14 +61,17 @@ pub(crate) struct CommitArgs {
     /// Put the session's version in the place of what the host changed meanwhile; what was there is kept
     #[arg(long, requires = "paths")]
     pub(crate) overwrite: bool,
+    /// Of text files that the host changed meanwhile: merge both, where they changed other lines and git has what they began with
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(crate) merge: bool,
     /// Ask about each change, of text files about each hunk
-    #[arg(long, short, conflicts_with_all = ["overwrite", "json", "opens"])]
+    #[arg(long, short, conflicts_with_all = ["overwrite", "merge", "json", "opens"])]
     pub(crate) interactive: bool,
     /// Make a commit on this new branch of the project's repository instead; `HEAD`, index and files stay as they are
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["overwrite", "interactive", "undo", "json"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["overwrite", "merge", "interactive", "undo", "json"])]
     pub(crate) as_branch: Option<String>,
     /// Take the last commit back: what it replaced comes back, and what it took waits again
-    #[arg(long, conflicts_with_all = ["paths", "opens", "overwrite", "strict", "interactive"])]
+    #[arg(long, conflicts_with_all = ["paths", "opens", "overwrite", "merge", "strict", "interactive"])]
     pub(crate) undo: bool,
     /// Refuse all where one name is a link that leads out of the project
     #[arg(long)]

@@ -11,8 +11,8 @@ use cofferdam_host::state::kept_in;
 use cofferdam_supervisor::finish_killed;
 use cofferdam_wire::session::short;
 use cofferdam_workspace::{
-    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction, checkpoint,
-    transaction,
+    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction, Unfinished,
+    checkpoint, transaction, unfinished,
 };
 use rustix::io::Errno;
 use serde_json::json;
@@ -22,6 +22,7 @@ use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, RollbackArgs, Whic
 use crate::commands::as_branch::{self, BranchError};
 use crate::commands::interactive;
 use crate::commands::kept_commits;
+use crate::commands::merge::{self, Merged};
 use crate::commands::selection::SelectionError;
 use crate::confirm::is_confirmed;
 use crate::environment::own_state;
@@ -142,23 +143,18 @@ fn elsewhere(below: Option<&Path>) -> String {
     below.map_or_else(String::new, |below| format!(" itself; some do in {}", below.display()))
 }
 
-/// Commits that a process before has begun are finished, before anything else is done in these directories.
+/// What a killed process left half done comes to its end before anything else is done in these directories.
 pub(crate) fn finish_interrupted(state: &Path) {
-    for path in transaction::interrupted(&kept_in(state)) {
-        match Transaction::open(&path) {
-            Ok(transaction) => say!("sandbox: an interrupted commit of session {} was finished", transaction.id()),
-            Err(OpenError::Locked) => {}
-            Err(error) => say!("sandbox: {}: {error}", path.display()),
-        }
-    }
-    for path in checkpoint::interrupted(&kept_in(state)) {
-        match checkpoint::take_back(&path) {
-            Ok(Some(note)) => say!(
-                "sandbox: {}: checkpoint {} was put back in part only when the session was killed; what was there before is there again",
-                path.display(),
-                note.to
-            ),
-            // Told when it happened; what lies there is what the session went on with.
+    for one in unfinished(&kept_in(state)) {
+        let (path, ended) = match &one {
+            Unfinished::Commit(path) => (path, Transaction::open(path).map(|it| Some(lines::finished_commit(it.id())))),
+            // Nothing where the session has gone on since, which was told then.
+            Unfinished::PutBack(path) => {
+                (path, checkpoint::take_back(path).map(|note| Some(lines::put_back(path, note?.to))))
+            }
+        };
+        match ended {
+            Ok(Some(line)) => say!("sandbox: {line}"),
             Ok(None) | Err(OpenError::Locked) => {}
             Err(error) => say!("sandbox: {}: {error}", path.display()),
         }
@@ -297,8 +293,14 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
         return interactive::commit(transaction, &changes, &asked);
     }
     let classes = Classes::of(&transaction.manifest);
+    let merged = if args.merge { merge::merge(&transaction, &asked) } else { Merged::default() };
     let may = |tree: usize, change: &Change| {
-        let is_free = change.conflict.is_none() || args.overwrite && change.conflict != Some(Conflict::Held);
+        let is_free = match change.conflict {
+            None => true,
+            // Both sides' commits are kept, on branches.
+            Some(Conflict::Held | Conflict::Repository) => false,
+            Some(_) => args.overwrite || merged.has(tree, &change.path),
+        };
         is_free && (args.opens || !classes.is_opened(tree, change))
     };
     let chosen = choices(&changes, may, |tree, change| wanted.is_wanted(tree, &change.path));
@@ -313,7 +315,7 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     } else {
         print(&lines::committed(&transaction, &committed, &waiting));
     }
-    for line in kept_commits::keep(&transaction, &asked) {
+    for line in merged.lines.into_iter().chain(kept_commits::keep(&transaction, &asked)) {
         say!("sandbox: {line}");
     }
     Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam_wire::session::short;
-use cofferdam_workspace::{Change, Conflict, Kind, Transaction};
+use cofferdam_workspace::head::id;
+use cofferdam_workspace::{Change, Kind, Transaction};
 
 use crate::commands::as_branch::{BranchError, Git, project_of};
 use crate::render::output::escaped;
@@ -17,13 +18,6 @@ const LARGEST: u64 = 4 << 20;
 const MOST: usize = 64;
 const HEADS: &str = "refs/heads/";
 
-/// A branch as the session left it.
-struct Left {
-    id: String,
-    /// The host has moved it, too; else it waits with what the host has changed.
-    is_moved: bool,
-}
-
 /// Gives every branch of the session that waits because of the host a name of its own, and a line for each.
 pub(crate) fn keep(transaction: &Transaction, asked: &[(usize, &Change)]) -> Vec<String> {
     let branches = branches(transaction, asked);
@@ -31,20 +25,17 @@ pub(crate) fn keep(transaction: &Transaction, asked: &[(usize, &Change)]) -> Vec
     let git = Git { project: &transaction.manifest.trees[which].lower, which, index: None };
     let mut lines = Vec::new();
     // All are looked at before one is made: what one leads to may be what another is.
-    let asked = branches.iter().take(MOST).map(|(branch, left)| (branch, left, is_unknown(&git, &left.id)));
-    for (branch, left, is_unknown) in asked.collect::<Vec<_>>() {
+    let asked = branches.iter().take(MOST).map(|(branch, id)| (branch, id, is_unknown(&git, id)));
+    for (branch, id, is_unknown) in asked.collect::<Vec<_>>() {
         let name = format!("cofferdam/{}/{branch}", short(transaction.id()));
-        let kept = is_unknown.and_then(|unknown| if unknown { keep_one(&git, &name, &left.id) } else { Ok(false) });
+        let kept = is_unknown.and_then(|unknown| if unknown { keep_one(&git, &name, id) } else { Ok(false) });
         match kept {
             Ok(false) => {}
-            Ok(true) => {
-                let why = if left.is_moved { "was moved by the host, too" } else { "waits with what the host changed" };
-                lines.push(format!(
-                    "branch {} {why}: the session's commits are on branch {}",
-                    escaped(branch),
-                    escaped(&name)
-                ));
-            }
+            Ok(true) => lines.push(format!(
+                "the session's commits on {} are on branch {name}: `git merge {name}` takes them over",
+                escaped(branch),
+                name = escaped(&name)
+            )),
             Err(error) => lines.push(format!("the session's commits on {} wait: {error}", escaped(branch))),
         }
     }
@@ -70,27 +61,26 @@ fn keep_one(git: &Git<'_>, name: &str, id: &str) -> Result<bool, BranchError> {
 }
 
 /// Branches of the project's repository that the session made or moved and that cannot be taken as they are.
-fn branches(transaction: &Transaction, asked: &[(usize, &Change)]) -> BTreeMap<String, Left> {
+fn branches(transaction: &Transaction, asked: &[(usize, &Change)]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let waiting = asked.iter().filter(|(_, change)| change.conflict.is_some() && change.kind() == Kind::File);
     for (tree, change) in waiting {
         let is_repository = transaction.manifest.trees[*tree].is_repository;
         let inside = if is_repository { Ok(change.path.as_path()) } else { change.path.strip_prefix(".git") };
         let Some(inside) = inside.ok().and_then(Path::to_str) else { continue };
-        let is_moved = change.conflict == Some(Conflict::Changed);
         if inside == "packed-refs" {
             let (before, after) = transaction.contents(*tree, &change.path, LARGEST);
             let before = packed(&before.unwrap_or_default());
             for (branch, id) in packed(&after.unwrap_or_default()) {
                 if before.get(&branch) != Some(&id) {
                     // A file of its own counts before the list.
-                    found.entry(branch).or_insert(Left { id, is_moved });
+                    found.entry(branch).or_insert(id);
                 }
             }
-        } else if let Some(branch) = inside.strip_prefix(HEADS).or((inside == "HEAD").then_some("detached")) {
+        } else if let Some(branch) = inside.strip_prefix(HEADS).or((inside == "HEAD").then_some("HEAD")) {
             let (_, after) = transaction.contents(*tree, &change.path, LARGEST);
-            if let Some(id) = after.and_then(|text| id(&text)) {
-                found.insert(branch.to_owned(), Left { id, is_moved });
+            if let Some(id) = after.and_then(|text| id(std::str::from_utf8(&text).ok()?)) {
+                found.insert(branch.to_owned(), id);
             }
         }
     }
@@ -100,14 +90,7 @@ fn branches(transaction: &Transaction, asked: &[(usize, &Change)]) -> BTreeMap<S
 fn packed(text: &[u8]) -> BTreeMap<String, String> {
     let line = |line: &str| {
         let (value, name) = line.split_once(' ')?;
-        Some((name.strip_prefix(HEADS)?.to_owned(), id(value.as_bytes())?))
+        Some((name.strip_prefix(HEADS)?.to_owned(), id(value)?))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
-}
-
-/// The id of an object, and nothing that git could take for something else.
-fn id(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text).ok()?.trim_end();
-    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| text.to_owned())
 }

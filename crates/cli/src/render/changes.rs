@@ -32,9 +32,12 @@ pub(crate) fn letter(what: What) -> char {
 fn why(conflict: Conflict) -> &'static str {
     match conflict {
         Conflict::Changed => {
-            "the host changed it meanwhile, and that stays (compared two ways: what both began with is not kept); `--overwrite` with its name takes the session's version"
+            "the host changed it meanwhile, and that stays; `sandbox commit` with its name and `--merge` merges both (where git has what they began with), with `--overwrite` takes the session's version"
         }
         Conflict::Removed => "the host removed it meanwhile, or worked in the directory that it was moved to",
+        Conflict::Repository => {
+            "the host has worked in the repository, too: its branches and its index stay, and the session's commits get a branch of their own when you commit; `sandbox rollback` drops the rest afterwards"
+        }
         Conflict::Unit => "it goes with something that is in conflict",
         Conflict::Held => "something in it stays: a hidden name, another file system, or what cannot be read",
         Conflict::LeavesTree => "a link that leads out would take the place of something",
@@ -92,6 +95,15 @@ pub(crate) fn is_object(change: &Change) -> bool {
     };
     let is_plain = matches!(change.kind(), Kind::File | Kind::Directory);
     is_named && is_plain && change.what == What::Added && inside.iter().count() == parts.len()
+}
+
+/// Refs, `HEAD` and index where both sides have commits: they are told in one line, and none can be taken by its name.
+fn is_held_ref(change: &Change) -> bool {
+    change.conflict == Some(Conflict::Repository)
+}
+
+fn held_refs(count: usize) -> String {
+    format!("  M {} of git's refs, HEAD and index\n      conflict: {}", names(count), why(Conflict::Repository))
 }
 
 fn counts(changes: &[Changes]) -> (usize, usize, usize, usize) {
@@ -180,6 +192,7 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
     for (tree, found) in changes.iter().enumerate() {
         line(format!("In {}:", name(&transaction.manifest.trees[tree].lower)));
         let (objects, named): (Vec<&Change>, Vec<&Change>) = found.changes.iter().partition(|change| is_object(change));
+        let (held, named): (Vec<&Change>, Vec<&Change>) = named.into_iter().partition(|change| is_held_ref(change));
         for change in named {
             let slash = if change.kind() == Kind::Directory { "/" } else { "" };
             let lines = match (change.kind(), difference(transaction, tree, change)) {
@@ -199,6 +212,9 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
         }
         if !objects.is_empty() {
             line(format!("  A {} of git's objects", names(objects.len())));
+        }
+        if !held.is_empty() {
+            line(held_refs(held.len()));
         }
         for left in &found.skipped {
             line(format!("  - {}  left out: {}", name(&left.path), skipped(left.why)));
@@ -242,6 +258,19 @@ pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
     json!({ "session": transaction.id(), "state": transaction.state().name(), "trees": trees })
 }
 
+/// After a commit that was killed.
+pub(crate) fn finished_commit(session: &str) -> String {
+    format!("an interrupted commit of session {session} was finished")
+}
+
+/// After a checkpoint was put back in part only.
+pub(crate) fn put_back(kept: &Path, to: usize) -> String {
+    format!(
+        "{}: checkpoint {to} was put back in part only when the session was killed; what was there before is there again",
+        name(kept)
+    )
+}
+
 /// What a commit did, and what waits.
 pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
     let classes = Classes::of(&transaction.manifest);
@@ -255,14 +284,19 @@ pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[
         return text;
     }
     writeln!(text, ", {} of session {} wait:", names(waiting.len()), short(transaction.id())).unwrap_or_default();
-    for (tree, change) in waiting.iter().take(MOST_NAMED) {
+    let held = waiting.iter().filter(|(_, change)| is_held_ref(change)).count();
+    let named: Vec<_> = waiting.iter().filter(|(_, change)| !is_held_ref(change)).collect();
+    for (tree, change) in named.iter().take(MOST_NAMED) {
         writeln!(text, "  {} {}", letter(change.what), name(&change.path)).unwrap_or_default();
         for remark in remarks(&classes, *tree, change) {
             writeln!(text, "      {remark}").unwrap_or_default();
         }
     }
-    if waiting.len() > MOST_NAMED {
-        writeln!(text, "  and {} more", waiting.len() - MOST_NAMED).unwrap_or_default();
+    if named.len() > MOST_NAMED {
+        writeln!(text, "  and {} more", named.len() - MOST_NAMED).unwrap_or_default();
+    }
+    if held > 0 {
+        writeln!(text, "{}", held_refs(held)).unwrap_or_default();
     }
     text
 }
@@ -317,11 +351,7 @@ fn places(manifest: &Manifest) -> String {
 }
 
 pub(crate) fn rolled_back(manifest: &Manifest) -> String {
-    format!(
-        "what waited of session {} is dropped; nothing in {} was touched by it\n",
-        short(&manifest.session),
-        places(manifest)
-    )
+    format!("what waited of session {} is dropped; {} stays as it is\n", short(&manifest.session), places(manifest))
 }
 
 /// Before everything of a session is dropped.
@@ -361,7 +391,7 @@ pub(crate) fn after_live(id: &str, has_ended: bool) -> String {
 /// After a session of which every step was taken back.
 pub(crate) fn only_steps(session: &str) -> String {
     format!(
-        "nothing in the project was changed, and what was undone is kept: `sandbox checkpoint --list` lists it, `sandbox rollback --to NUMBER` puts it back, `sandbox rollback` forgets it (session {})",
+        "no changes wait, and what was undone is kept: `sandbox checkpoint --list` lists it, `sandbox rollback --to NUMBER` puts it back, `sandbox rollback` forgets it (session {})",
         short(session)
     )
 }
@@ -392,8 +422,8 @@ pub(crate) fn no_transaction(directory: &Path) -> String {
 pub(crate) fn nothing_changed(changes: &[Changes]) -> String {
     let left: Vec<String> = changes.iter().flat_map(|found| &found.skipped).map(|left| name(&left.path)).collect();
     match left.as_slice() {
-        [] => "nothing in the project was changed".to_owned(),
-        [first, ..] => format!("nothing was changed that can be committed; left out: {first} ({} in all)", left.len()),
+        [] => "no changes wait".to_owned(),
+        [first, ..] => format!("no changes wait that can be committed; left out: {first} ({} in all)", left.len()),
     }
 }
 

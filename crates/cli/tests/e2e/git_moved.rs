@@ -13,20 +13,25 @@ fn commits_on_a_branch_that_the_host_moved_go_to_a_branch_of_their_own() {
         place.run(&["--transaction"], &["sh", "-c", &format!("{SESSION}{packs}")]).code(0);
         place.host(HOST).ok();
         let before = place.host("git rev-parse HEAD main; git symbolic-ref HEAD; git ls-files --stage").ok();
-        let said = place.sandbox(&["commit"]).code(1).err;
-        assert!(said.contains("branch main was moved by the host, too") || !packs.is_empty(), "{said}");
+        let ran = place.sandbox(&["commit"]).code(1);
+        assert!(ran.out.contains("of git's refs, HEAD and index") && !ran.out.contains("--overwrite"), "{}", ran.out);
+        assert!(ran.err.contains(": `git merge cofferdam/"), "{}", ran.err);
+        let said = ran.err;
         let refs = place.host("git for-each-ref --format='%(refname:lstrip=2) %(subject)' refs/heads/cofferdam").ok();
         let named: Vec<(&str, &str)> = refs.lines().filter_map(|line| line.rsplit_once(' ')).collect();
         let of = |end: &str| named.iter().find(|(name, _)| name.ends_with(end)).map(|(_, subject)| *subject);
         assert_eq!((of("/feature/x"), of("/main")), (Some("more"), Some("agent")), "{refs}{said}");
         let all = place.host("git log --all --format=%s | sort").ok();
         assert_eq!(all, "agent\nfirst\nhost\nmore\n", "{refs}");
-        assert!(said.contains("the session's commits are on branch cofferdam/"), "{said}");
+        assert!(said.contains("the session's commits on main are on branch cofferdam/"), "{said}");
         assert_eq!(place.host("git rev-parse HEAD main; git symbolic-ref HEAD; git ls-files --stage").ok(), before);
         assert_eq!(place.host("git fsck --strict --no-dangling").ok(), "");
-        // Said once: the repository names them now.
-        let again = place.sandbox(&["commit"]).code(1).err;
-        assert!(!again.contains("are on branch"), "{again}");
+        // Said once: the repository names them now. No name of the repository takes the place of the host's.
+        for name in [".git/logs/HEAD", ".git/HEAD", ".git"] {
+            let again = place.sandbox(&["commit", "--overwrite", name]).code(1).err;
+            assert!(!again.contains("are on branch"), "{again}");
+        }
+        assert_eq!(place.host("git rev-parse HEAD main; git symbolic-ref HEAD; git ls-files --stage").ok(), before);
     }
 }
 
@@ -71,5 +76,7 @@ fn a_branch_called_index_that_the_host_moved_is_a_conflict_as_any_other() {
         place.host("echo h > h; git add h; git commit -qm host").ok();
         place.sandbox(&["commit"]).code(1);
         assert_eq!(place.host(&format!("git log --format=%s -1 refs/heads/{branch}")).ok(), "host\n", "{branch}");
+        // Its index and the branch are one: of neither is the session's taken.
+        assert_eq!(place.host("git diff --cached --name-only; git ls-files").ok(), "first\nh\n", "{branch}");
     }
 }

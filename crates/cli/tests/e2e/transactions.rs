@@ -96,6 +96,30 @@ fn what_the_host_changed_meanwhile_waits_and_can_be_overwritten_by_name() {
 }
 
 #[test]
+fn what_both_changed_is_merged_where_git_has_what_they_began_with() {
+    let Some(place) = Place::with_repository() else { return };
+    place
+        .host("seq 9 > lines; cp lines same; git add .; git commit -qm lines; sed -i s/5/five/ lines; seq 9 > new")
+        .ok();
+    let script = "for f in lines same new; do sed -i s/9/inside/ $f; done; echo; read line || true";
+    let running = place.start(&["--transaction"], script);
+    place.host("sed -i s/1/host/ lines new; sed -i s/9/host/ same").ok();
+    assert_eq!(running.end().0, 0);
+    let ran = place.sandbox(&["commit", "--merge"]).code(1);
+    assert!(ran.err.contains("same is not merged: both have changed the same lines"), "{}", ran.err);
+    assert!(
+        ran.err.contains("new is not merged: what both began with is not known: it was not in commit"),
+        "{}",
+        ran.err
+    );
+    // Also what was not committed when the session began.
+    assert_eq!(place.read("lines").as_deref(), Some("host\n2\n3\n4\nfive\n6\n7\n8\ninside\n"));
+    assert_eq!(place.read("same").as_deref(), Some("1\n2\n3\n4\n5\n6\n7\n8\nhost\n"));
+    place.sandbox(&["commit", "--undo"]).code(0);
+    assert_eq!(place.read("lines").as_deref(), Some("host\n2\n3\n4\nfive\n6\n7\n8\n9\n"), "the host's version is back");
+}
+
+#[test]
 fn auto_applies_at_the_end_but_for_what_hosts_obey() {
     let Some(place) = Place::with_repository() else { return };
     let ran = place.run(&["--transaction=auto"], &["sh", "-c", EDIT]).code(0);
@@ -128,7 +152,7 @@ fn two_sessions_of_one_project_are_told_apart() {
     place.run(&["--transaction"], &["sh", "-c", "echo 2 > made"]).code(0);
     place.sandbox(&["diff"]).code(1).says(&["2 sessions wait here", "--session"]);
     place.write("home:elsewhere/x", "");
-    place.run(&["--transaction"], &["true"]).code(0).says(&["nothing in the project was changed"]);
+    place.run(&["--transaction"], &["true"]).code(0).says(&["no changes wait"]);
     assert_eq!(states(&place).len(), 2, "a session that changed nothing leaves nothing");
     let elsewhere = format!("cd ~/elsewhere && {} commit --session last", crate::support::binary().display());
     place.host(&elsewhere).code(1).says(&["no waiting session"]);

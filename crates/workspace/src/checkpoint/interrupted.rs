@@ -3,15 +3,15 @@
 //! put-back ends it. Called by `restore`, `supervisor` and `cli`.
 
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::note::{CHECKPOINTS, Interrupted, NOTE};
+use super::note::{Interrupted, NOTE};
 use super::taking::Checkpoints;
+use crate::journal;
 use crate::transaction::OpenError;
-use crate::{beneath, journal};
 
 impl Checkpoints {
     pub fn interrupted(&self) -> Result<Option<Interrupted>, Errno> {
@@ -39,17 +39,6 @@ impl Checkpoints {
         journal::write_plainly(self.own.as_fd(), NOTE, &note).or_else(|_| self.end_put_back())?;
         Ok(Some(note))
     }
-}
-
-/// The transactions in a directory that one of these was interrupted in.
-pub fn interrupted(directory: &Path) -> Vec<PathBuf> {
-    let Ok(opened) = beneath::root(directory) else { return Vec::new() };
-    let names = beneath::names(opened.as_fd(), 1 << 16).unwrap_or_default();
-    let note = Path::new(CHECKPOINTS).join(NOTE);
-    let is_one = |name: &&std::ffi::OsString| {
-        rustix::fs::statat(&opened, Path::new(name).join(&note), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-    };
-    names.iter().filter(is_one).map(|name| directory.join(name)).collect()
 }
 
 /// After the session: what was there before is there again. None where processes of the session have gone on since.

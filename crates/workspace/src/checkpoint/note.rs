@@ -11,7 +11,7 @@ use crate::{beneath, journal};
 
 /// In the directory of a transaction.
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
-pub(super) const NOTE: &str = "putting-back.json";
+pub(crate) const NOTE: &str = "putting-back.json";
 
 /// What a process was about when it was killed or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -118,6 +118,7 @@ impl Scene {
             is_repository,
             in_transaction,
             index,
+            head: None,
         });
         manifest.hidden = self.hidden.clone();
         manifest.masked = self.masked.clone();
