@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use cofferdam_host::state::state_dir;
 use cofferdam_host::{HomeError, Homes};
-use cofferdam_reach::start::PROGRAM;
 use cofferdam_wire::exec::ExecRequest;
 use cofferdam_wire::order::{Given, Lifetime, ORDER_VERSION, Order};
 use rustix::stdio::{stderr, stdin};
@@ -37,9 +36,9 @@ pub(crate) fn has_terminal() -> bool {
     isatty(stdin()) && isatty(stderr())
 }
 
-/// The program of the egress process: beside this one, as the kernel knows it. Neither a variable nor PATH can name another.
-pub(crate) fn egress_program() -> Option<PathBuf> {
-    Some(std::env::current_exe().ok()?.parent()?.join(PROGRAM))
+/// A further program of this build: beside this one, as the kernel knows it. Neither a variable nor PATH can name another.
+pub(crate) fn program_beside(name: &str) -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.join(name))
 }
 
 /// Where this user's sessions and logs are.

@@ -18,7 +18,8 @@ use rustix::process::{WaitId, WaitIdOptions};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::environment::{egress_program, environment};
+use crate::commands::verify;
+use crate::environment::{environment, program_beside};
 use crate::render::hints;
 use crate::render::output::{escaped, json_text, print};
 
@@ -66,6 +67,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> ExitCode {
         fuse(),
         egress(),
         egress_beside(),
+        verify_beside(),
         cgroup(),
         limits(),
         git(),
@@ -350,14 +352,28 @@ fn egress() -> Check {
 
 /// Without it sessions run that have no way out, and no others; at a terminal each can ask about hosts.
 fn egress_beside() -> Check {
-    let program = egress_program().unwrap_or_else(|| PROGRAM.into());
-    let (status, measured) = match version_of(&program) {
-        Ok(said) if said == version_line() => (Status::Ok, program.display().to_string()),
-        Ok(said) => (Status::Fail, format!("{} says `{said}`, not `{}`", program.display(), version_line())),
-        Err(why) => (Status::Fail, format!("{}: {why}; only `--network none` runs at a terminal", program.display())),
-    };
+    let (status, measured) = beside(PROGRAM, &version_line(), Status::Fail, "only `--network none` runs at a terminal");
     let remedy = "install `sandbox-egress` of the same build beside `sandbox`";
     check("egress program", status, measured, "`sandbox-egress` in the directory of `sandbox`", Some(remedy))
+}
+
+fn verify_beside() -> Check {
+    let version = concat!("sandbox verify ", env!("CARGO_PKG_VERSION"));
+    let (status, measured) = beside(verify::PROGRAM, version, Status::Warn, "`sandbox verify` does not run");
+    let remedy = "install `sandbox-verify` of the same build beside `sandbox`";
+    check("verify program", status, measured, "`sandbox-verify` in the directory of `sandbox`", Some(remedy))
+}
+
+/// A further program, and where it lies; what `without` it is.
+fn beside(program: &str, version: &str, without: Status, then: &str) -> (Status, String) {
+    let Some(path) = program_beside(program) else {
+        return (without, format!("where `sandbox` lies is not known; {then}"));
+    };
+    match version_of(&path) {
+        Ok(said) if said == version => (Status::Ok, path.display().to_string()),
+        Ok(said) => (without, format!("{} says `{said}`, not `{version}`", path.display())),
+        Err(why) => (without, format!("{}: {why}; {then}", path.display())),
+    }
 }
 
 /// The first line of what a program says of itself, if it says so at once.

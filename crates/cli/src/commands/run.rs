@@ -7,13 +7,14 @@ use std::time::SystemTime;
 use cofferdam_host::persist;
 use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
 use cofferdam_host::unserved;
+use cofferdam_reach::start::PROGRAM;
 use cofferdam_supervisor::{LaunchError, Memory, Options, Outcome, Returns};
 use thiserror::Error;
 
 use self::host_network::HostNetworkError;
 use crate::args::run::RunArgs;
 use crate::commands::changes::{ChangesError, finish_interrupted};
-use crate::environment::{egress_program, environment, typed};
+use crate::environment::{environment, program_beside, typed};
 use crate::render::output::{escaped, say};
 use crate::render::saved::unrecorded;
 use crate::render::session_end::{TransactionEnd, code_of, tell_of_session};
@@ -61,7 +62,7 @@ pub(crate) fn options(prepared: &Prepared) -> Result<Options, HostNetworkError> 
         subject: prepared.subject.clone(),
         known: Some(Rc::clone(&prepared.known)),
         memory: Some(memory(prepared)),
-        egress_program: egress_program(),
+        egress_program: program_beside(PROGRAM),
         ..Options::default()
     })
 }

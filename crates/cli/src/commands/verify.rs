@@ -10,8 +10,9 @@ use cofferdam_supervisor::is_trusted;
 use thiserror::Error;
 
 use crate::args::VerifyArgs;
+use crate::environment::program_beside;
 
-const PROGRAM: &str = "sandbox-verify";
+pub(crate) const PROGRAM: &str = "sandbox-verify";
 
 /// Why nothing was verified.
 #[derive(Debug, Error)]
@@ -23,8 +24,7 @@ pub(crate) enum VerifyError {
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, VerifyError> {
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
-    let path = beside.unwrap_or_else(|| PROGRAM.into());
+    let path = program_beside(PROGRAM).ok_or_else(|| missing(PROGRAM.into(), Errno::NOENT))?;
     match is_trusted(&path) {
         Ok(true) => {}
         Ok(false) => return Err(VerifyError::NotTrusted { path }),

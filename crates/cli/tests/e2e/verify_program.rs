@@ -22,6 +22,8 @@ fn verify_without_its_program_says_what_to_install() {
     let sandbox = alone(&place);
     let ran = finish(place.command(&sandbox).arg("verify"), b"").code(125);
     ran.says(&["cannot execute", "/bin/sandbox-verify", "hint: install `sandbox-verify`"]);
+    let doctor = finish(place.command(&sandbox).arg("doctor"), b"");
+    assert!(doctor.out.contains("warn  verify program") && doctor.out.contains("sandbox-verify"), "{}", doctor.out);
 }
 
 #[test]
