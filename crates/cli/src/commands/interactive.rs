@@ -48,7 +48,7 @@ pub(crate) fn commit(
     drop(input);
     let classes = Classes::of(&transaction.manifest);
     let all = Items::of(&classes, &transaction.manifest, asked);
-    let selection = all.selection(changes.len());
+    let selection = Items::selection(changes);
     let reader = Reader::of_stdout();
     let mut questions = Questions { transaction: &transaction, classes, reader, selection, has_ended: false };
     for item in &all.items {

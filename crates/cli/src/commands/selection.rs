@@ -109,13 +109,11 @@ impl<'a> Item<'a> {
 /// All that is to be decided, in the order of its names.
 pub(crate) struct Items<'a> {
     pub(crate) items: Vec<Item<'a>>,
-    /// New directories, which come with what is taken in them.
-    carriers: Vec<(usize, &'a Change)>,
 }
 
 impl<'a> Items<'a> {
     pub(crate) fn of(classes: &Classes<'_>, manifest: &Manifest, asked: &[(usize, &'a Change)]) -> Self {
-        let mut found = Items { items: Vec::new(), carriers: Vec::new() };
+        let mut found = Items { items: Vec::new() };
         // The item of each tree's git directory: what can be taken of it, and what is in conflict.
         let mut repositories: HashMap<(usize, bool), usize> = HashMap::new();
         let mut at = 0;
@@ -124,7 +122,7 @@ impl<'a> Items<'a> {
             let below = asked[at + 1..].iter().take_while(is_below).count();
             at += 1;
             if change.what == What::Added && change.kind() == Kind::Directory && below > 0 {
-                found.carriers.push((tree, change));
+                // It comes with what is taken in it.
                 continue;
             }
             // What goes or comes as a whole is one decision.
@@ -148,11 +146,13 @@ impl<'a> Items<'a> {
         found
     }
 
-    pub(crate) fn selection(&self, trees: usize) -> Selection {
-        let mut choices = vec![Choice::default(); trees];
-        for (tree, change) in &self.carriers {
-            choices[*tree].allowed.insert(change.path.clone());
-        }
+    /// Nothing is chosen yet. New directories come with what is taken in them, also those above what was asked about.
+    pub(crate) fn selection(changes: &[Changes]) -> Selection {
+        let is_carrier = |change: &&Change| change.what == What::Added && change.kind() == Kind::Directory;
+        let carriers = |found: &Changes| found.changes.iter().filter(is_carrier).map(|one| one.path.clone()).collect();
+        let choices =
+            changes.iter().map(|found| Choice { allowed: carriers(found), ..Choice::default() }).collect::<Vec<_>>();
+        let trees = choices.len();
         Selection {
             choices,
             parts: vec![Parts::new(); trees],

@@ -57,10 +57,15 @@ fn skipped(why: Why) -> &'static str {
 
 /// What a person must know about a change besides its name.
 pub(crate) fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
+    remarks_where(classes, tree, change, "needs --opens")
+}
+
+/// The same where other words say how a person takes what host programs obey without being asked.
+pub(crate) fn remarks_where(classes: &Classes<'_>, tree: usize, change: &Change, opens: &str) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(obeyed) = classes.obeyed(tree, change) {
         let when = match obeyed.class {
-            ObeyedClass::Opens => "needs --opens",
+            ObeyedClass::Opens => opens,
             ObeyedClass::Runs => "runs when asked",
         };
         remarks.push(format!("{when}: {}", obeyed.why));

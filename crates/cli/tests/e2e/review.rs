@@ -194,6 +194,14 @@ fn a_mode_is_asked_about_by_itself_and_a_hunk_does_not_hide_it() {
 }
 
 #[test]
+fn a_file_in_a_new_directory_is_taken_where_only_the_file_is_named() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "mkdir -p new/deep; echo 1 > new/deep/one; echo 2 > new/two"]).code(0);
+    place.host(&format!("printf 'y\\n' | {} commit -i new/deep/one", binary().display())).ok();
+    assert!(place.exists("new/deep/one") && !place.exists("new/two"));
+}
+
+#[test]
 fn a_pipe_under_the_name_of_the_note_does_not_stop_a_review() {
     let Some(place) = Place::with_repository() else { return };
     place.host("mkfifo .git/cofferdam-rejected.patch.next").ok();
