@@ -129,6 +129,11 @@ pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>], is_all: b
             (_, State::Lost) => "lost with the machine".to_owned(),
             (_, State::Committed) => "none wait: all were taken".to_owned(),
             (_, State::RolledBack) => "none wait: the rest was dropped".to_owned(),
+            // It was undone: a session that changed nothing is not kept.
+            (Some(changes), State::Open) => counted(changes),
+            (Some(changes), _) if changes.iter().all(|found| found.changes.is_empty()) => {
+                "nothing; `sandbox rollback` closes it".to_owned()
+            }
             (Some(changes), _) => counted(changes),
             (None, _) => "cannot be read".to_owned(),
         };
