@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 
 use crate::args::audit::{AuditArgs, LogsArgs};
-use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, RollbackArgs, WhichArgs};
+use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, ReviewArgs, RollbackArgs};
 use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::quarantine::QuarantineCommand;
@@ -94,7 +94,7 @@ pub(crate) enum Command {
     /// Show what a session changed in its transaction
     Diff(DiffArgs),
     /// Look through what a session changed on one screen, and take, refuse or drop it file by file and hunk by hunk
-    Review(WhichArgs),
+    Review(ReviewArgs),
     /// Write what a session changed in its transaction as a patch or an archive
     Export(ExportArgs),
     /// Take over what a session changed in its transaction, all of it or these paths

@@ -258,14 +258,14 @@ impl Failure {
                 "say which with --session; `last` is the newest of this directory"
             }
             Failure::Changes(ChangesError::Runs { .. }) => {
-                "`sandbox diff` shows what it has changed so far; `sandbox kill` ends it"
+                "`sandbox diff` shows what it has changed so far; `sandbox kill SESSION` ends it, and then it can be committed or dropped; `sandbox undo` takes steps of it back meanwhile"
             }
             Failure::Changes(ChangesError::Lost { .. }) => "`sandbox rollback` forgets it",
             Failure::Changes(ChangesError::Open { source: OpenError::OtherDirectory { .. }, .. }) => {
                 "put the directory that the session began with back to its place, or drop the changes with `sandbox rollback`"
             }
             Failure::Changes(ChangesError::NoScreen { .. }) => {
-                "`sandbox diff --stat` and `sandbox commit PATH` need none, and `sandbox commit --interactive` reads answers"
+                "`sandbox diff` and `sandbox commit PATH` need none, and `sandbox commit -i` asks line by line"
             }
             Failure::Changes(ChangesError::Inside) => {
                 "run it in a terminal outside; in the session, a line that is written to $COFFERDAM_CHECKPOINT takes a checkpoint"

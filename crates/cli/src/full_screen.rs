@@ -20,6 +20,9 @@ pub(crate) fn on_whole_screen<T>(run: impl FnOnce(&mut DefaultTerminal) -> io::R
     if !has_terminal() {
         return Err(io::ErrorKind::Unsupported.into());
     }
+    if std::env::var_os("TERM").is_some_and(|kind| kind == "dumb") {
+        return Err(io::Error::other("TERM=dumb says that this one cannot be drawn on"));
+    }
     let mut terminal = ratatui::try_init()?;
     let result = run(&mut terminal);
     ratatui::restore();

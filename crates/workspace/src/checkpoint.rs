@@ -11,6 +11,7 @@
 //! Number 0 is the beginning, when the layers were empty. A copy is made only of what changed: of a file whose inode and time of the
 //! last change are those of the checkpoint before, the copy of then counts.
 
+mod before_commit;
 mod interrupted;
 mod layer;
 pub(crate) mod note;
@@ -19,6 +20,7 @@ mod restore;
 mod squash;
 mod taking;
 
+pub use self::before_commit::before_commit;
 pub use self::interrupted::take_back;
 pub use self::note::Interrupted;
 pub use self::record::{By, Record};

@@ -103,6 +103,15 @@ pub(crate) struct ExportArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReviewArgs {
+    /// Only these files, and what lies below these directories
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,

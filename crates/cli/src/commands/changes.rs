@@ -452,10 +452,10 @@ fn choices(
 }
 
 /// The paths that a person named, by tree; all where none was named.
-struct Wanted(Option<Vec<(usize, PathBuf)>>);
+pub(crate) struct Wanted(Option<Vec<(usize, PathBuf)>>);
 
 impl Wanted {
-    fn new(paths: &[PathBuf], manifest: &Manifest, changes: &[Changes]) -> Result<Self, ChangesError> {
+    pub(crate) fn new(paths: &[PathBuf], manifest: &Manifest, changes: &[Changes]) -> Result<Self, ChangesError> {
         if paths.is_empty() {
             return Ok(Wanted(None));
         }
@@ -490,7 +490,7 @@ impl Wanted {
         Ok(Wanted(Some(wanted)))
     }
 
-    fn is_wanted(&self, tree: usize, path: &Path) -> bool {
+    pub(crate) fn is_wanted(&self, tree: usize, path: &Path) -> bool {
         self.0.as_ref().is_none_or(|all| all.iter().any(|(of, above)| *of == tree && path.starts_with(above)))
     }
 }

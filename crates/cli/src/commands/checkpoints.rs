@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cofferdam_supervisor::finish_killed;
 use cofferdam_wire::protocol::{Command, Event, WENT_ON};
-use cofferdam_workspace::checkpoint::By;
-use cofferdam_workspace::{Checkpoints, OpenError, State};
+use cofferdam_workspace::checkpoint::{By, before_commit};
+use cofferdam_workspace::{Changes, Checkpoints, OpenError, State, Transaction};
 use serde_json::json;
 
 use crate::args::changes::{RollbackArgs, WhichArgs};
@@ -65,7 +65,9 @@ pub(crate) fn undo(args: &UndoArgs) -> Result<ExitCode, ChangesError> {
             if args.steps == 1 =>
         {
             let found = last_committed(&args.which)?;
-            print(&lines::before_commit(&found.manifest));
+            let undone = before_commit(&found.path, &found.manifest)
+                .map_err(|source| ChangesError::Read { id: found.manifest.session.clone(), source })?;
+            print(&lines::before_commit(&found.manifest, &undone, &here()));
             if args.how.preview {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -162,6 +164,7 @@ fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, C
             return Ok(ExitCode::from(NOT_SO));
         }
         let before = all.last();
+        let is_running = session.is_some();
         let put_back = match session {
             Some(mut session) => session.call(&Command::PutBack { to: number, seen: Some(before) }),
             None => all.put_back_sealed(number).map(|_| String::new()).map_err(read),
@@ -169,9 +172,21 @@ fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, C
         match put_back {
             // Shown again with what was written meanwhile.
             Err(ChangesError::Session { why, .. }) if why == WENT_ON => print(&format!("{WENT_ON}\n")),
-            other => return Ok(print(&lines::put_back(before, &other?))),
+            other => {
+                let shown = print(&lines::put_back(before, &other?));
+                if !is_running && has_nothing_left(&id) {
+                    print(&lines::nothing_left(&id));
+                }
+                return Ok(shown);
+            }
         };
     }
+}
+
+fn has_nothing_left(session: &str) -> bool {
+    let found = meant(&WhichArgs { session: Some(session.to_owned()) }).ok();
+    let changes = found.and_then(|found| Transaction::look(&found.path).ok()?.changes().ok());
+    changes.is_some_and(|all: Vec<Changes>| all.iter().all(|found| found.changes.is_empty()))
 }
 
 fn here() -> PathBuf {

@@ -48,7 +48,7 @@ pub(crate) fn commit(
     drop(input);
     let classes = Classes::of(&transaction.manifest);
     let all = Items::of(&classes, &transaction.manifest, asked);
-    let selection = all.selection(changes.len());
+    let selection = Items::selection(changes);
     let reader = Reader::of_stdout();
     let mut questions = Questions { transaction: &transaction, classes, reader, selection, has_ended: false };
     for item in &all.items {
@@ -62,7 +62,7 @@ pub(crate) fn commit(
 impl Questions<'_> {
     fn ask(&mut self, item: &Item<'_>) -> std::io::Result<()> {
         if item.conflict().is_some() {
-            for change in item.all().filter(|change| change.conflict.is_some()) {
+            for change in item.to_tell().into_iter().filter(|change| change.conflict.is_some()) {
                 for remark in remarks(&self.classes, item.tree, change) {
                     say!("sandbox: {}: {remark}", name(&change.path));
                 }

@@ -13,34 +13,38 @@ use cofferdam_wire::session::short;
 use cofferdam_workspace::{Change, Changes, Transaction};
 use ratatui::DefaultTerminal;
 
-use crate::args::changes::WhichArgs;
-use crate::commands::changes::{ChangesError, drop_all, open, warn_of_attempt};
+use crate::args::changes::{ReviewArgs, WhichArgs};
+use crate::commands::changes::{ChangesError, Wanted, drop_all, open, warn_of_attempt};
 use crate::commands::review::model::{Effect, Mark, Review};
 use crate::commands::selection::{Items, Selection};
 use crate::full_screen::{next_key, on_whole_screen};
 use crate::render::changes::after_review;
 use crate::render::exit::NOT_SO;
-use crate::render::output::print;
+use crate::render::output::{print, say};
 use crate::render::patch::Reader;
 use crate::waiting::Classes;
 
 /// The picture is drawn again when a key comes, and so often for a window of another size.
 const LOOK: Duration = Duration::from_millis(500);
 
-pub(crate) fn review(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
-    let mut transaction = open(which)?;
+pub(crate) fn review(args: &ReviewArgs) -> Result<ExitCode, ChangesError> {
+    let mut transaction = open(&args.which)?;
     let id = transaction.id().to_owned();
     let changes = transaction.changes().map_err(|source| ChangesError::Read { id: id.clone(), source })?;
-    let asked: Vec<(usize, &Change)> =
-        changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |one| (tree, one))).collect();
+    let wanted = Wanted::new(&args.paths, &transaction.manifest, &changes)?;
+    let all = changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |one| (tree, one)));
+    let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     let decided = decide(&transaction, &changes, &asked).map_err(|source| ChangesError::NoScreen { source })?;
     match decided {
         Decided::Commit(selection) => {
             let committed = selection.commit(&mut transaction, &changes, &asked);
             committed.map_err(|error| ChangesError::of_selection(&id, error))
         }
-        Decided::Leave => {
+        Decided::Leave { had_marks } => {
             print(&after_review(&id));
+            if had_marks {
+                say!("sandbox: what was marked in this review is not kept");
+            }
             Ok(ExitCode::from(NOT_SO))
         }
         Decided::RollBack => {
@@ -53,24 +57,25 @@ pub(crate) fn review(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
 
 enum Decided {
     Commit(Selection),
-    Leave,
+    Leave { had_marks: bool },
     RollBack,
 }
 
 fn decide(transaction: &Transaction, changes: &[Changes], asked: &[(usize, &Change)]) -> io::Result<Decided> {
     let classes = Classes::of(&transaction.manifest);
     let mut all = Items::of(&classes, &transaction.manifest, asked);
-    let mut selection = all.selection(changes.len());
+    let mut selection = Items::selection(changes);
     let mut review = Review::new(std::mem::take(&mut all.items));
     warn_of_attempt(transaction.id());
     let left: usize = changes.iter().map(|found| found.skipped.len()).sum();
     if left > 0 {
         review.message = format!("{left} names are left out of every commit: see `sandbox diff --stat`");
     }
-    match on_whole_screen(|terminal| turn(terminal, transaction, &classes, &mut review))? {
+    let unshown = changes.iter().map(|found| found.changes.len()).sum::<usize>().saturating_sub(asked.len());
+    match on_whole_screen(|terminal| turn(terminal, transaction, &classes, &mut review, unshown))? {
         Effect::RollBack => return Ok(Decided::RollBack),
         Effect::Commit => {}
-        Effect::Leave | Effect::Nothing => return Ok(Decided::Leave),
+        Effect::Leave | Effect::Nothing => return Ok(Decided::Leave { had_marks: review.has_marks() }),
     }
     for entry in &review.entries {
         match (entry.mark(), entry.parts()) {
@@ -100,10 +105,11 @@ fn turn(
     transaction: &Transaction,
     classes: &Classes<'_>,
     review: &mut Review<'_>,
+    unshown: usize,
 ) -> io::Result<Effect> {
     let title = format!("sandbox review {}", short(transaction.id()));
     let is_coloured = matches!(Reader::of_stdout(), Reader::Person { is_coloured: true });
-    let picture = screen::Picture { title: &title, is_coloured };
+    let picture = screen::Picture { title: &title, is_coloured, unshown };
     loop {
         // A window of another size is folded anew.
         terminal.autoresize()?;

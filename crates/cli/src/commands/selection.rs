@@ -75,6 +75,17 @@ impl<'a> Item<'a> {
         self.all().find_map(|change| change.conflict)
     }
 
+    /// Those about which there may be something to say; of a repository's refs in conflict the first stands for all.
+    pub(crate) fn to_tell(&self) -> Vec<&'a Change> {
+        let mut has_ref = false;
+        let mut is_new = |change: &&Change| {
+            let is_ref = change.conflict == Some(Conflict::Repository);
+            !is_ref || !std::mem::replace(&mut has_ref, true)
+        };
+        let all = self.all().filter(|change| !self.is_repository || change.conflict.is_some());
+        all.filter(|change| is_new(change)).collect()
+    }
+
     /// The first of what host programs obey in it.
     pub(crate) fn obeyed_names(&self) -> String {
         let names: Vec<String> = self.opened.iter().take(MOST_NAMED).map(|change| name(&change.path)).collect();
@@ -109,13 +120,11 @@ impl<'a> Item<'a> {
 /// All that is to be decided, in the order of its names.
 pub(crate) struct Items<'a> {
     pub(crate) items: Vec<Item<'a>>,
-    /// New directories, which come with what is taken in them.
-    carriers: Vec<(usize, &'a Change)>,
 }
 
 impl<'a> Items<'a> {
     pub(crate) fn of(classes: &Classes<'_>, manifest: &Manifest, asked: &[(usize, &'a Change)]) -> Self {
-        let mut found = Items { items: Vec::new(), carriers: Vec::new() };
+        let mut found = Items { items: Vec::new() };
         // The item of each tree's git directory: what can be taken of it, and what is in conflict.
         let mut repositories: HashMap<(usize, bool), usize> = HashMap::new();
         let mut at = 0;
@@ -124,7 +133,7 @@ impl<'a> Items<'a> {
             let below = asked[at + 1..].iter().take_while(is_below).count();
             at += 1;
             if change.what == What::Added && change.kind() == Kind::Directory && below > 0 {
-                found.carriers.push((tree, change));
+                // It comes with what is taken in it.
                 continue;
             }
             // What goes or comes as a whole is one decision.
@@ -148,15 +157,19 @@ impl<'a> Items<'a> {
         found
     }
 
-    pub(crate) fn selection(&self, trees: usize) -> Selection {
-        let mut choices = vec![Choice::default(); trees];
-        for (tree, change) in &self.carriers {
-            choices[*tree].allowed.insert(change.path.clone());
-        }
+    /// Nothing is chosen yet. New directories come with what is taken in them, also those above what was asked about.
+    pub(crate) fn selection(changes: &[Changes]) -> Selection {
+        let is_carrier = |change: &&Change| change.what == What::Added && change.kind() == Kind::Directory;
+        let carriers = |found: &Changes| found.changes.iter().filter(is_carrier).map(|one| one.path.clone()).collect();
+        let choices =
+            changes.iter().map(|found| Choice { allowed: carriers(found), ..Choice::default() }).collect::<Vec<_>>();
+        let trees = choices.len();
         Selection {
             choices,
             parts: vec![Parts::new(); trees],
             modes: vec![HashSet::new(); trees],
+            modes_alone: HashSet::new(),
+            told_modes: Vec::new(),
             rejected: Vec::new(),
             left: Vec::new(),
             takes_repository: false,
@@ -168,6 +181,14 @@ fn is_of_repository(manifest: &Manifest, tree: usize, change: &Change) -> bool {
     manifest.trees[tree].is_repository || change.path.iter().any(|name| name == ".git")
 }
 
+/// The decision about a changed mode; none where it waits.
+#[derive(Debug)]
+struct ToldMode {
+    path: PathBuf,
+    mode: u32,
+    is_wanted: Option<bool>,
+}
+
 /// What was chosen so far.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -175,6 +196,10 @@ pub(crate) struct Selection {
     parts: Vec<Parts>,
     /// Files taken in part that get the session's permissions.
     modes: Vec<HashSet<PathBuf>>,
+    /// Those of which no hunk is taken.
+    modes_alone: HashSet<(usize, PathBuf)>,
+    /// What became of the changed modes of files with hunks; nothing else says it.
+    told_modes: Vec<ToldMode>,
     rejected: Vec<u8>,
     /// Names of which something was left out.
     left: Vec<(usize, PathBuf)>,
@@ -223,12 +248,18 @@ impl Selection {
         let of = |answer: bool| hunks.iter().zip(is_wanted).filter(move |(_, wanted)| **wanted == Some(answer));
         let wanted: Vec<&Hunk> = of(true).map(|(hunk, _)| hunk).collect();
         let takes_mode = is_mode_wanted == Some(true);
+        if let Some((_, mode)) = item.modes().filter(|_| is_mode_wanted.is_some() || !wanted.is_empty()) {
+            self.told_modes.push(ToldMode { path: item.change.path.clone(), mode, is_wanted: is_mode_wanted });
+        }
         let is_whole = wanted.len() == hunks.len() && (takes_mode || item.modes().is_none());
         if !wanted.is_empty() || takes_mode {
             self.take(item);
             if !is_whole {
                 let (before, _) = transaction.contents(item.tree, &item.change.path, diff::LARGEST);
                 let before = before.ok_or_else(|| io::Error::other("a file was changed while it was reviewed"))?;
+                if wanted.is_empty() {
+                    self.modes_alone.insert((item.tree, item.change.path.clone()));
+                }
                 self.parts[item.tree].insert(item.change.path.clone(), diff::with_hunks(&before, wanted));
                 if takes_mode {
                     self.modes[item.tree].insert(item.change.path.clone());
@@ -288,14 +319,29 @@ impl Selection {
         } else {
             transaction.write_rejected(&self.rejected).map_err(SelectionError::Note)?
         };
-        let committed = transaction
+        let mut committed = transaction
             .commit_parts_and_modes(changes, self.choices, &self.parts, &self.modes)
             .map_err(SelectionError::Commit)?;
         let taken: HashSet<(usize, &Path)> =
             committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
         let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
         let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
-        print(&lines::committed(transaction, &committed, &waiting));
+        // What waits of a file of which a part was taken is less than before. The commit is done, also where that cannot be read.
+        let left = transaction.changes().unwrap_or_default();
+        let all = left.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |one| (tree, one)));
+        let left: HashMap<(usize, &Path), &Change> = all.map(|(tree, one)| ((tree, one.path.as_path()), one)).collect();
+        let as_left = |(tree, change): &(usize, &Change)| Some((*tree, *left.get(&(*tree, change.path.as_path()))?));
+        let shown: Vec<(usize, &Change)> = waiting.iter().map(|one| as_left(one).unwrap_or(*one)).collect();
+        committed.parts.retain(|one| !self.modes_alone.contains(one));
+        print(&lines::committed(transaction, &committed, &shown));
+        for ToldMode { path, mode, is_wanted } in &self.told_modes {
+            let became = match is_wanted {
+                Some(true) => "was taken",
+                Some(false) => "was left out, and waits",
+                None => "waits",
+            };
+            say!("sandbox: the mode {mode:o} of {} {became}", name(path));
+        }
         if self.takes_repository {
             for line in kept_commits::keep(transaction, asked) {
                 say!("sandbox: {line}");

@@ -60,10 +60,15 @@ fn skipped(why: Why) -> &'static str {
 
 /// What a person must know about a change besides its name.
 pub(crate) fn remarks(classes: &Classes<'_>, tree: usize, change: &Change) -> Vec<String> {
+    remarks_where(classes, tree, change, "needs --opens")
+}
+
+/// The same where other words say how a person takes what host programs obey without being asked.
+pub(crate) fn remarks_where(classes: &Classes<'_>, tree: usize, change: &Change, opens: &str) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(obeyed) = classes.obeyed(tree, change) {
         let when = match obeyed.class {
-            ObeyedClass::Opens => "needs --opens",
+            ObeyedClass::Opens => opens,
             ObeyedClass::Runs => "runs when asked",
         };
         remarks.push(format!("{when}: {}", obeyed.why));
@@ -136,6 +141,11 @@ pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>], is_all: b
             (_, State::Lost) => "lost with the machine".to_owned(),
             (_, State::Committed) => "none wait: all were taken".to_owned(),
             (_, State::RolledBack) => "none wait: the rest was dropped".to_owned(),
+            // It was undone: a session that changed nothing is not kept.
+            (Some(changes), State::Open) => counted(changes),
+            (Some(changes), _) if changes.iter().all(|found| found.changes.is_empty()) => {
+                "nothing; `sandbox rollback` closes it".to_owned()
+            }
             (Some(changes), _) => counted(changes),
             (None, _) => "cannot be read".to_owned(),
         };

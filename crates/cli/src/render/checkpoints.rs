@@ -72,6 +72,12 @@ pub(crate) fn preview(to: usize, differences: &[Difference], here: &Path) -> Str
         return format!("everything is as at {at} already\n");
     }
     let mut text = format!("back to {at}:\n");
+    text.push_str(&named(differences, here));
+    text
+}
+
+fn named(differences: &[Difference], here: &Path) -> String {
+    let mut text = String::new();
     for one in differences.iter().take(MOST_NAMED) {
         let word = match one.would {
             Would::ComeBack => "comes back",
@@ -87,12 +93,18 @@ pub(crate) fn preview(to: usize, differences: &[Difference], here: &Path) -> Str
     text
 }
 
-pub(crate) fn before_commit(manifest: &Manifest) -> String {
+pub(crate) fn before_commit(manifest: &Manifest, differences: &[Difference], here: &Path) -> String {
     let command = escaped(&manifest.command.join(" "));
     format!(
-        "back to before the last commit to this directory: that of session {} ({command})\n",
-        short(&manifest.session)
+        "back to before the last commit to this directory: that of session {} ({command})\n{}",
+        short(&manifest.session),
+        named(differences, here)
     )
+}
+
+/// After an undo of which nothing is left to commit.
+pub(crate) fn nothing_left(session: &str) -> String {
+    format!("nothing of session {} is left to commit; `sandbox rollback` closes it for good\n", short(session))
 }
 
 pub(crate) fn put_back(before: usize, said: &str) -> String {

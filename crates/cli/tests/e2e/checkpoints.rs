@@ -113,12 +113,31 @@ fn after_the_session_a_step_can_still_be_taken_back() {
     // The last step is the commit now.
     let said = place.sandbox(&["undo", "--preview"]).ok();
     assert!(said.contains("before the last commit") && place.exists("good"), "{said}");
+    assert!(said.contains("  good\n"), "{said}");
     place.sandbox(&["undo"]).code(1);
     assert!(place.exists("good"), "without a terminal it takes a word");
     place.sandbox(&["undo", "--yes"]).code(0);
     assert!(!place.exists("good") && place.exists("first"));
     place.sandbox(&["commit"]).code(0);
     assert!(place.exists("good"));
+}
+
+#[test]
+fn a_session_that_was_undone_to_nothing_says_how_it_is_closed() {
+    let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+    agent.tell("echo x > made\n");
+    wait_for("the checkpoint", || (listed(&place).len() == 1).then_some(()));
+    place.sandbox(&["rollback", "--yes"]).code(125).says(&["still runs", "sandbox kill SESSION", "sandbox undo"]);
+    assert_eq!(agent.end().0, 0);
+    let said = place.sandbox(&["undo"]).ok();
+    assert!(said.contains("is left to commit; `sandbox rollback` closes it"), "{said}");
+    let said = place.sandbox(&["changes"]).ok();
+    assert!(said.contains("nothing; `sandbox rollback` closes it"), "{said}");
+    place.sandbox(&["rollback", "--to", "1"]).code(0);
+    assert!(place.sandbox(&["changes"]).ok().contains("1 new"), "it was not closed");
+    place.sandbox(&["undo"]).code(0);
+    place.sandbox(&["rollback"]).code(0);
+    assert_eq!(place.sandbox(&["changes"]).ok(), "No changes wait.\n");
 }
 
 #[test]

@@ -183,14 +183,25 @@ fn a_mode_is_asked_about_by_itself_and_a_hunk_does_not_hide_it() {
     let said = answered(&place, "n\ny\nn\n");
     assert!(said.contains("Take the mode 755 of many, which has 644"), "{said}");
     assert!(said.contains("mode 644 to 755"), "what waits is said: {said}");
+    assert!(said.contains("the mode 755 of many was left out"), "{said}");
     place.host("grep -q '^3 three$' many && ! grep -q last many && test ! -x many").ok();
     let note = place.read(".git/cofferdam-rejected.patch").expect("it is written");
     assert!(note.contains("old mode 100644\nnew mode 100755\n") && note.contains("+38 last"), "{note}");
     // The mode alone.
-    answered(&place, "y\nn\n");
+    let said = answered(&place, "y\nn\n");
+    assert!(said.contains("the mode 755 of many was taken") && said.contains("M many"), "{said}");
+    assert!(!said.contains("mode 644 to 755") && !said.contains("hunks of"), "it does not wait any more: {said}");
     place.host("test -x many && ! grep -q last many").ok();
     place.host(&format!("printf 'y\\n' | {} commit --interactive", binary().display())).ok();
     place.host("grep -q last many").ok();
+}
+
+#[test]
+fn a_file_in_a_new_directory_is_taken_where_only_the_file_is_named() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "mkdir -p new/deep; echo 1 > new/deep/one; echo 2 > new/two"]).code(0);
+    place.host(&format!("printf 'y\\n' | {} commit -i new/deep/one", binary().display())).ok();
+    assert!(place.exists("new/deep/one") && !place.exists("new/two"));
 }
 
 #[test]

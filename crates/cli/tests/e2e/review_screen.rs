@@ -37,6 +37,10 @@ fn what_is_accepted_is_committed_what_is_rejected_is_told_to_the_agent_and_the_r
     screen.capture("review-files");
     let text = screen.text();
     assert!(text.contains("git directory") && text.contains("OPENS") && text.contains("LINK OUT"), "{text}");
+    screen.keys(&["j"]);
+    screen.wait_for("[a] and the word `yes` take it");
+    assert!(!screen.text().contains("--opens"), "{}", screen.text());
+    screen.keys(&["k"]);
     // The git directory; then what hosts obey, for which a letter is no yes.
     screen.keys(&["a", "a"]);
     screen.wait_for("Type `yes`");
@@ -82,6 +86,8 @@ fn the_review_leaves_everything_waiting_or_drops_it_after_a_yes() {
     screen.keys(&["j"]);
     screen.wait_for("\\u{1b}[31m\\u{1b}[2Jred");
     screen.keys(&["a", "q"]);
+    screen.wait_for("1 accepted, 0 rejected, 0 reviewed are not kept");
+    screen.keys(&["q"]);
     screen.wait_for("waits as before");
     assert!(!place.exists("also") && !place.exists("drawn"));
     assert_eq!(screen.settings("after"), before);
@@ -120,7 +126,13 @@ fn at_the_end_of_a_run_a_key_reviews_commits_drops_or_leaves() {
     run("echo 1 > one; exit 3");
     screen.capture("review-end");
     screen.keys(&["Enter"]);
+    screen.wait_for("the changes wait");
     screen.wait_for("\ncode-3\n");
+    place.sandbox(&["rollback"]).code(0);
+    run("echo 1 > one");
+    screen.keys(&["n", "Enter"]);
+    screen.wait_for("`n` is none of r, c and d: the changes wait");
+    screen.wait_for("\ncode-0\n");
     place.sandbox(&["rollback"]).code(0);
     run("echo 2 > two");
     screen.keys(&["c", "Enter"]);
@@ -241,4 +253,41 @@ fn a_repository_that_the_host_moved_during_a_review_is_not_torn() {
     screen.keys(&["A", "c", "yes", "Enter"]);
     screen.wait_for("nothing was committed");
     assert_eq!(place.host(state).ok(), before);
+}
+
+#[test]
+fn a_review_of_paths_shows_and_commits_only_what_lies_below_them() {
+    let Some(screen) = open() else { return };
+    let place = &screen.place;
+    let script = "mkdir -p new/deep; echo 1 > new/deep/one; echo 2 > new/two; echo 3 > other";
+    place.run(&["--transaction"], &["sh", "-c", script]).code(0);
+    place.sandbox(&["review", "missing"]).code(1).says(&["nothing that waits is called missing"]);
+    enter(&screen, "sandbox review new/deep", REVIEW);
+    let text = screen.text();
+    assert!(text.contains("new/deep/one") && !text.contains("new/two") && !text.contains("other"), "{text}");
+    screen.keys(&["D"]);
+    screen.wait_for("also what is not shown");
+    screen.keys(&["Escape"]);
+    screen.wait_until("no question", |text| !text.contains("also what is not shown"));
+    screen.keys(&["A", "c", "yes", "Enter"]);
+    screen.wait_for("committed to");
+    screen.prompt();
+    assert!(place.exists("new/deep/one") && !place.exists("new/two") && !place.exists("other"));
+    place.sandbox(&["rollback"]).code(0);
+}
+
+#[test]
+fn a_terminal_that_cannot_be_drawn_on_gets_the_commands_that_need_no_screen() {
+    let Some(screen) = open() else { return };
+    screen.place.run(&["--transaction"], &["sh", "-c", "echo x > x"]).code(0);
+    screen.prompt();
+    screen.line("clear; TERM=dumb sandbox review; echo code-$?");
+    screen.wait_for("code-125");
+    let text = screen.text().replace('\n', "");
+    assert!(text.contains("needs the screen of a terminal"), "{text}");
+    assert!(
+        text.contains("TERM=dumb") && text.contains("sandbox commit -i") && text.contains("sandbox diff"),
+        "{text}"
+    );
+    screen.place.sandbox(&["rollback"]).code(0);
 }

@@ -9,7 +9,7 @@ use cofferdam_workspace::diff::{Difference, Hunk, Tag};
 use cofferdam_workspace::{Change, Entry, Kind, Transaction, What};
 
 use crate::commands::selection::Item;
-use crate::render::changes::{difference, is_object, name, remarks};
+use crate::render::changes::{difference, is_object, name, remarks_where};
 use crate::render::output::bytes;
 use crate::waiting::Classes;
 
@@ -20,6 +20,8 @@ const MOST_LINES: usize = 5000;
 const MOST_CHARACTERS: usize = 1 << 19;
 /// Names that go with an item.
 const MOST_NAMED: usize = 200;
+/// How what host programs obey without being asked is taken here.
+const OPENS: &str = "[a] and the word `yes` take it";
 /// Marks that stand on one character; more would cover the lines around it.
 const MOST_MARKS: usize = 2;
 
@@ -63,9 +65,8 @@ pub(super) fn read(transaction: &Transaction, classes: &Classes<'_>, item: &Item
     if item.is_repository {
         content.words = repository(item);
     }
-    let told = item.all().filter(|change| !item.is_repository || change.conflict.is_some());
-    for change in told.take(MOST_NAMED) {
-        for remark in remarks(classes, item.tree, change) {
+    for change in item.to_tell().into_iter().take(MOST_NAMED) {
+        for remark in remarks_where(classes, item.tree, change, OPENS) {
             let of = if item.with.is_empty() { String::new() } else { format!("{}: ", name(&change.path)) };
             content.words.push(words(Look::Warning, &format!("{of}{remark}")));
         }

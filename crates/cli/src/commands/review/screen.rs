@@ -21,24 +21,35 @@ use crate::render::changes::{letter, names};
 const MARGIN: usize = 2;
 /// Lines for a question or what a key did.
 const SAID: usize = 2;
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 16] = [
     "[a] accept",
     "[r] reject",
     "[v] reviewed",
     "[w] wait",
     "[A] accept all",
+    "[d] directory",
     "[Tab] files, hunks",
     "[j/k] down, up",
+    "[g/G] first, last",
     "[Space/b] page",
+    "[/] find",
+    "[n/N] next, previous",
     "[c] COMMIT what is accepted",
     "[q] leave all waiting",
     "[D] roll back",
+    "[?] all keys",
 ];
+/// Where those would take the room of what is decided about.
+const FEW_KEYS: [&str; 5] = ["[a] accept", "[r] reject", "[c] commit", "[q] leave", "[?] all keys"];
+/// Such a part of the rows is for keys.
+const ROWS_FOR_A_KEY: usize = 5;
 
 /// What is shown besides the state.
 pub(super) struct Picture<'a> {
     pub(super) title: &'a str,
     pub(super) is_coloured: bool,
+    /// Changes that lie elsewhere than what the person asked for.
+    pub(super) unshown: usize,
 }
 
 /// Where everything stands.
@@ -50,7 +61,7 @@ struct Areas {
 }
 
 fn areas(review: &Review<'_>, area: Rect) -> Areas {
-    let keys = u16::try_from(keys(usize::from(area.width)).len() + SAID).unwrap_or(5);
+    let keys = u16::try_from(keys_for(area).len() + SAID).unwrap_or(5);
     let [title, body, keys] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(keys)]).areas(area);
     let (files, hunks) = if area.width >= BOTH_PANES {
@@ -68,45 +79,68 @@ fn areas(review: &Review<'_>, area: Rect) -> Areas {
 
 /// How much room the lines of an item have on a screen of this size.
 pub(super) fn room(review: &Review<'_>, area: Rect) -> (usize, usize) {
-    let hunks = areas(review, area).hunks.unwrap_or(area);
+    let areas = areas(review, area);
+    let hunks = areas.hunks.or(areas.files).unwrap_or(area);
     (usize::from(hunks.width).saturating_sub(MARGIN), usize::from(hunks.height).saturating_sub(1))
 }
 
+fn keys_for(area: Rect) -> Vec<String> {
+    let all = keys(&KEYS, usize::from(area.width));
+    let has_room = all.len() <= usize::from(area.height) / ROWS_FOR_A_KEY;
+    if has_room { all } else { keys(&FEW_KEYS, usize::from(area.width)) }
+}
+
 /// As many keys on a line as fit.
-fn keys(width: usize) -> Vec<String> {
+fn keys(all: &[&str], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for key in KEYS {
+    for key in all {
         match lines.last_mut() {
             Some(line) if line.len() + 2 + key.len() <= width => {
                 line.push_str("  ");
                 line.push_str(key);
             }
-            _ => lines.push(key.to_owned()),
+            _ => lines.push((*key).to_owned()),
         }
     }
     lines
 }
 
+/// `2 accepted, 1 rejected, 0 reviewed`, and those that are decided in part.
+fn counted(review: &Review<'_>) -> String {
+    let [accepted, rejected, reviewed, in_part] = review.counts();
+    let in_part = if in_part > 0 { format!(", {in_part} in part") } else { String::new() };
+    format!("{accepted} accepted, {rejected} rejected, {reviewed} reviewed{in_part}")
+}
+
 pub(super) fn draw(frame: &mut Frame<'_>, review: &Review<'_>, shown: &Picture<'_>) {
     let areas = areas(review, frame.area());
-    let [accepted, rejected, reviewed, in_part] = review.counts();
-    let mut counts = format!(
-        "{}/{}: {accepted} accepted, {rejected} rejected, {reviewed} reviewed",
-        (review.selected + 1).min(review.entries.len()),
-        review.entries.len()
-    );
-    if in_part > 0 {
-        counts = format!("{counts}, {in_part} in part");
-    }
-    let title = Line::from(vec![Span::styled(format!("{}  ", shown.title), bold()), Span::raw(counts)]);
+    let count = review.entries.len();
+    let counts = format!("{}/{count}: {}", (review.selected + 1).min(count), counted(review));
+    let is_wide = shown.title.len() + 2 + counts.len() <= usize::from(areas.title.width);
+    let title = if is_wide { format!("{}  ", shown.title) } else { String::new() };
+    let title = Line::from(vec![Span::styled(title, bold()), Span::raw(counts)]);
     frame.render_widget(Paragraph::new(title), areas.title);
+    if let Some(first) = review.help {
+        return draw_help(frame, first);
+    }
     if let Some(area) = areas.files {
         draw_files(frame, review, shown.is_coloured, area);
     }
     if let Some(area) = areas.hunks {
         draw_hunks(frame, review, shown.is_coloured, area);
     }
-    draw_keys(frame, review, areas.keys);
+    draw_keys(frame, review, shown.unshown, areas.keys);
+}
+
+/// All keys in the place of everything but the title.
+fn draw_help(frame: &mut Frame<'_>, first: usize) {
+    let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+    let lines = keys(&KEYS, usize::from(area.width));
+    let height = usize::from(area.height).saturating_sub(1);
+    let first = first.min(lines.len().saturating_sub(height));
+    let title = if lines.len() > height { "KEYS: [Space] more, others back" } else { "KEYS: any goes back" };
+    let lines: Vec<Line<'_>> = lines.into_iter().skip(first).map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).block(titled(title)), area);
 }
 
 fn symbol(mark: Option<Mark>) -> char {
@@ -234,8 +268,8 @@ fn style_of(look: Look, is_coloured: bool) -> Style {
     }
 }
 
-fn draw_keys(frame: &mut Frame<'_>, review: &Review<'_>, area: Rect) {
-    let mut lines: Vec<Line<'_>> = keys(usize::from(area.width)).into_iter().map(Line::from).collect();
+fn draw_keys(frame: &mut Frame<'_>, review: &Review<'_>, unshown: usize, area: Rect) {
+    let mut lines: Vec<Line<'_>> = keys_for(frame.area()).into_iter().map(Line::from).collect();
     let said = match &review.asked {
         Some((Question::Opens, typed)) => {
             let obeyed = review.entry().map(|entry| entry.item.obeyed_names()).unwrap_or_default();
@@ -247,7 +281,22 @@ fn draw_keys(frame: &mut Frame<'_>, review: &Review<'_>, area: Rect) {
             format!("Commit what is accepted, and tell the agent what is rejected? Type `yes`: {typed}")
         }
         Some((Question::RollBack, typed)) => {
-            format!("Drop all that this session changed and was not committed? Type `yes`: {typed}")
+            let also = if unshown > 0 { ", also what is not shown," } else { "" };
+            format!("Drop all that this session changed{also} and was not committed? Type `yes`: {typed}")
+        }
+        Some((Question::Search, typed)) => format!("Find the name: {}", shown(typed.as_bytes())),
+        Some((Question::Below(directory), _)) => {
+            let count = review.undecided_below(directory);
+            let keys = format!(": {count} undecided: [a] accept, [r] reject, [d] the directory above");
+            let room = (SAID * usize::from(area.width)).saturating_sub(keys.len());
+            let directory = match directory.as_os_str().as_bytes() {
+                [] => "everything".to_owned(),
+                path => format!("{}/", shown(path)),
+            };
+            format!("{}{keys}", end_of(&directory, room))
+        }
+        Some((Question::Leave, _)) => {
+            format!("{} are not kept: [c] commit, [q] leave", counted(review))
         }
         None => review.message.clone(),
     };

@@ -5,25 +5,29 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 
 use cofferdam_wire::End;
 
-use crate::args::changes::{CommitArgs, RollbackArgs, WhichArgs};
+use crate::args::changes::{CommitArgs, ReviewArgs, RollbackArgs, WhichArgs};
 use crate::commands::changes::{self, ChangesError};
 use crate::commands::review;
 use crate::confirm::is_confirmed;
 use crate::full_screen::has_terminal;
-use crate::render::output::{print, say, say_text};
+use crate::render::output::{escaped, print, say, say_text};
 
+/// Characters of an answer that was not understood.
+const LONGEST_SHOWN: usize = 20;
 /// What Ctrl-C sends.
 const SIGINT: i32 = 2;
 
 /// A workload may have left the terminal concealing what is written: soft reset, plain letters, the usual character set, the cursor.
 const AS_AT_THE_START: &str = "\u{1b}[!p\u{1b}[m\u{1b}(B\u{1b}[?25h";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Answer {
     Review,
     Commit,
     RollBack,
     Leave,
+    /// Nothing that was asked for.
+    Other(String),
 }
 
 /// Asks, and does what is answered. What comes of it does not change how the command ended.
@@ -40,7 +44,7 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
     let which = || WhichArgs { session: Some(session.to_owned()) };
     match answer {
         Ok(Answer::Review) => {
-            review::review(&which())?;
+            review::review(&ReviewArgs { paths: Vec::new(), which: which() })?;
         }
         Ok(Answer::Commit) => {
             if is_confirmed("commit all that needs no decision of its own?") {
@@ -52,7 +56,8 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
         Ok(Answer::RollBack) => {
             changes::rollback(&RollbackArgs { which: which(), to: None, preview: false, yes: false })?;
         }
-        Ok(Answer::Leave) | Err(_) => say!("they wait"),
+        Ok(Answer::Leave) | Err(_) => say!("sandbox: the changes wait"),
+        Ok(Answer::Other(line)) => say!("sandbox: `{}` is none of r, c and d: the changes wait", escaped(&line)),
     }
     Ok(())
 }
@@ -74,6 +79,8 @@ fn answer() -> io::Result<Answer> {
         "r" => Answer::Review,
         "c" => Answer::Commit,
         "d" => Answer::RollBack,
-        _ => Answer::Leave,
+        "" => Answer::Leave,
+        // A terminal's answer to the workload may be long.
+        other => Answer::Other(other.chars().take(LONGEST_SHOWN).collect()),
     })
 }

@@ -84,7 +84,7 @@ fn drawn(review: &mut Review<'_>, width: u16, height: u16) -> String {
     let (columns, rows) = room(review, Rect::new(0, 0, width, height));
     review.set_room(columns, rows);
     read(review);
-    let picture = Picture { title: "sandbox review 4f1f6a0c9d2e", is_coloured: true };
+    let picture = Picture { title: "sandbox review 4f1f6a0c9d2e", is_coloured: true, unshown: 0 };
     terminal.draw(|frame| draw(frame, review, &picture)).expect("memory");
     terminal.backend().to_string()
 }
@@ -199,10 +199,117 @@ fn nothing_is_committed_without_a_decision_nor_dropped_without_a_yes() {
     assert_eq!(press(&mut review, "c"), Effect::Nothing);
     assert_eq!(press(&mut review, "Dy\n"), Effect::Nothing);
     assert_eq!(press(&mut review, "Dyes\n"), Effect::RollBack);
-    assert_eq!(press(&mut review, "q"), Effect::Leave);
+    assert_eq!(press(&mut review, "gw"), Effect::Nothing);
+    assert_eq!(press(&mut review, "q"), Effect::Leave, "nothing is marked any more");
     assert_eq!(review.key(KeyCode::Char('c'), KeyModifiers::CONTROL), Effect::Leave);
     assert_eq!(press(&mut review, "jjra"), Effect::Nothing);
     // Letters alone are no yes.
     assert_eq!(press(&mut review, "ccy\n"), Effect::Nothing);
     assert_eq!(press(&mut review, "cyes\n"), Effect::Commit);
+}
+
+#[test]
+fn the_ends_and_pages_of_many_files_are_one_key_away() {
+    let changes: Vec<Change> = (0..3000).map(|at| change(&format!("d/{at:04}"), What::Added)).collect();
+    let one = |change| Item { tree: 0, change, with: vec![], is_repository: false, opened: vec![], is_run: false };
+    let mut review = Review::new(changes.iter().map(one).collect());
+    drawn(&mut review, 80, 24);
+    let mut at = |code: KeyCode| {
+        read(&mut review);
+        review.key(code, KeyModifiers::NONE);
+        review.selected
+    };
+    assert_eq!(at(KeyCode::End), 2999);
+    assert_eq!(at(KeyCode::Home), 0);
+    assert_eq!(at(KeyCode::Char('G')), 2999);
+    assert_eq!(at(KeyCode::Char('g')), 0);
+    let page = at(KeyCode::PageDown);
+    assert!((10..24).contains(&page), "{page}");
+    assert_eq!(at(KeyCode::PageUp), 0);
+}
+
+#[test]
+fn names_are_found_by_a_part_of_them_and_the_search_goes_on() {
+    let changes = changes();
+    let mut review = Review::new(items(&changes));
+    press(&mut review, "/makeFILE\n");
+    assert_eq!(review.selected, 3);
+    press(&mut review, "/SRC\n");
+    assert_eq!(review.selected, 5);
+    press(&mut review, "n");
+    assert_eq!(review.selected, 6);
+    press(&mut review, "n");
+    assert_eq!(review.selected, 5, "from the beginning again");
+    press(&mut review, "N");
+    assert_eq!(review.selected, 6);
+    press(&mut review, "/nowhere\n");
+    assert_eq!((review.selected, review.message.as_str()), (6, "no name has `nowhere` in it"));
+    // What is typed there is no decision.
+    assert_eq!(marks(&review), "       ");
+    assert!(drawn(&mut review, 80, 24).contains("[/] find"));
+}
+
+#[test]
+fn a_directory_is_decided_at_once_but_for_what_needs_a_decision_of_its_own() {
+    let mut changes = [
+        change("a/.vscode/tasks.json", What::Added),
+        change("a/b/both", What::Modified),
+        change("a/b/one", What::Added),
+        change("a/b/two", What::Added),
+        change("a/three", What::Added),
+        change("other", What::Added),
+    ];
+    changes[1].conflict = Some(Conflict::Changed);
+    let one = |change| Item { tree: 0, change, with: vec![], is_repository: false, opened: vec![], is_run: false };
+    let mut items: Vec<Item<'_>> = changes.iter().map(one).collect();
+    items[0].opened = vec![&changes[0]];
+    let mut review = Review::new(items);
+    press(&mut review, "jjjd");
+    assert!(drawn(&mut review, 80, 24).contains("a/b/: 2 undecided"), "{}", drawn(&mut review, 80, 24));
+    press(&mut review, "x");
+    assert_eq!(marks(&review), "      ", "another key decides nothing");
+    press(&mut review, "r");
+    assert_eq!(marks(&review), "   -  ");
+    // The directory above, and what was decided stays.
+    press(&mut review, "kkdda");
+    assert_eq!(marks(&review), "  +-+ ");
+    assert_eq!(review.message, "2 accepted; 1 that host programs obey need their own yes; 1 in conflict wait");
+    press(&mut review, "Gdr");
+    assert_eq!(marks(&review), "  +-+-");
+}
+
+#[test]
+fn decisions_are_not_lost_by_one_key() {
+    let changes = changes();
+    let mut review = Review::new(items(&changes));
+    assert_eq!(press(&mut review, "jjjaq"), Effect::Nothing);
+    let text = drawn(&mut review, 80, 24);
+    assert!(text.contains("1 accepted, 0 rejected, 0 reviewed are not kept: [c] commit"), "{text}");
+    assert_eq!(press(&mut review, "j"), Effect::Nothing);
+    assert_eq!(marks(&review), "   +   ", "another key goes back");
+    assert_eq!(press(&mut review, "qcyes\n"), Effect::Commit);
+    assert_eq!(press(&mut review, "qq"), Effect::Leave);
+    let mut review = Review::new(items(&changes));
+    assert_eq!(press(&mut review, "vq"), Effect::Nothing, "a file that was looked at is a mark, too");
+    assert_eq!(press(&mut review, "q"), Effect::Leave);
+}
+
+#[test]
+fn a_small_terminal_shows_whole_keys_and_all_of_them_when_asked() {
+    let changes = changes();
+    let mut review = Review::new(items(&changes));
+    let text = drawn(&mut review, 40, 8);
+    for shown in ["1/7: 0 accepted, 0 rejected, 0 reviewed", "[a] accept", "[c] commit", "[q] leave", "[?] all keys"] {
+        assert!(text.contains(shown), "{shown} is not in\n{text}");
+    }
+    assert!(text.contains("git directory") && text.contains("OPENS"), "{text}");
+    press(&mut review, "?");
+    let first = drawn(&mut review, 40, 8);
+    assert!(first.contains("[v] reviewed"), "{first}");
+    press(&mut review, " ");
+    let second = drawn(&mut review, 40, 8);
+    assert!(second.contains("[D] roll back"), "{second}");
+    press(&mut review, "a");
+    assert_eq!(marks(&review), "       ", "it closes the keys and decides nothing");
+    assert!(drawn(&mut review, 40, 8).contains("git directory"));
 }
