@@ -2,6 +2,7 @@
 //! the trial is to be without, run. A process of its own, because a launch blocks signals, forbids tracing and must be the only thread.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
@@ -18,10 +19,21 @@ use rustix::fs::{Mode, OFlags};
 use crate::checks::find;
 use crate::errand::{Errand, Launched, Walls};
 use crate::report::Fact;
+use crate::run_directory;
 use crate::spec::{Away, Spec};
 
 /// Runs one launch and leaves what became of it.
 pub(crate) fn launch(errand: &Errand) -> ExitCode {
+    // Where no run made the root, nothing is written there either.
+    let _run = match run_directory::join(errand) {
+        Ok(lock) => lock,
+        Err(why) => {
+            if writeln!(std::io::stderr(), "{why}").is_err() {
+                // The exit code says so, too.
+            }
+            return ExitCode::FAILURE;
+        }
+    };
     let launched = find(&errand.check).ok_or_else(|| "no such check".to_owned()).and_then(|spec| run(spec, errand));
     let launched = launched.unwrap_or_else(|error| Launched { error: Some(error), ..Launched::default() });
     let written = serde_json::to_vec(&launched).map(|text| fs::write(errand.scratch().outcome(), text));
@@ -29,9 +41,6 @@ pub(crate) fn launch(errand: &Errand) -> ExitCode {
 }
 
 fn run(spec: &Spec, errand: &Errand) -> Result<Launched, String> {
-    if !errand.is_on_scratch() {
-        return Err("walls are left away on scratch roots only".to_owned());
-    }
     let _inherited = leave_open(errand)?;
     let is_away = errand.walls == Walls::Away;
     let probe = match spec.away {

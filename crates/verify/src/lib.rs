@@ -16,6 +16,7 @@ mod markdown;
 mod options;
 mod probe;
 pub mod report;
+mod run_directory;
 mod scratch;
 mod signing;
 mod spec;

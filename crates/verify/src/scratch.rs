@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+
+use crate::run_directory;
 
 /// The paths of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,10 @@ impl Scratch {
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        remove_tree(&self.root)
+        let (Some(run), Some(name)) = (self.root.parent(), self.root.file_name().and_then(|name| name.to_str())) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        run_directory::remove(fs::File::open(run)?.as_fd(), name)
     }
 }
 
@@ -105,20 +110,4 @@ pub(crate) fn contains(text: &[u8], token: &str) -> bool {
 fn write(path: &Path, text: &str) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, text)
-}
-
-/// Directories without permissions (work directories of overlays) are opened up first. No session is left that could exchange a
-/// name meanwhile.
-pub(crate) fn remove_tree(root: &Path) -> io::Result<()> {
-    let metadata = root.symlink_metadata()?;
-    if !metadata.is_dir() {
-        return fs::remove_file(root);
-    }
-    if metadata.permissions().mode() & 0o700 != 0o700 {
-        fs::set_permissions(root, fs::Permissions::from_mode(0o700))?;
-    }
-    for entry in fs::read_dir(root)? {
-        remove_tree(&entry?.path())?;
-    }
-    fs::remove_dir(root)
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +16,9 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::answer::printable;
-use crate::errand::{PROBE, SCRATCH};
 use crate::judge::{Judged, judge};
 use crate::report::{Fact, Host, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
-use crate::scratch::remove_tree;
+use crate::run_directory::RunDirectory;
 use crate::spec::Spec;
 use crate::trial::Ground;
 use crate::walls::Wall;
@@ -60,9 +58,11 @@ pub(crate) fn verify(wanted: &Wanted) -> Result<Report, VerifyError> {
     let began = Instant::now();
     let policy = wanted.policy.as_deref().map(read).transpose()?;
     let specs = chosen(&wanted.only)?;
-    let ground = prepare(wanted, policy.clone())?;
+    let run =
+        RunDirectory::make(&wanted.home).map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
+    let ground = prepare(wanted, &run, policy.clone())?;
     let judged = all(&ground, &specs);
-    remove_tree(&ground.directory).map_err(|source| VerifyError::Left { path: ground.directory.clone(), source })?;
+    run.remove().map_err(|source| VerifyError::Left { path: ground.directory.clone(), source })?;
     let posture = posture(wanted, &judged);
     let broken = judged.iter().filter(|one| one.is_broken && one.check.required).count();
     let mut checks: Vec<_> = judged.into_iter().map(|one| one.check).collect();
@@ -114,27 +114,16 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
     facts
 }
 
-fn prepare(wanted: &Wanted, policy: Option<String>) -> Result<Ground, VerifyError> {
-    let token = token().map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
-    let directory = wanted.home.join(SCRATCH).join(&token[..12]);
+fn prepare(wanted: &Wanted, run: &RunDirectory, policy: Option<String>) -> Result<Ground, VerifyError> {
+    let (directory, token, program) = (run.path.clone(), run.token.clone(), run.probe());
     let own = std::env::current_exe().map_err(|source| VerifyError::Read { path: "/proc/self/exe".into(), source })?;
-    let program = directory.join(PROBE);
-    let made = fs::create_dir_all(directory.join("bin"))
-        .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)))
-        .and_then(|()| fs::copy(&own, &program));
-    made.map_err(|source| VerifyError::Ground { path: directory.clone(), source })?;
+    fs::copy(&own, &program).map_err(|source| VerifyError::Ground { path: directory.clone(), source })?;
     let links = fs::read_dir("/proc/self/ns").into_iter().flatten().flatten();
     let links = links.filter(|entry| !entry.file_name().to_string_lossy().contains("_for_children"));
     let namespaces =
         links.filter(|entry| entry.file_name() != "time").filter_map(|entry| fs::read_link(entry.path()).ok());
     let namespaces = namespaces.map(|link| link.to_string_lossy().into_owned()).collect();
     Ok(Ground { directory, own, program, token, policy, switched_off: wanted.switched_off.clone(), namespaces })
-}
-
-fn token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(to_hex(&bytes))
 }
 
 /// Every check, a few at a time; in the order of the list.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cofferdam_verify::report::{ControlResult, Outcome, Report, SCHEMA};
@@ -26,11 +26,15 @@ impl Home {
         Home(path)
     }
 
-    fn verify(&self, words: &[&str]) -> Output {
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.args(words).current_dir(&self.0).env("HOME", &self.0);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
-        command.output().expect("it can be started")
+        command
+    }
+
+    fn verify(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it can be started")
     }
 
     /// The report, and the exit code.
@@ -202,4 +206,51 @@ fn wrong_usage_verifies_nothing() {
         assert_eq!(home.verify(words).status.code(), Some(125), "{words:?}");
     }
     assert_eq!(home.left(), Vec::<PathBuf>::new());
+}
+
+/// Canaries of a run, in the directories that every session has of its own.
+fn canaries(run: &str) -> Vec<PathBuf> {
+    let entries = ["/dev/shm", "/tmp", "/var/tmp"].into_iter().filter_map(|at| fs::read_dir(at).ok()).flatten();
+    let paths = entries.flatten().map(|entry| entry.path());
+    let prefix = format!("cofferdam-verify-{run}");
+    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))).collect()
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next() {
+    let home = Home::new();
+    let mut killed = home.command(&["--only", "D7", "--only", "V1"]).stdout(Stdio::null()).spawn().expect("it starts");
+    let run = loop {
+        let run = home.left().pop();
+        let name = run.as_ref().and_then(|run| run.file_name()).map(|name| name.to_string_lossy().into_owned());
+        match (run, name) {
+            (Some(run), Some(name)) if !canaries(&name).is_empty() => break (run, name),
+            _ if killed.try_wait().expect("it is ours").is_some() => panic!("it ended before it was killed"),
+            _ => std::thread::yield_now(),
+        }
+    };
+    killed.kill().and_then(|()| killed.wait()).expect("it is ours");
+    assert!(!canaries(&run.1).is_empty() && run.0.exists());
+    // Its launches end by themselves, and hold a lock until then.
+    rustix::fs::flock(fs::File::open(&run.0).expect("it exists"), rustix::fs::FlockOperation::LockExclusive)
+        .expect("a lock");
+    assert_eq!(home.verify(&["--only", "A12"]).status.code(), Some(0));
+    assert_eq!((home.left(), canaries(&run.1)), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_launch_on_a_root_that_no_run_made_is_refused_and_writes_nothing() {
+    let home = Home::new();
+    let run = home.0.join(".cache/cofferdam-verify/0123456789ab");
+    let root = run.join("A12-away");
+    fs::create_dir_all(root.join("outside")).expect("a directory");
+    fs::write(root.join("outside/canary"), "x").expect("a file");
+    let errand = serde_json::json!({
+        "check": "A12", "walls": "away", "switched_off": [], "root": root, "program": run.join("bin/sandbox-verify"),
+        "token": "0123456789abcdef0123456789abcdef", "tcp": 0, "udp": 0, "process": 0, "namespaces": [],
+    });
+    let launched = home.verify(&["launch", &errand.to_string()]);
+    assert!(!launched.status.success(), "{launched:?}");
+    assert!(String::from_utf8_lossy(&launched.stderr).contains("scratch roots only"), "{launched:?}");
+    assert!(!root.join("outcome.json").exists());
 }
