@@ -64,6 +64,8 @@ pub(crate) struct Launched {
     /// Calls that the supervisor was told about.
     pub(crate) blocked: Vec<String>,
     pub(crate) posture: Vec<Fact>,
+    /// Rules of the policy whose path the scratch root lacks.
+    pub(crate) not_tried: Vec<String>,
     /// Whether unknown paths were decided at first access.
     pub(crate) asks: bool,
 }

@@ -15,6 +15,7 @@ mod launching;
 mod markdown;
 mod options;
 mod probe;
+mod progress;
 pub mod report;
 mod run_directory;
 mod scratch;

@@ -130,10 +130,9 @@ fn sweep(parent: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
     for entry in entries {
         let entry = entry?;
         let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            if sweep_one(parent, name, &path.join(name)).is_err() {
-                // The next run tries again.
-            }
+        let is_run = name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_run && sweep_one(parent, name, &path.join(name)).is_err() {
+            // The next run tries again.
         }
     }
     Ok(())
@@ -278,7 +277,7 @@ mod tests {
         let dead = RunDirectory::make(&home.0).expect("a run");
         let closed = dead.path.join("A1-away/work");
         fs::create_dir_all(&closed).expect("a root");
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).expect("it is ours");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("it is ours");
         symlink(&living.path, dead.path.join("link")).expect("a link");
         let canary = |run: &RunDirectory| Path::new("/tmp").join(canaries::file_name(&run.token, "A1"));
         let (of_dead, of_living, path) = (canary(&dead), canary(&living), dead.path.clone());

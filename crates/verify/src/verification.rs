@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::answer::printable;
 use crate::judge::{Judged, judge};
-use crate::report::{Fact, Host, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
+use crate::report::{Fact, Host, NOT_TRIED, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
 use crate::run_directory::RunDirectory;
 use crate::spec::Spec;
 use crate::trial::Ground;
@@ -29,6 +29,9 @@ const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 const MOST_POLICY: u64 = 4 << 20;
 const PROGRAM: &str = "sandbox-verify";
 
+/// Is told how many checks of how many are done.
+pub(crate) type Tell<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
 /// Why there is no report.
 #[derive(Debug, Error)]
 pub(crate) enum VerifyError {
@@ -36,8 +39,8 @@ pub(crate) enum VerifyError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot make a scratch root below `{path}`")]
     Ground { path: PathBuf, source: io::Error },
-    #[error("no check is called `{id}`")]
-    NoSuchCheck { id: String },
+    #[error("no check is called `{id}`; there are {}", known.join(", "))]
+    NoSuchCheck { id: String, known: Vec<&'static str> },
     #[error("`{path}` cannot be removed")]
     Left { path: PathBuf, source: io::Error },
 }
@@ -54,14 +57,14 @@ pub(crate) struct Wanted {
     pub(crate) home: PathBuf,
 }
 
-pub(crate) fn verify(wanted: &Wanted) -> Result<Report, VerifyError> {
+pub(crate) fn verify(wanted: &Wanted, tell: Tell<'_>) -> Result<Report, VerifyError> {
     let began = Instant::now();
     let policy = wanted.policy.as_deref().map(read).transpose()?;
     let specs = chosen(&wanted.only)?;
     let run =
         RunDirectory::make(&wanted.home).map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
     let ground = prepare(wanted, &run, policy.clone())?;
-    let judged = all(&ground, &specs);
+    let judged = all(&ground, &specs, tell);
     run.remove().map_err(|source| VerifyError::Left { path: ground.directory.clone(), source })?;
     let posture = posture(wanted, &judged);
     let broken = judged.iter().filter(|one| one.is_broken && one.check.required).count();
@@ -96,7 +99,11 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Spec>, VerifyError> {
     if only.is_empty() {
         return Ok(checks::all().collect());
     }
-    only.iter().map(|id| checks::find(id).ok_or_else(|| VerifyError::NoSuchCheck { id: id.clone() })).collect()
+    let unknown = |id: &String| VerifyError::NoSuchCheck {
+        id: printable(id),
+        known: checks::all().map(|spec| spec.id).collect(),
+    };
+    only.iter().map(|id| checks::find(id).ok_or_else(|| unknown(id))).collect()
 }
 
 /// That of the first session that ran, after what this run itself made weaker.
@@ -109,6 +116,9 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
     }
     if !wanted.only.is_empty() {
         add(ONLY, format!("only {}, no checklist", wanted.only.join(", ")));
+    }
+    if let Some(rules) = judged.iter().map(|one| &one.not_tried).find(|rules| !rules.is_empty()) {
+        add(NOT_TRIED, printable(&format!("scratch roots have no such path: {}", rules.join(", "))));
     }
     facts.extend(judged.iter().map(|one| &one.posture).find(|facts| !facts.is_empty()).cloned().unwrap_or_default());
     facts
@@ -127,7 +137,7 @@ fn prepare(wanted: &Wanted, run: &RunDirectory, policy: Option<String>) -> Resul
 }
 
 /// Every check, a few at a time; in the order of the list.
-fn all(ground: &Ground, specs: &[&'static Spec]) -> Vec<Judged> {
+fn all(ground: &Ground, specs: &[&'static Spec], tell: Tell<'_>) -> Vec<Judged> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Judged)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(*AT_ONCE.start(), *AT_ONCE.end());
@@ -138,7 +148,9 @@ fn all(ground: &Ground, specs: &[&'static Spec]) -> Vec<Judged> {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(index) else { break };
                     let judged = judge(ground, spec);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, judged));
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push((index, judged));
+                    tell(done.len(), specs.len());
                 }
             });
         }

@@ -173,7 +173,14 @@ fn a_forged_report_is_refused() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let check = |file: &Path, more: &[&str]| home.verify(&[&["--check", &file.to_string_lossy()], more].concat());
     let good = written(&home, "good.json", &output.stdout);
-    assert_eq!(check(&good, &[]).status.code(), Some(0));
+    // Believed, but only a part of a run.
+    let part = check(&good, &[]);
+    assert_eq!(part.status.code(), Some(2), "{part:?}");
+    let told = String::from_utf8_lossy(&part.stdout);
+    assert!(told.contains("seconds ago") && told.contains("not a whole run: checks: only A12"), "{told}");
+    let page = check(&written(&home, "report.html", b"<!doctype html>"), &[]);
+    assert_eq!(page.status.code(), Some(1), "{page:?}");
+    assert!(String::from_utf8_lossy(&page.stderr).contains("wanted is the JSON report"), "{page:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let forged = text.replace("\"required_failed\": 0", "\"required_failed\": 1");
     assert_ne!(forged, text);
@@ -205,7 +212,35 @@ fn wrong_usage_verifies_nothing() {
     {
         assert_eq!(home.verify(words).status.code(), Some(125), "{words:?}");
     }
+    let unknown = home.verify(&["--only", "Z9"]);
+    let told = String::from_utf8_lossy(&unknown.stderr);
+    assert!(told.contains("no check is called `Z9`; there are ") && told.contains("B22, "), "{told}");
     assert_eq!(home.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_rule_for_a_path_that_scratch_roots_lack_is_named_and_ends_no_trial() {
+    let home = Home::new();
+    let policy = b"[files]\nread = [\"~/no-such-directory\"]\n[network]\nsockets = [\"~/no-such-socket\"]\n";
+    let policy = written(&home, "policy.toml", policy);
+    let (report, code) = home.report(&["--policy", &policy.to_string_lossy(), "--only", "A12"]);
+    assert_eq!((report.summary.contained, code), (1, Some(0)), "{}", told(&report));
+    let named = report.posture.iter().find(|fact| fact.name == "rules that were not tried");
+    let named = named.map(|fact| fact.value.as_str()).unwrap_or_default();
+    assert!(named.contains("read ~/no-such-directory") && named.contains("socket ~/no-such-socket"), "{named}");
+}
+
+#[test]
+fn the_control_of_isolation_none_is_the_organisations_word() {
+    let home = Home::new();
+    let (report, code) = home.report(&["--only", "V12"]);
+    let check = report.checks.first().expect("it was made");
+    assert_eq!(
+        (check.result, check.control.result, code),
+        (Outcome::Contained, ControlResult::Fell, Some(0)),
+        "{check:?}"
+    );
+    assert!(check.control.what.contains("organisation's policy allows it"), "{check:?}");
 }
 
 /// Canaries of a run, in the directories that every session has of its own.
