@@ -15,11 +15,6 @@ use crate::errand::Errand;
 /// Directories that every session has of its own.
 pub(crate) const PRIVATE: &[&str] = &["/dev/shm", "/tmp", "/var/tmp"];
 
-/// What canaries of a check are called: files, and an abstract socket.
-pub(crate) fn file_name(token: &str, check: &str) -> String {
-    format!("cofferdam-verify-{token}-{check}")
-}
-
 #[derive(Debug)]
 pub(crate) struct Canaries {
     tcp: TcpListener,

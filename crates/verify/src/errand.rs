@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use cofferdam_wire::End;
 use serde::{Deserialize, Serialize};
 
-use crate::canaries;
 use crate::report::Fact;
 use crate::scratch::Scratch;
 use crate::walls::Wall;
@@ -39,6 +38,11 @@ pub(crate) struct Errand {
     pub(crate) namespaces: Vec<String>,
 }
 
+/// What canaries of a check are called: files, and an abstract socket.
+pub(crate) fn file_name(token: &str, check: &str) -> String {
+    format!("cofferdam-verify-{token}-{check}")
+}
+
 impl Errand {
     pub(crate) fn scratch(&self) -> Scratch {
         Scratch::at(&self.root)
@@ -46,7 +50,7 @@ impl Errand {
 
     /// The name of what lies outside the scratch root: an abstract socket, files in memory and temporary ones.
     pub(crate) fn file_name(&self) -> String {
-        canaries::file_name(&self.token, &self.check)
+        file_name(&self.token, &self.check)
     }
 
     pub(crate) fn text(&self) -> String {

@@ -1,5 +1,6 @@
 //! The process that launches one trial: `sandbox-verify launch ERRAND`. Owns the order: prepare as `sandbox run` does, leave away what
-//! the trial is to be without, run. A process of its own, because a launch blocks signals, forbids tracing and must be the only thread.
+//! the trial is to be without and what of the policy has no path here, run. A process of its own, because a launch blocks signals,
+//! forbids tracing and must be the only thread.
 
 use std::fs;
 use std::io::Write as _;

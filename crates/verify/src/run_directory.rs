@@ -8,15 +8,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use cofferdam_audit::to_hex;
 use cofferdam_kernel::Errno;
-use cofferdam_workspace::remove_tree::{Progress, Removal};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
 
-use crate::canaries::{self, PRIVATE};
-use crate::errand::Errand;
+use crate::canaries::PRIVATE;
+use crate::errand::{Errand, file_name};
+use crate::scratch::remove;
 
 /// Where the directories of runs are, below a home.
 const SCRATCH: &str = ".cache/cofferdam-verify";
@@ -26,8 +25,6 @@ const MARKER: &str = "run";
 /// Hexadecimal digits of a token, and how many of them a run's directory is named after.
 const TOKEN: usize = 32;
 const NAME: usize = 12;
-/// How long a removal may take.
-const MOST_TIME: Duration = Duration::from_mins(1);
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -167,7 +164,7 @@ fn sweep_canaries(directory: &Path, token: &str) -> Result<(), Errno> {
         Err(Errno::NOENT) => return Ok(()),
         other => other?,
     };
-    let prefix = canaries::file_name(token, "");
+    let prefix = file_name(token, "");
     for entry in Dir::read_from(&opened)? {
         let entry = entry?;
         if !entry.file_name().to_bytes().starts_with(prefix.as_bytes()) {
@@ -180,16 +177,6 @@ fn sweep_canaries(directory: &Path, token: &str) -> Result<(), Errno> {
         }
     }
     Ok(())
-}
-
-/// By descriptors, and no link is followed: what a session wrote is in it.
-pub(crate) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let top = rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())?;
-    match Removal::new(top, Vec::new())?.turn(Instant::now() + MOST_TIME) {
-        Progress::Done => Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?),
-        Progress::OutOfTime => Err(io::ErrorKind::TimedOut.into()),
-        Progress::Stuck => Err(io::Error::other("something in it cannot be removed")),
-    }
 }
 
 fn token() -> io::Result<String> {
@@ -279,7 +266,7 @@ mod tests {
         fs::create_dir_all(&closed).expect("a root");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("it is ours");
         symlink(&living.path, dead.path.join("link")).expect("a link");
-        let canary = |run: &RunDirectory| Path::new("/tmp").join(canaries::file_name(&run.token, "A1"));
+        let canary = |run: &RunDirectory| Path::new("/tmp").join(file_name(&run.token, "A1"));
         let (of_dead, of_living, path) = (canary(&dead), canary(&living), dead.path.clone());
         for canary in [&of_dead, &of_living] {
             fs::write(canary, "x").expect("a canary");

@@ -3,10 +3,15 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::run_directory;
+use cofferdam_workspace::remove_tree::{Progress, Removal};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+/// How long a removal may take.
+const MOST_TIME: Duration = Duration::from_mins(1);
 
 /// The paths of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +97,7 @@ impl Scratch {
         let (Some(run), Some(name)) = (self.root.parent(), self.root.file_name().and_then(|name| name.to_str())) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        run_directory::remove(fs::File::open(run)?.as_fd(), name)
+        remove(fs::File::open(run)?.as_fd(), name)
     }
 }
 
@@ -110,4 +115,15 @@ pub(crate) fn contains(text: &[u8], token: &str) -> bool {
 fn write(path: &Path, text: &str) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, text)
+}
+
+/// By descriptors, and no link is followed: what a session wrote is in it.
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    match Removal::new(top, Vec::new())?.turn(Instant::now() + MOST_TIME) {
+        Progress::Done => Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?),
+        Progress::OutOfTime => Err(io::ErrorKind::TimedOut.into()),
+        Progress::Stuck => Err(io::Error::other("something in it cannot be removed")),
+    }
 }
