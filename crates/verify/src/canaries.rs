@@ -169,6 +169,7 @@ mod tests {
             check: "A1".to_owned(),
             walls: Walls::Standing,
             switched_off: Vec::new(),
+            run: std::process::id(),
             root: root.clone(),
             program: PathBuf::new(),
             token,

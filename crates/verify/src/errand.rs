@@ -25,6 +25,8 @@ pub(crate) struct Errand {
     pub(crate) walls: Walls,
     /// What this run was told to leave out of every session.
     pub(crate) switched_off: Vec<Wall>,
+    /// The process of the run.
+    pub(crate) run: u32,
     pub(crate) root: PathBuf,
     /// The copy of this program that is shown inside.
     pub(crate) program: PathBuf,

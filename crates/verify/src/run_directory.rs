@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
 use cofferdam_audit::to_hex;
@@ -89,6 +90,10 @@ pub(crate) fn join(errand: &Errand) -> Result<OwnedFd, String> {
     }
     rustix::fs::flock(&directory, FlockOperation::NonBlockingLockShared)
         .map_err(|errno| refused(&format!("its run has ended: {errno}")))?;
+    // Looked at with the lock held: from here on the directory counts as in use, whatever becomes of the run.
+    if parent_id() != errand.run {
+        return Err(refused("its run has ended"));
+    }
     if marker(directory.as_fd()).as_ref() != Some(&errand.token) {
         return Err(refused("no run of this token made the directory"));
     }
@@ -213,6 +218,7 @@ mod tests {
             check: "A1".to_owned(),
             walls: Walls::Away,
             switched_off: Vec::new(),
+            run: parent_id(),
             root: run.join("A1-away"),
             program: run.join(PROBE),
             token: token.to_owned(),
@@ -248,6 +254,8 @@ mod tests {
             wrong.push(Errand { root: run.path.join(root), ..good.clone() });
         }
         wrong.push(Errand { program: "/bin/sh".into(), ..good.clone() });
+        // As if the run had ended before the lock was taken.
+        wrong.push(Errand { run: std::process::id(), ..good.clone() });
         for wrong in wrong {
             assert!(join(&wrong).is_err(), "{wrong:?}");
         }

@@ -281,7 +281,7 @@ fn a_launch_on_a_root_that_no_run_made_is_refused_and_writes_nothing() {
     fs::create_dir_all(root.join("outside")).expect("a directory");
     fs::write(root.join("outside/canary"), "x").expect("a file");
     let errand = serde_json::json!({
-        "check": "A12", "walls": "away", "switched_off": [], "root": root, "program": run.join("bin/sandbox-verify"),
+        "check": "A12", "walls": "away", "switched_off": [], "run": std::process::id(), "root": root, "program": run.join("bin/sandbox-verify"),
         "token": "0123456789abcdef0123456789abcdef", "tcp": 0, "udp": 0, "process": 0, "namespaces": [],
     });
     let launched = home.verify(&["launch", &errand.to_string()]);
