@@ -52,6 +52,17 @@ pub struct Known {
 }
 
 pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
+    prepare_changed(order, learns, &|_| (), &mut |_, _| ())
+}
+
+/// The same with what the files say, and the policy in force, as the caller changes them: `sandbox verify` tries what a session
+/// would be with another policy.
+pub fn prepare_changed(
+    order: Order,
+    learns: bool,
+    sources: &dyn Fn(&mut Sources),
+    change: &mut dyn FnMut(&mut Policy, &Surroundings),
+) -> Result<Prepared, PrepareError> {
     let Order { environment, flags, exec, can_ask, .. } = order;
     let mut timing = Vec::new();
     let mut before = now();
@@ -61,7 +72,10 @@ pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
         before = after;
     };
     let around = Surroundings::look(&environment)?;
-    let policy = policy_in_force(&flags, &around, &environment, Some(Circumstances { can_ask }))?;
+    let mut read = Sources::read(&around, &environment)?;
+    sources(&mut read);
+    let mut policy = resolved(&read, &flags, &around, &environment, Some(Circumstances { can_ask }))?;
+    change(&mut policy, &around);
     done("policy");
     let argv = exec.map(|exec| exec.argv).unwrap_or_default();
     let request = Request { argv, environment, learns };
@@ -84,8 +98,18 @@ pub fn policy_in_force(
     environment: &[(String, String)],
     circumstances: Option<Circumstances>,
 ) -> Result<Policy, PrepareError> {
+    resolved(&Sources::read(around, environment)?, flags, around, environment, circumstances)
+}
+
+fn resolved(
+    sources: &Sources,
+    flags: &[Given],
+    around: &Surroundings,
+    environment: &[(String, String)],
+    circumstances: Option<Circumstances>,
+) -> Result<Policy, PrepareError> {
     let flags = settings(flags, &around.cwd)?;
     let places = around.places();
     let given = Inputs { environment, flags: &flags, places: Some(&places), circumstances, ..Inputs::default() };
-    Ok(Sources::read(around, environment)?.resolve_with(given)?)
+    Ok(sources.resolve_with(given)?)
 }

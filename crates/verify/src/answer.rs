@@ -1,6 +1,7 @@
 //! What the probe says, on one line of its output. Owns how that line is written and how little of it is believed: it comes out of
 //! a sandbox, so it is bounded and made printable before it goes into a report. Written by `probe`, read by `trial`.
 
+use cofferdam_policy::is_unseen;
 use serde::{Deserialize, Serialize};
 
 /// Longest line that is read.
@@ -43,8 +44,7 @@ impl Answer {
 
 /// At most so much text, without characters that do something where they are shown.
 pub(crate) fn printable(text: &str) -> String {
-    let is_plain = |character: &char| !character.is_control() && !('\u{200b}'..='\u{2069}').contains(character);
-    let shown = text.chars().take(MOST_CHARACTERS).map(|character| if is_plain(&character) { character } else { '?' });
+    let shown = text.chars().take(MOST_CHARACTERS).map(|c| if is_unseen(c) { '?' } else { c });
     let mut shown: String = shown.collect();
     if text.chars().nth(MOST_CHARACTERS).is_some() {
         shown.push_str("...");
@@ -77,5 +77,6 @@ mod tests {
         let Some(Answer::Refused(text)) = Answer::last_of(hostile.as_bytes()) else { panic!("it is an answer") };
         assert!(text.chars().count() <= MOST_CHARACTERS + 3, "{}", text.len());
         assert!(text.starts_with("?[2J?y"), "{text}");
+        assert_eq!(printable("a\u{e0041}\u{feff}b \u{2013} c"), "a??b \u{2013} c");
     }
 }

@@ -21,12 +21,12 @@ pub(crate) struct Canaries {
     udp: UdpSocket,
     named: UnixListener,
     path: UnixListener,
-    process: Child,
-    files: Vec<PathBuf>,
+    process: Process,
+    files: Files,
 }
 
 impl Canaries {
-    /// Makes all of them, and writes into the errand where they are.
+    /// Makes all of them, and writes into the errand where they are. Where one cannot be made, none stays.
     pub(crate) fn place(errand: &mut Errand) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -36,14 +36,14 @@ impl Canaries {
         udp.set_nonblocking(true)?;
         named.set_nonblocking(true)?;
         path.set_nonblocking(true)?;
-        let mut files = Vec::new();
+        let mut files = Files(Vec::new());
         for directory in PRIVATE {
             let file = PathBuf::from(directory).join(errand.file_name());
             // Other users write there, too: made anew, and no link is followed.
             let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&file);
             match made {
                 Ok(mut made) => {
-                    files.push(file);
+                    files.0.push(file);
                     made.write_all(errand.token.as_bytes())?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -57,8 +57,9 @@ impl Canaries {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
+        let process = Process(process);
         (errand.tcp, errand.udp) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
-        errand.process = process.id();
+        errand.process = process.0.id();
         Ok(Canaries { tcp, udp, named, path, process, files })
     }
 
@@ -81,18 +82,56 @@ impl Canaries {
     pub(crate) fn process_was_ended(&mut self) -> Option<String> {
         // A signal that was sent is delivered before its sender goes on, the end of the process comes a little later.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let ended = self.process.try_wait().ok().flatten()?;
+        let ended = self.process.0.try_wait().ok().flatten()?;
         Some(format!("a process of the host was ended: {ended}"))
     }
 
     /// Takes all of them away.
     pub(crate) fn remove(mut self) -> io::Result<()> {
-        let files: io::Result<Vec<()>> = self.files.iter().map(fs::remove_file).collect();
-        if self.process.try_wait()?.is_none() {
-            self.process.kill()?;
-            self.process.wait()?;
+        let files = self.files.remove();
+        self.process.end()?;
+        files
+    }
+}
+
+/// Files, until it is dropped.
+#[derive(Debug)]
+struct Files(Vec<PathBuf>);
+
+impl Files {
+    fn remove(&mut self) -> io::Result<()> {
+        let removed: Vec<io::Result<()>> = self.0.drain(..).map(fs::remove_file).collect();
+        removed.into_iter().collect()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if self.remove().is_err() {
+            // The run that comes next removes what is left.
         }
-        files.map(drop)
+    }
+}
+
+/// A process, until it is dropped.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self) -> io::Result<()> {
+        if self.0.try_wait()?.is_none() {
+            self.0.kill()?;
+            self.0.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.end().is_err() {
+            // It ends with its input.
+        }
     }
 }
 
@@ -116,3 +155,40 @@ pub(crate) const SECRET_VARIABLES: &[&str] =
     &["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "DATABASE_PASSWORD"];
 pub(crate) const CODE_VARIABLES: &[&str] =
     &["BASH_ENV", "PYTHONSTARTUP", "PERL5OPT", "NODE_OPTIONS", "GIT_SSH_COMMAND"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errand::Walls;
+
+    #[test]
+    fn no_canary_stays_where_one_cannot_be_made() {
+        let root = std::env::temp_dir().join(format!("cofferdam-verify-canaries-{}", std::process::id()));
+        let token = format!("{:032x}", std::process::id());
+        let mut errand = Errand {
+            check: "A1".to_owned(),
+            walls: Walls::Standing,
+            switched_off: Vec::new(),
+            run: std::process::id(),
+            root: root.clone(),
+            program: PathBuf::new(),
+            token,
+            tcp: 0,
+            udp: 0,
+            process: 0,
+            namespaces: Vec::new(),
+        };
+        fs::create_dir_all(root.join("home/.gnupg")).expect("a directory");
+        let last = PathBuf::from("/var/tmp").join(errand.file_name());
+        fs::write(&last, "of another user").expect("a file");
+        let placed = Canaries::place(&mut errand).map(drop);
+        let left: Vec<_> = PRIVATE.iter().map(|at| PathBuf::from(at).join(errand.file_name())).collect();
+        let left: Vec<_> = left.into_iter().filter(|path| path.exists()).collect();
+        for path in &left {
+            fs::remove_file(path).expect("it is ours");
+        }
+        fs::remove_dir_all(root).expect("it is ours");
+        assert_eq!(placed.map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(left, [last], "only what was there before");
+    }
+}

@@ -1,7 +1,7 @@
 //! What the process that launches and the probe are told, as one argument of each, and what the former leaves for the trial. Owns
 //! these two documents; both are written and read by one build of this program.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cofferdam_wire::End;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::report::Fact;
 use crate::scratch::Scratch;
 use crate::walls::Wall;
-
-/// Where the directories of runs are, below a home.
-pub(crate) const SCRATCH: &str = ".cache/cofferdam-verify";
-/// The copy of this program that is shown inside, below the directory of a run.
-pub(crate) const PROBE: &str = "bin/sandbox-verify";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,6 +25,8 @@ pub(crate) struct Errand {
     pub(crate) walls: Walls,
     /// What this run was told to leave out of every session.
     pub(crate) switched_off: Vec<Wall>,
+    /// The process of the run.
+    pub(crate) run: u32,
     pub(crate) root: PathBuf,
     /// The copy of this program that is shown inside.
     pub(crate) program: PathBuf,
@@ -43,6 +40,11 @@ pub(crate) struct Errand {
     pub(crate) namespaces: Vec<String>,
 }
 
+/// What canaries of a check are called: files, and an abstract socket.
+pub(crate) fn file_name(token: &str, check: &str) -> String {
+    format!("cofferdam-verify-{token}-{check}")
+}
+
 impl Errand {
     pub(crate) fn scratch(&self) -> Scratch {
         Scratch::at(&self.root)
@@ -50,14 +52,7 @@ impl Errand {
 
     /// The name of what lies outside the scratch root: an abstract socket, files in memory and temporary ones.
     pub(crate) fn file_name(&self) -> String {
-        format!("cofferdam-verify-{}-{}", self.token, self.check)
-    }
-
-    /// Whether it is about a root that a run made, and about the copy of this program beside it.
-    pub(crate) fn is_on_scratch(&self) -> bool {
-        let run = self.root.parent();
-        let is_below = run.and_then(Path::parent).is_some_and(|directory| directory.ends_with(SCRATCH));
-        is_below && run.is_some_and(|run| self.program == run.join(PROBE))
+        file_name(&self.token, &self.check)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -75,37 +70,8 @@ pub(crate) struct Launched {
     /// Calls that the supervisor was told about.
     pub(crate) blocked: Vec<String>,
     pub(crate) posture: Vec<Fact>,
+    /// Rules of the policy whose path the scratch root lacks.
+    pub(crate) not_tried: Vec<String>,
     /// Whether unknown paths were decided at first access.
     pub(crate) asks: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn walls_are_left_away_on_scratch_roots_only() {
-        let errand = |root: &str, program: &str| Errand {
-            check: "A1".to_owned(),
-            walls: Walls::Away,
-            switched_off: Vec::new(),
-            root: root.into(),
-            program: program.into(),
-            token: String::new(),
-            tcp: 0,
-            udp: 0,
-            process: 0,
-            namespaces: Vec::new(),
-        };
-        let run = "/home/a/.cache/cofferdam-verify/1";
-        assert!(errand(&format!("{run}/A1-away"), &format!("{run}/bin/sandbox-verify")).is_on_scratch());
-        for (root, program) in [
-            ("/home/a/project".to_owned(), format!("{run}/bin/sandbox-verify")),
-            (format!("{run}/A1-away"), "/bin/sh".to_owned()),
-            (format!("{run}/A1-away/home"), format!("{run}/bin/sandbox-verify")),
-            ("/".to_owned(), "/bin/sandbox-verify".to_owned()),
-        ] {
-            assert!(!errand(&root, &program).is_on_scratch(), "{root} {program}");
-        }
-    }
 }

@@ -14,6 +14,7 @@ pub(crate) struct Judged {
     /// There was no answer with the walls standing: a wall of which that is all one knows is not shown to hold.
     pub(crate) is_broken: bool,
     pub(crate) posture: Vec<Fact>,
+    pub(crate) not_tried: Vec<String>,
 }
 
 pub(crate) fn judge(ground: &Ground, spec: &Spec) -> Judged {
@@ -63,5 +64,5 @@ pub(crate) fn judge(ground: &Ground, spec: &Spec) -> Judged {
         evidence,
         control,
     };
-    Judged { check, is_broken, posture: standing.launched.posture }
+    Judged { check, is_broken, posture: standing.launched.posture, not_tried: standing.launched.not_tried }
 }

@@ -2,18 +2,19 @@
 //! codes. Called by the program's `main`.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use cofferdam_audit::statement;
-use cofferdam_host::Homes;
-use cofferdam_host::state::state_dir;
+use cofferdam_audit::{Stamp, statement};
+use cofferdam_host::Surroundings;
+use cofferdam_host::policy_files::user_config;
 use cofferdam_kernel::process;
 
 use crate::answer::Answer;
 use crate::errand::Errand;
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::verification::{Wanted, verify};
 use crate::walls::Wall;
@@ -21,6 +22,8 @@ use crate::{html, launching, markdown, probe, signing, text};
 
 /// A required wall does not hold, or a report is not to be believed.
 const FAILED: u8 = 1;
+/// A report is to be believed, and does not show that every required wall of its host holds.
+const SHOWS_LESS: u8 = 2;
 /// Wrong usage, or nothing could be verified.
 const OUR_FAILURE: u8 = 125;
 
@@ -45,7 +48,7 @@ struct Typed {
     /// Print the report as Markdown
     #[arg(long, group = "form")]
     markdown: bool,
-    /// Check the signature of a JSON report instead
+    /// Check a JSON report instead: its signature, its age, and whether it shows that every required wall holds
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["policy", "form", "switch_off", "only"])]
     check: Option<PathBuf>,
     /// The public key that signed it; else this user's own
@@ -120,24 +123,22 @@ fn outer(typed: &Typed) -> Result<ExitCode, String> {
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let home = Homes::look(&environment).map_err(|error| error.to_string())?.first;
-    let state = state_dir(&home, variable("XDG_STATE_HOME"));
+    let around = Surroundings::look(&environment).map_err(|error| error.to_string())?;
     if let Some(file) = &typed.check {
-        return check(file, typed.key.as_deref(), &state);
+        return check(file, typed.key.as_deref(), &around.state);
     }
-    let own_policy = variable("XDG_CONFIG_HOME")
-        .filter(|value| value.starts_with('/'))
-        .map_or_else(|| home.join(".config"), PathBuf::from);
-    let own_policy = Some(own_policy.join("cofferdam/config.toml")).filter(|path| path.exists());
+    let own_policy = Some(user_config(&around, &environment)).filter(|path| path.exists());
     let wanted = Wanted {
         policy: typed.policy.clone().or(own_policy),
         only: typed.only.clone(),
         switched_off: typed.switch_off.clone(),
-        home: home.clone(),
+        home: around.home.clone(),
     };
-    let mut report = verify(&wanted).map_err(|error| in_words(&error))?;
-    signing::sign(&mut report, &state).map_err(|errno| format!("the report cannot be signed: {errno}"))?;
+    let progress = Progress::on(std::io::stderr(), std::io::stderr().is_terminal());
+    let report = verify(&wanted, &|done, all| progress.tell(done, all));
+    progress.end();
+    let mut report = report.map_err(|error| in_words(&error))?;
+    signing::sign(&mut report, &around.state).map_err(|errno| format!("the report cannot be signed: {errno}"))?;
     let told = tell(typed, &report)?;
     Ok(if holds(&report) { told } else { ExitCode::from(FAILED) })
 }
@@ -169,7 +170,11 @@ fn check(file: &Path, key: Option<&str>, state: &Path) -> Result<ExitCode, Strin
         None => own()?.ok_or("this user has no key; name the one that signed with --key")?,
     };
     Ok(match signing::checked(&bytes, &key) {
-        Ok(report) => print(&format!("signed by {key}\n{}\n", text::summary(&report))),
+        Ok(report) => {
+            let printed = print(&text::checked(&report, &key, Stamp::now()));
+            let is_whole = report.left_out().next().is_none();
+            if is_whole && holds(&report) { printed } else { ExitCode::from(SHOWS_LESS) }
+        }
         Err(why) => {
             say(&format!(
                 "error: `{}` is not to be believed: {why}\n",

@@ -11,6 +11,8 @@ pub const SCHEMA: &str = "cofferdam.verify/1";
 /// Names of the facts that say in what a run was less than a whole one.
 pub(crate) const SWITCHED_OFF: &str = "switched off";
 pub(crate) const ONLY: &str = "checks";
+/// The name of the fact that says which rules of the policy had nothing to be about.
+pub(crate) const NOT_TRIED: &str = "rules that were not tried";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +30,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Rules of the policy that scratch roots have no path for.
+    pub(crate) fn not_tried(&self) -> impl Iterator<Item = &Fact> {
+        self.posture.iter().filter(|fact| fact.name == NOT_TRIED)
+    }
+
     /// What the operator left out of this run, or switched off in it.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = &Fact> {
         self.posture.iter().filter(|fact| fact.name == SWITCHED_OFF || fact.name == ONLY)

@@ -3,8 +3,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_workspace::remove_tree::{Progress, Removal};
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+/// How long a removal may take.
+const MOST_TIME: Duration = Duration::from_mins(1);
 
 /// The paths of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +94,10 @@ impl Scratch {
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        remove_tree(&self.root)
+        let (Some(run), Some(name)) = (self.root.parent(), self.root.file_name().and_then(|name| name.to_str())) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        remove(fs::File::open(run)?.as_fd(), name)
     }
 }
 
@@ -107,18 +117,13 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// Directories without permissions (work directories of overlays) are opened up first. No session is left that could exchange a
-/// name meanwhile.
-pub(crate) fn remove_tree(root: &Path) -> io::Result<()> {
-    let metadata = root.symlink_metadata()?;
-    if !metadata.is_dir() {
-        return fs::remove_file(root);
+/// By descriptors, and no link is followed: what a session wrote is in it.
+pub(crate) fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    match Removal::new(top, Vec::new())?.turn(Instant::now() + MOST_TIME) {
+        Progress::Done => Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?),
+        Progress::OutOfTime => Err(io::ErrorKind::TimedOut.into()),
+        Progress::Stuck => Err(io::Error::other("something in it cannot be removed")),
     }
-    if metadata.permissions().mode() & 0o700 != 0o700 {
-        fs::set_permissions(root, fs::Permissions::from_mode(0o700))?;
-    }
-    for entry in fs::read_dir(root)? {
-        remove_tree(&entry?.path())?;
-    }
-    fs::remove_dir(root)
 }

@@ -15,8 +15,12 @@ pub(crate) const MOST_BYTES: u64 = 4 << 20;
 /// Why a file is no report that is believed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum Disbelief {
-    #[error("it is no report: {0}")]
+    #[error("it is no JSON report as `sandbox verify --json` prints it: {0}")]
     Unreadable(String),
+    #[error(
+        "it is a page; wanted is the JSON report, which the page has at its end and `sandbox verify --json` prints"
+    )]
+    Page,
     #[error("its format is `{0}`, not `{SCHEMA}`")]
     Format(String),
     #[error("it is not signed")]
@@ -61,6 +65,9 @@ pub(crate) fn sign(report: &mut Report, state: &Path) -> Result<(), Errno> {
 
 /// The report of a file, if this key signed each byte of it.
 pub(crate) fn checked(file: &[u8], key: &str) -> Result<Report, Disbelief> {
+    if file.trim_ascii_start().starts_with(b"<") {
+        return Err(Disbelief::Page);
+    }
     let report: Report = serde_json::from_slice(file).map_err(|error| Disbelief::Unreadable(error.to_string()))?;
     if report.schema != SCHEMA {
         return Err(Disbelief::Format(report.schema));

@@ -19,6 +19,8 @@ pub(crate) enum Away {
     EditedAsRoot { what: &'static str, edit: fn(&mut LaunchPlan, &Errand) },
     /// The flags of the check are not given.
     Flags,
+    /// The organisation's policy says this, too, and no wall is asked for.
+    Approved { what: &'static str, org: &'static str },
     /// Another probe, of what it may reach.
     Probe { what: &'static str, name: &'static str },
     /// The session is the same; what it left is changed afterwards.
@@ -32,7 +34,7 @@ impl Away {
             Away::All => format!("the same probe without any sandbox (wall: {wall})"),
             Away::Edited { what, .. } | Away::EditedAsRoot { what, .. } => format!("the same probe without {what}"),
             Away::Flags => format!("the same probe without the wall: {wall}"),
-            Away::Probe { what, .. } | Away::Tampered { what, .. } => what.to_owned(),
+            Away::Approved { what, .. } | Away::Probe { what, .. } | Away::Tampered { what, .. } => what.to_owned(),
         }
     }
 }

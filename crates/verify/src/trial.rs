@@ -57,6 +57,7 @@ fn tried(ground: &Ground, spec: &Spec, walls: Walls) -> Result<Found, String> {
         check: spec.id.to_owned(),
         walls,
         switched_off: ground.switched_off.clone(),
+        run: std::process::id(),
         root: ground.directory.join(format!("{}-{name}", spec.id)),
         program: ground.program.clone(),
         token: ground.token.clone(),

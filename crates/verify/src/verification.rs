@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +16,9 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::answer::printable;
-use crate::errand::{PROBE, SCRATCH};
 use crate::judge::{Judged, judge};
-use crate::report::{Fact, Host, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
-use crate::scratch::remove_tree;
+use crate::report::{Fact, Host, NOT_TRIED, ONLY, Outcome, PolicyUsed, Report, SCHEMA, SWITCHED_OFF, Summary};
+use crate::run_directory::RunDirectory;
 use crate::spec::Spec;
 use crate::trial::Ground;
 use crate::walls::Wall;
@@ -31,6 +29,9 @@ const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 const MOST_POLICY: u64 = 4 << 20;
 const PROGRAM: &str = "sandbox-verify";
 
+/// Is told how many checks of how many are done.
+pub(crate) type Tell<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
 /// Why there is no report.
 #[derive(Debug, Error)]
 pub(crate) enum VerifyError {
@@ -38,8 +39,8 @@ pub(crate) enum VerifyError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot make a scratch root below `{path}`")]
     Ground { path: PathBuf, source: io::Error },
-    #[error("no check is called `{id}`")]
-    NoSuchCheck { id: String },
+    #[error("no check is called `{id}`; there are {}", known.join(", "))]
+    NoSuchCheck { id: String, known: Vec<&'static str> },
     #[error("`{path}` cannot be removed")]
     Left { path: PathBuf, source: io::Error },
 }
@@ -56,13 +57,15 @@ pub(crate) struct Wanted {
     pub(crate) home: PathBuf,
 }
 
-pub(crate) fn verify(wanted: &Wanted) -> Result<Report, VerifyError> {
+pub(crate) fn verify(wanted: &Wanted, tell: Tell<'_>) -> Result<Report, VerifyError> {
     let began = Instant::now();
     let policy = wanted.policy.as_deref().map(read).transpose()?;
     let specs = chosen(&wanted.only)?;
-    let ground = prepare(wanted, policy.clone())?;
-    let judged = all(&ground, &specs);
-    remove_tree(&ground.directory).map_err(|source| VerifyError::Left { path: ground.directory.clone(), source })?;
+    let run =
+        RunDirectory::make(&wanted.home).map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
+    let ground = prepare(wanted, &run, policy.clone())?;
+    let judged = all(&ground, &specs, tell);
+    run.remove().map_err(|source| VerifyError::Left { path: ground.directory.clone(), source })?;
     let posture = posture(wanted, &judged);
     let broken = judged.iter().filter(|one| one.is_broken && one.check.required).count();
     let mut checks: Vec<_> = judged.into_iter().map(|one| one.check).collect();
@@ -96,7 +99,11 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Spec>, VerifyError> {
     if only.is_empty() {
         return Ok(checks::all().collect());
     }
-    only.iter().map(|id| checks::find(id).ok_or_else(|| VerifyError::NoSuchCheck { id: id.clone() })).collect()
+    let unknown = |id: &String| VerifyError::NoSuchCheck {
+        id: printable(id),
+        known: checks::all().map(|spec| spec.id).collect(),
+    };
+    only.iter().map(|id| checks::find(id).ok_or_else(|| unknown(id))).collect()
 }
 
 /// That of the first session that ran, after what this run itself made weaker.
@@ -110,19 +117,17 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
     if !wanted.only.is_empty() {
         add(ONLY, format!("only {}, no checklist", wanted.only.join(", ")));
     }
+    if let Some(rules) = judged.iter().map(|one| &one.not_tried).find(|rules| !rules.is_empty()) {
+        add(NOT_TRIED, printable(&format!("scratch roots have no such path: {}", rules.join(", "))));
+    }
     facts.extend(judged.iter().map(|one| &one.posture).find(|facts| !facts.is_empty()).cloned().unwrap_or_default());
     facts
 }
 
-fn prepare(wanted: &Wanted, policy: Option<String>) -> Result<Ground, VerifyError> {
-    let token = token().map_err(|source| VerifyError::Ground { path: wanted.home.clone(), source })?;
-    let directory = wanted.home.join(SCRATCH).join(&token[..12]);
+fn prepare(wanted: &Wanted, run: &RunDirectory, policy: Option<String>) -> Result<Ground, VerifyError> {
+    let (directory, token, program) = (run.path.clone(), run.token.clone(), run.probe());
     let own = std::env::current_exe().map_err(|source| VerifyError::Read { path: "/proc/self/exe".into(), source })?;
-    let program = directory.join(PROBE);
-    let made = fs::create_dir_all(directory.join("bin"))
-        .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)))
-        .and_then(|()| fs::copy(&own, &program));
-    made.map_err(|source| VerifyError::Ground { path: directory.clone(), source })?;
+    fs::copy(&own, &program).map_err(|source| VerifyError::Ground { path: directory.clone(), source })?;
     let links = fs::read_dir("/proc/self/ns").into_iter().flatten().flatten();
     let links = links.filter(|entry| !entry.file_name().to_string_lossy().contains("_for_children"));
     let namespaces =
@@ -131,14 +136,8 @@ fn prepare(wanted: &Wanted, policy: Option<String>) -> Result<Ground, VerifyErro
     Ok(Ground { directory, own, program, token, policy, switched_off: wanted.switched_off.clone(), namespaces })
 }
 
-fn token() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(to_hex(&bytes))
-}
-
 /// Every check, a few at a time; in the order of the list.
-fn all(ground: &Ground, specs: &[&'static Spec]) -> Vec<Judged> {
+fn all(ground: &Ground, specs: &[&'static Spec], tell: Tell<'_>) -> Vec<Judged> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Judged)>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from).clamp(*AT_ONCE.start(), *AT_ONCE.end());
@@ -149,7 +148,9 @@ fn all(ground: &Ground, specs: &[&'static Spec]) -> Vec<Judged> {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(index) else { break };
                     let judged = judge(ground, spec);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, judged));
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push((index, judged));
+                    tell(done.len(), specs.len());
                 }
             });
         }

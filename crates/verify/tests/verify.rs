@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cofferdam_verify::report::{ControlResult, Outcome, Report, SCHEMA};
@@ -26,11 +26,15 @@ impl Home {
         Home(path)
     }
 
-    fn verify(&self, words: &[&str]) -> Output {
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.args(words).current_dir(&self.0).env("HOME", &self.0);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
-        command.output().expect("it can be started")
+        command
+    }
+
+    fn verify(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it can be started")
     }
 
     /// The report, and the exit code.
@@ -169,7 +173,14 @@ fn a_forged_report_is_refused() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let check = |file: &Path, more: &[&str]| home.verify(&[&["--check", &file.to_string_lossy()], more].concat());
     let good = written(&home, "good.json", &output.stdout);
-    assert_eq!(check(&good, &[]).status.code(), Some(0));
+    // Believed, but only a part of a run.
+    let part = check(&good, &[]);
+    assert_eq!(part.status.code(), Some(2), "{part:?}");
+    let told = String::from_utf8_lossy(&part.stdout);
+    assert!(told.contains("seconds ago") && told.contains("not a whole run: checks: only A12"), "{told}");
+    let page = check(&written(&home, "report.html", b"<!doctype html>"), &[]);
+    assert_eq!(page.status.code(), Some(1), "{page:?}");
+    assert!(String::from_utf8_lossy(&page.stderr).contains("wanted is the JSON report"), "{page:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let forged = text.replace("\"required_failed\": 0", "\"required_failed\": 1");
     assert_ne!(forged, text);
@@ -201,5 +212,80 @@ fn wrong_usage_verifies_nothing() {
     {
         assert_eq!(home.verify(words).status.code(), Some(125), "{words:?}");
     }
+    let unknown = home.verify(&["--only", "Z9"]);
+    let told = String::from_utf8_lossy(&unknown.stderr);
+    assert!(told.contains("no check is called `Z9`; there are ") && told.contains("B22, "), "{told}");
     assert_eq!(home.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_rule_for_a_path_that_scratch_roots_lack_is_named_and_ends_no_trial() {
+    let home = Home::new();
+    let policy = b"[files]\nread = [\"~/no-such-directory\"]\n[network]\nsockets = [\"~/no-such-socket\"]\n";
+    let policy = written(&home, "policy.toml", policy);
+    let (report, code) = home.report(&["--policy", &policy.to_string_lossy(), "--only", "A12"]);
+    assert_eq!((report.summary.contained, code), (1, Some(0)), "{}", told(&report));
+    let named = report.posture.iter().find(|fact| fact.name == "rules that were not tried");
+    let named = named.map(|fact| fact.value.as_str()).unwrap_or_default();
+    assert!(named.contains("read ~/no-such-directory") && named.contains("socket ~/no-such-socket"), "{named}");
+}
+
+#[test]
+fn the_control_of_isolation_none_is_the_organisations_word() {
+    let home = Home::new();
+    let (report, code) = home.report(&["--only", "V12"]);
+    let check = report.checks.first().expect("it was made");
+    assert_eq!(
+        (check.result, check.control.result, code),
+        (Outcome::Contained, ControlResult::Fell, Some(0)),
+        "{check:?}"
+    );
+    assert!(check.control.what.contains("organisation's policy allows it"), "{check:?}");
+}
+
+/// Canaries of a run, in the directories that every session has of its own.
+fn canaries(run: &str) -> Vec<PathBuf> {
+    let entries = ["/dev/shm", "/tmp", "/var/tmp"].into_iter().filter_map(|at| fs::read_dir(at).ok()).flatten();
+    let paths = entries.flatten().map(|entry| entry.path());
+    let prefix = format!("cofferdam-verify-{run}");
+    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))).collect()
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next() {
+    let home = Home::new();
+    let mut killed = home.command(&["--only", "D7", "--only", "V1"]).stdout(Stdio::null()).spawn().expect("it starts");
+    let run = loop {
+        let run = home.left().pop();
+        let name = run.as_ref().and_then(|run| run.file_name()).map(|name| name.to_string_lossy().into_owned());
+        match (run, name) {
+            (Some(run), Some(name)) if !canaries(&name).is_empty() => break (run, name),
+            _ if killed.try_wait().expect("it is ours").is_some() => panic!("it ended before it was killed"),
+            _ => std::thread::yield_now(),
+        }
+    };
+    killed.kill().and_then(|()| killed.wait()).expect("it is ours");
+    assert!(!canaries(&run.1).is_empty() && run.0.exists());
+    // Its launches end by themselves, and hold a lock until then.
+    rustix::fs::flock(fs::File::open(&run.0).expect("it exists"), rustix::fs::FlockOperation::LockExclusive)
+        .expect("a lock");
+    assert_eq!(home.verify(&["--only", "A12"]).status.code(), Some(0));
+    assert_eq!((home.left(), canaries(&run.1)), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_launch_on_a_root_that_no_run_made_is_refused_and_writes_nothing() {
+    let home = Home::new();
+    let run = home.0.join(".cache/cofferdam-verify/0123456789ab");
+    let root = run.join("A12-away");
+    fs::create_dir_all(root.join("outside")).expect("a directory");
+    fs::write(root.join("outside/canary"), "x").expect("a file");
+    let errand = serde_json::json!({
+        "check": "A12", "walls": "away", "switched_off": [], "run": std::process::id(), "root": root, "program": run.join("bin/sandbox-verify"),
+        "token": "0123456789abcdef0123456789abcdef", "tcp": 0, "udp": 0, "process": 0, "namespaces": [],
+    });
+    let launched = home.verify(&["launch", &errand.to_string()]);
+    assert!(!launched.status.success(), "{launched:?}");
+    assert!(String::from_utf8_lossy(&launched.stderr).contains("scratch roots only"), "{launched:?}");
+    assert!(!root.join("outcome.json").exists());
 }

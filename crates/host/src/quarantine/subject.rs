@@ -1,6 +1,8 @@
 //! What of a command would be quarantined: the program, or the script that an interpreter is given. Owns which file of a command
-//! line that is, and its content as it was when the command was started; the list is `quarantine`'s. Its path is looked up once
-//! and kept as a descriptor: what the workload puts in its place later is another file.
+//! line that is, and its content as it was when the command was started; the list is `quarantine`'s, how words are read
+//! `command_line`'s. Its path is looked up once and kept as a descriptor: what the workload puts in its place later is another file.
+
+mod command_line;
 
 use std::fs::{File, Metadata};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
@@ -14,6 +16,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+use crate::quarantine::subject::command_line::{Given, commands, given, is_interpreter, is_launcher};
+
 /// A larger program is not read to be compared.
 const MOST_BYTES: u64 = 256 << 20;
 /// Read at the start of the command, which can write to its own script from then on. What is larger is read when it has to be, and
@@ -21,15 +25,8 @@ const MOST_BYTES: u64 = 256 << 20;
 const READ_AT_START: u64 = 1 << 20;
 /// A time of change that is younger than this says nothing about changes that follow: clocks of file systems tick.
 const YOUNG: Duration = Duration::from_secs(1);
-/// `env env env ...`.
-const MOST_ENVS: usize = 8;
-
-/// They run what they are given: the script is what counts.
-const INTERPRETERS: &[&str] = &[
-    "ash", "awk", "bash", "bun", "csh", "dash", "deno", "elixir", "env", "erl", "fish", "gawk", "java", "ksh", "lua",
-    "luajit", "mksh", "node", "nodejs", "perl", "php", "pwsh", "pypy", "pypy3", "python", "Rscript", "ruby", "sh",
-    "tclsh", "tcsh", "zsh",
-];
+/// Words of one command line that are looked for as files: `env env env ...`.
+const MOST_LOOKUPS: usize = 32;
 
 /// A command that is about to be started.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +53,12 @@ pub struct Subject {
 impl Subject {
     /// None where it is never quarantined: an interpreter by itself, and what belongs to the system.
     pub fn of(starting: &Starting<'_>) -> Option<Subject> {
-        let (file, path) = starting.find()?;
+        let Found { file, path, .. } =
+            Search { starting, cwd: starting.cwd.to_path_buf(), left: MOST_LOOKUPS }.of(starting.argv)?;
+        // It may only be opened now that it is known to be a plain file.
+        let file = File::open(of_this(&file)).ok()?;
         let found = file.metadata().ok()?;
-        if !is_of_a_user(&path, &found) || found.len() > MOST_BYTES {
+        if found.len() > MOST_BYTES {
             return None;
         }
         let changed = time_of(&found);
@@ -97,38 +97,100 @@ impl Subject {
     }
 }
 
-impl Starting<'_> {
-    fn find(&self) -> Option<(File, PathBuf)> {
-        let mut argv = self.argv;
-        for _ in 0..MOST_ENVS {
-            let (program, arguments) = argv.split_first()?;
-            let (found, real) = self.program(program)?;
-            let names = [Path::new(program), &real].map(|path| path.file_name().unwrap_or_default().to_string_lossy());
-            if names.iter().any(|name| name == "env") {
-                let is_own = |word: &&String| word.starts_with('-') || word.contains('=');
-                argv = &arguments[arguments.iter().take_while(is_own).count()..];
+/// A plain file, not yet opened to be read.
+#[derive(Debug)]
+struct Found {
+    file: OwnedFd,
+    /// Where it lies.
+    path: PathBuf,
+    is_executable: bool,
+    is_of_a_user: bool,
+}
+
+/// Looks for the file of one command line.
+#[derive(Debug)]
+struct Search<'a> {
+    starting: &'a Starting<'a>,
+    /// A shell's text may change it.
+    cwd: PathBuf,
+    /// How many words may still be looked for.
+    left: usize,
+}
+
+impl Search<'_> {
+    fn of(&mut self, words: &[String]) -> Option<Found> {
+        let (mut program, mut arguments) = words.split_first()?;
+        let mut found = self.program(program)?;
+        loop {
+            let real = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let typed = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+            let names = [&*typed, &*real];
+            // A user's own program of such a name is any program.
+            if !found.is_of_a_user && names.iter().any(|name| is_launcher(name)) {
+                (program, arguments, found) = self.launched(arguments)?;
                 continue;
             }
-            let (found, real) = if names.iter().any(|name| is_interpreter(name)) {
-                self.open(&self.cwd.join(script(arguments)?))?
-            } else {
-                (found, real)
+            let Some(interpreter) = names.into_iter().find(|name| is_interpreter(name)) else {
+                return Some(found).filter(|found| found.is_of_a_user);
             };
-            return Some((readable(&found)?, real));
+            return match given(interpreter, arguments) {
+                Given::Files(words) => self.script(words),
+                Given::Text(text) => self.of_text(text),
+                Given::Nothing => None,
+            };
         }
-        None
     }
 
-    fn program(&self, program: &str) -> Option<(OwnedFd, PathBuf)> {
-        if program.contains('/') {
-            return self.open(&self.cwd.join(program));
+    /// Values of a launcher's options stand before the program, too: they are no programs.
+    fn launched<'w>(&mut self, mut words: &'w [String]) -> Option<(&'w String, &'w [String], Found)> {
+        loop {
+            let (word, rest) = words.split_first()?;
+            let is_own = word.starts_with('-') || word.contains('=');
+            let found = if is_own { None } else { self.program(word) };
+            if let Some(found) = found.filter(|found| found.is_executable) {
+                return Some((word, rest, found));
+            }
+            words = rest;
         }
-        let places = self.search.split(':').filter(|place| place.starts_with('/'));
-        places.map(|place| Path::new(place).join(program)).find_map(|path| self.open(&path))
     }
 
-    /// A plain file, and where it lies. One that is read may only be opened once it is known to be one.
-    fn open(&self, path: &Path) -> Option<(OwnedFd, PathBuf)> {
+    fn script<'w>(&mut self, words: impl IntoIterator<Item = &'w str>) -> Option<Found> {
+        let found = words.into_iter().find_map(|word| self.file(word));
+        found.filter(|found| found.is_of_a_user)
+    }
+
+    /// The first of its commands that comes from a user's file.
+    fn of_text(&mut self, text: &str) -> Option<Found> {
+        let outer = self.cwd.clone();
+        let found = commands(text).iter().find_map(|words| match words.split_first()? {
+            (first, [directory, ..]) if first == "cd" => {
+                self.cwd.push(directory);
+                None
+            }
+            (first, files) if first == "." || first == "source" => self.script(files.iter().map(String::as_str)),
+            _ => self.of(words),
+        });
+        self.cwd = outer;
+        found
+    }
+
+    fn program(&mut self, word: &str) -> Option<Found> {
+        if word.contains('/') {
+            return self.file(word);
+        }
+        self.left = self.left.checked_sub(1)?;
+        let places = self.starting.search.split(':').filter(|place| place.starts_with('/'));
+        places.map(|place| Path::new(place).join(word)).find_map(|path| self.starting.look(&path))
+    }
+
+    fn file(&mut self, word: &str) -> Option<Found> {
+        self.left = self.left.checked_sub(1)?;
+        self.starting.look(&self.cwd.join(word))
+    }
+}
+
+impl Starting<'_> {
+    fn look(&self, path: &Path) -> Option<Found> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let view = self.views.iter().find_map(|(tree, view)| Some((tree, view, path.strip_prefix(tree).ok()?)));
         let seen = view.map(|(tree, view, below)| {
@@ -136,7 +198,7 @@ impl Starting<'_> {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
             (tree, rustix::fs::openat2(view, below, flags, Mode::empty(), resolve))
         });
-        let (file, real) = match seen {
+        let (file, path) = match seen {
             // A link that leads elsewhere.
             None | Some((_, Err(Errno::XDEV))) => {
                 let file = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).ok()?;
@@ -146,43 +208,17 @@ impl Starting<'_> {
             Some((_, Ok(file))) => (file, path.to_path_buf()),
             Some((_, Err(_))) => return None,
         };
-        let kind = rustix::fs::fstat(&file).ok()?.st_mode;
-        rustix::fs::FileType::from_raw_mode(kind).is_file().then_some((file, real))
+        let found = rustix::fs::fstat(&file).ok()?;
+        let is_roots = found.st_uid == 0 && !rustix::process::getuid().is_root();
+        let is_of_a_user = !is_of_the_system(&path) && !is_roots;
+        let is_executable = found.st_mode & 0o111 != 0;
+        let is_plain = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        is_plain.then_some(Found { file, path, is_executable, is_of_a_user })
     }
 }
 
 fn of_this(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
-fn readable(file: &OwnedFd) -> Option<File> {
-    File::open(of_this(file)).ok()
-}
-
-/// `python3.11` is `python`.
-fn is_interpreter(name: &str) -> bool {
-    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
-        || INTERPRETERS.contains(&name)
-}
-
-/// The file that an interpreter is given; none where it is given its program in words.
-fn script(arguments: &[String]) -> Option<&str> {
-    for argument in arguments {
-        let is_in_words = |flags: &str| !flags.starts_with('-') && flags.contains(['c', 'e', 'm', 'p']);
-        match argument.strip_prefix('-') {
-            Some("jar" | "-") => {}
-            Some("-eval" | "-print" | "-command") => return None,
-            Some(flags) if is_in_words(flags) => return None,
-            Some(_) => {}
-            None => return Some(argument),
-        }
-    }
-    None
-}
-
-fn is_of_a_user(path: &Path, found: &Metadata) -> bool {
-    let is_roots = found.uid() == 0 && !rustix::process::getuid().is_root();
-    !is_of_the_system(path) && !is_roots
 }
 
 fn time_of(found: &Metadata) -> (i64, i64) {

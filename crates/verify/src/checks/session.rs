@@ -34,7 +34,10 @@ pub(super) const ALL: &[Spec] = &[
         probe: "ran",
         flags: &[("--isolation", "none")],
         refusal: Some("approv"),
-        away: Away::Flags,
+        away: Away::Approved {
+            what: "the same order where the organisation's policy allows it",
+            org: "allow_isolation_none = true\n",
+        },
         ..SPEC
     },
     Spec {

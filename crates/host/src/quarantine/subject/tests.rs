@@ -1,6 +1,7 @@
+use std::fs::Permissions;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 
@@ -16,6 +17,15 @@ impl Scratch {
 
     fn write(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).expect("a file");
+        std::fs::set_permissions(self.0.join(name), Permissions::from_mode(0o755)).expect("it is ours");
+    }
+
+    /// Which name in here each command line is put down to.
+    fn finds(&self, cases: &[(&[&str], Option<&str>)]) {
+        for (argv, expected) in cases {
+            let found = self.subject(argv).map(|one| one.path);
+            assert_eq!(found, expected.map(|name| self.0.join(name)), "{argv:?}");
+        }
     }
 
     fn subject(&self, argv: &[&str]) -> Option<Subject> {
@@ -42,27 +52,100 @@ fn the_script_counts_and_never_an_interpreter_or_what_is_the_systems() {
         place.write(name, name);
     }
     symlink("/bin/sh", place.0.join("not-a-shell")).expect("a link");
-    let cases: [(&[&str], Option<&str>); 14] = [
+    let cases: [(&[&str], Option<&str>); 12] = [
         (&["tool"], Some("tool")),
         (&["./tool", "-c"], Some("tool")),
         (&["sh", "script.py"], Some("script.py")),
         (&["sh", "-x", "./script.py", "tool"], Some("script.py")),
-        (&["env", "A=1", "sh", "script.py"], Some("script.py")),
-        (&["env", "-i", "tool"], Some("tool")),
         (&["./not-a-shell", "script.py"], Some("script.py")),
-        (&["sh", "-c", "script.py"], None),
-        (&["sh", "-ec", "script.py"], None),
         (&["sh"], None),
         (&["sh", "missing"], None),
         (&["sh", "."], None),
+        (&["sh", "-s", "script.py"], None),
+        (&["sh", "-", "script.py"], None),
         (&["ls", "script.py"], None),
-        (&["sh", "/etc/passwd"], None),
+        (&["sh", "/etc/passwd", "script.py"], None),
     ];
-    for (argv, expected) in cases {
-        let found = place.subject(argv).map(|one| one.path);
-        assert_eq!(found, expected.map(|name| place.0.join(name)), "{argv:?}");
-    }
+    place.finds(&cases);
     assert!(is_interpreter("python3.11") && is_interpreter("python3") && !is_interpreter("pythonic"));
+}
+
+#[test]
+fn a_launcher_is_stepped_over_to_the_program_that_it_executes() {
+    let place = Scratch::new("launchers");
+    for name in ["tool", "script.py", "data", "nice"] {
+        place.write(name, name);
+    }
+    std::fs::set_permissions(place.0.join("data"), Permissions::from_mode(0o644)).expect("it is ours");
+    place.finds(&[
+        (&["env", "A=1", "sh", "script.py"], Some("script.py")),
+        (&["env", "-i", "tool"], Some("tool")),
+        (&["env", "-u", "NAME", "tool"], Some("tool")),
+        (&["nice", "./tool"], Some("tool")),
+        (&["nice", "-n", "5", "timeout", "-s", "KILL", "5", "./tool", "x"], Some("tool")),
+        (&["stdbuf", "-o", "./data", "./tool"], Some("tool")),
+        (&["nohup", "sh", "-c", "./tool"], Some("tool")),
+        (&["timeout", "5", "ls", "./tool"], None),
+        (&["env"], None),
+        // A program of the user's that is only called so.
+        (&["./nice", "./tool"], Some("nice")),
+    ]);
+    let many = [vec!["env"; 1000], vec!["./tool"]].concat();
+    assert!(place.subject(&many).is_none());
+}
+
+#[test]
+fn a_script_is_the_first_argument_that_is_a_file_and_no_options_value() {
+    let place = Scratch::new("scripts");
+    for name in ["python3", "perl", "node", "java", "awk"] {
+        symlink("/bin/sh", place.0.join(name)).expect("a link");
+    }
+    for name in ["x.py", "y.py", "ignore.d"] {
+        place.write(name, name);
+    }
+    place.finds(&[
+        (&["./python3", "-W", "ignore", "x.py", "y.py"], Some("x.py")),
+        (&["./python3", "-W", "y.py", "x.py"], Some("x.py")),
+        (&["./python3", "-Wignore::Deprecation", "x.py"], Some("x.py")),
+        (&["./python3", "-uX", "dev", "x.py"], Some("x.py")),
+        (&["./python3", "--unknown", "value", "x.py"], Some("x.py")),
+        (&["./python3", "-c", "x.py"], None),
+        (&["./python3", "-m", "x", "x.py"], None),
+        (&["./python3", "-", "x.py"], None),
+        (&["./perl", "-Mstrict", "x.py"], Some("x.py")),
+        (&["./perl", "-pe", "s", "x.py"], None),
+        (&["./node", "--require", "./y.py", "x.py"], Some("x.py")),
+        (&["./node", "--eval", "1", "x.py"], None),
+        (&["./java", "-Xmx1g", "-cp", "y.py", "-jar", "x.py"], Some("x.py")),
+        (&["./awk", "{print}", "x.py"], None),
+        (&["./awk", "-f", "x.py", "y.py"], Some("x.py")),
+        (&["sh", "-e", "x.py"], Some("x.py")),
+        (&["sh", "-eo", "ignore.d", "+x", "x.py"], Some("x.py")),
+    ]);
+}
+
+#[test]
+fn the_text_of_a_shell_is_looked_at_by_the_same_rule() {
+    let place = Scratch::new("text");
+    std::fs::create_dir(place.0.join("below")).expect("a directory");
+    for name in ["x.sh", "tool", "below/y.sh"] {
+        place.write(name, name);
+    }
+    place.finds(&[
+        (&["sh", "-c", "./x.sh"], Some("x.sh")),
+        (&["sh", "-ec", "tool"], Some("tool")),
+        (&["sh", "-c", "-e", "ls; ./x.sh"], Some("x.sh")),
+        (&["bash", "-lc", "sh x.sh && ./tool"], Some("x.sh")),
+        (&["sh", "-c", "A=1 exec nice './x.sh'"], Some("x.sh")),
+        (&["sh", "-c", "echo \"./x.sh\""], None),
+        (&["sh", "-c", "sh -c 'sh -c ./tool'"], Some("tool")),
+        (&["sh", "-c", "cd below && . y.sh"], Some("below/y.sh")),
+        (&["sh", "-c", "sh -c 'cd below'; ./x.sh"], Some("x.sh")),
+        (&["sh", "-c", "exit 0", "./x.sh"], None),
+        (&["sh", "-c"], None),
+    ]);
+    let late = format!("{}./tool", "true;".repeat(1000));
+    assert!(place.subject(&["sh", "-c", &late]).is_none());
 }
 
 #[test]
