@@ -69,7 +69,7 @@ fn options_of(name: &str) -> Option<Options> {
         () if is(&["perl"]) => options("eE", "I", "mMxdDFiCl0"),
         () if is(&["ruby"]) => options("e", "ICEr", "FTWxiK0"),
         () if is(&["node", "nodejs", "bun"]) => options("ep", "rC", ""),
-        () if is(&["php"]) => options("rBRE", "cdtSz", ""),
+        () if is(&["php"]) => options("rERB", "cdtSz", ""),
         () if is(&["lua", "luajit"]) => options("", "el", "jO"),
         () if is(&["elixir", "Rscript"]) => options("e", "", ""),
         () if is(&["deno", "erl", "java", "pwsh", "tclsh"]) => options("", "", ""),
