@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod generate;
+pub(crate) mod git;
 pub(crate) mod inbox;
 pub(crate) mod interactive;
 pub(crate) mod kept_commits;

@@ -9,7 +9,7 @@ use cofferdam_host::obeyed::{self, ObeyedAs};
 use cofferdam_host::state::{kept_in, sessions_in};
 use cofferdam_policy::ObeyedClass;
 use cofferdam_workspace::transaction::list;
-use cofferdam_workspace::{Change, Kind, Manifest, State, What};
+use cofferdam_workspace::{Change, Kind, Manifest, State, Transaction, TreeRecord, What};
 
 /// A transaction that was found.
 pub(crate) struct Found {
@@ -64,11 +64,51 @@ pub(crate) struct Classes<'a> {
     manifest: &'a Manifest,
     /// What names that they obey lead to, by tree.
     links: Vec<Vec<(PathBuf, ObeyedAs)>>,
+    /// Whether the session's list of refs has replacements of objects that the host's has not, by tree.
+    replaces: Vec<bool>,
+}
+
+const PACKED_REFS: &str = ".git/packed-refs";
+const LARGEST_LIST: u64 = 4 << 20;
+const REPLACE: &str = "refs/replace";
+
+/// Those lines of a list of refs that replace objects.
+fn replaced(list: Option<&[u8]>) -> Vec<&[u8]> {
+    let lines = list.unwrap_or_default().split(|byte| *byte == b'\n');
+    lines.filter(|line| line.windows(REPLACE.len()).any(|part| part == REPLACE.as_bytes())).collect()
+}
+
+/// Where a path lies in a repository, whichever that is.
+fn within_git(path: &Path) -> Option<PathBuf> {
+    let mut parts = path.iter();
+    parts.find(|part| part.eq_ignore_ascii_case(".git")).map(|_| parts.collect())
+}
+
+fn is_replacing(path: &Path) -> bool {
+    let is_one =
+        |inside: PathBuf| inside.ancestors().any(|above| above.ends_with(REPLACE)) && !inside.starts_with("logs");
+    within_git(path).is_some_and(is_one)
+}
+
+/// An object of this repository, of a submodule or of a repository in the project; no branch that is called so.
+fn is_object_of_any(path: &Path) -> bool {
+    let Some(inside) = within_git(path) else { return false };
+    let mut before = inside.iter().take_while(|part| *part != "objects");
+    let is_of_refs = before.any(|part| part == "refs" || part == "logs");
+    !is_of_refs && inside.iter().any(|part| part == "objects")
 }
 
 impl<'a> Classes<'a> {
-    pub(crate) fn of(manifest: &'a Manifest) -> Self {
-        Classes { manifest, links: manifest.trees.iter().map(|tree| obeyed::behind_links(&tree.lower)).collect() }
+    pub(crate) fn of(transaction: &'a Transaction) -> Self {
+        let manifest = &transaction.manifest;
+        let links = manifest.trees.iter().map(|tree| obeyed::behind_links(&tree.lower)).collect();
+        let replaces = |(tree, record): (usize, &TreeRecord)| {
+            let path = Path::new(if record.is_repository { "packed-refs" } else { PACKED_REFS });
+            let (before, after) = transaction.contents(tree, path, LARGEST_LIST);
+            let before = replaced(before.as_deref());
+            replaced(after.as_deref()).iter().any(|line| !before.contains(line))
+        };
+        Classes { manifest, links, replaces: manifest.trees.iter().enumerate().map(replaces).collect() }
     }
 
     /// How host programs obey a changed name, where they do.
@@ -85,8 +125,11 @@ impl<'a> Classes<'a> {
         if is_gone && ESSENTIAL.iter().any(|name| path == Path::new(name)) {
             return opens("takes the repository away");
         }
-        if change.what != What::Added && path.starts_with(".git/objects") {
+        if change.what != What::Added && is_object_of_any(&path) {
             return opens("takes away what the repository holds");
+        }
+        if is_replacing(&path) || self.replaces.get(tree) == Some(&true) && path == Path::new(PACKED_REFS) {
+            return opens("has git show other content for what was committed before (refs/replace)");
         }
         let behind = self.links.get(tree)?.iter().find(|(target, _)| change.path.starts_with(target));
         let is_link = change.kind() == Kind::Link;

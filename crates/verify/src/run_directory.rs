@@ -26,6 +26,8 @@ const MARKER: &str = "run";
 /// Hexadecimal digits of a token, and how many of them a run's directory is named after.
 const TOKEN: usize = 32;
 const NAME: usize = 12;
+/// Runs of one user that begin at the same moment.
+const ATTEMPTS: usize = 8;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -50,10 +52,8 @@ impl RunDirectory {
             return Err(io::Error::other("it belongs to another user"));
         }
         sweep(parent.as_fd(), &all)?;
-        let token = token()?;
+        let (token, lock) = fresh(parent.as_fd())?;
         let name = &token[..NAME];
-        rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
-        let lock = locked(parent.as_fd(), name, FlockOperation::NonBlockingLockShared)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let marker = rustix::fs::openat(&lock, MARKER, flags, Mode::RUSR | Mode::WUSR)?;
         File::from(marker).write_all(token.as_bytes())?;
@@ -124,6 +124,20 @@ fn marker(directory: BorrowedFd<'_>) -> Option<String> {
     File::from(file).take(TOKEN as u64 + 1).read_to_string(&mut text).ok()?;
     let is_token = text.len() == TOKEN && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_plain && is_token && found.st_uid == rustix::process::geteuid().as_raw()).then_some(text)
+}
+
+/// A directory that is locked. Another run that begins at the same moment may take one without a lock for a dead run's.
+fn fresh(parent: BorrowedFd<'_>) -> io::Result<(String, OwnedFd)> {
+    let mut left = ATTEMPTS;
+    loop {
+        let token = token()?;
+        let name = &token[..NAME];
+        rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+        match locked(parent, name, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK | Errno::NOENT) if left > 0 => left -= 1,
+            other => return Ok((token, other?)),
+        }
+    }
 }
 
 /// Removes what killed runs left. What lives, or is not of this user, stays.

@@ -2,6 +2,7 @@
 //! and prints nothing. Called by `options`.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -117,8 +118,10 @@ fn posture(wanted: &Wanted, judged: &[Judged]) -> Vec<Fact> {
     if !wanted.only.is_empty() {
         add(ONLY, format!("only {}, no checklist", wanted.only.join(", ")));
     }
-    if let Some(rules) = judged.iter().map(|one| &one.not_tried).find(|rules| !rules.is_empty()) {
-        add(NOT_TRIED, printable(&format!("scratch roots have no such path: {}", rules.join(", "))));
+    // One by one: a fact is cut where it is long.
+    let not_tried: BTreeSet<&String> = judged.iter().flat_map(|one| &one.not_tried).collect();
+    for rule in not_tried {
+        add(NOT_TRIED, printable(&format!("scratch roots have no such path: {rule}")));
     }
     facts.extend(judged.iter().map(|one| &one.posture).find(|facts| !facts.is_empty()).cloned().unwrap_or_default());
     facts
@@ -148,9 +151,13 @@ fn all(ground: &Ground, specs: &[&'static Spec], tell: Tell<'_>) -> Vec<Judged> 
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(index) else { break };
                     let judged = judge(ground, spec);
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((index, judged));
-                    tell(done.len(), specs.len());
+                    let count = {
+                        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                        done.push((index, judged));
+                        done.len()
+                    };
+                    // Without the lock: a terminal that is stopped keeps only its writer waiting.
+                    tell(count, specs.len());
                 }
             });
         }

@@ -36,8 +36,18 @@ use crate::staging::{self, Source, sync_file_system};
 use crate::state;
 use crate::units::{self, LARGEST_INDEX, is_named_index};
 
-/// Files of a tree that are taken in part, with what they are to hold.
-pub type Parts = HashMap<PathBuf, Vec<u8>>;
+/// What a file is to hold where that is not the session's version, which stays in the layer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    pub content: Vec<u8>,
+    /// The session's permissions come with it; else those of the host stay.
+    pub takes_mode: bool,
+    /// The session's version is in it as a whole: nothing of the file waits any more.
+    pub is_whole: bool,
+}
+
+/// Files of a tree that are taken in such a way.
+pub type Parts = HashMap<PathBuf, Part>;
 
 /// One tree of the host and the layer that lies over it.
 #[derive(Debug)]
@@ -265,7 +275,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// A file of the host with the hunks that were chosen.
+    /// A file of the host with what was chosen.
     fn stage_part(
         &self,
         operation: &Operation,
@@ -273,10 +283,10 @@ impl Place<'_> {
         stage: BorrowedFd<'_>,
         name: &str,
     ) -> Result<Entry, Errno> {
-        let content = parts.get(operation.tree).and_then(|parts| parts.get(&operation.path)).ok_or(Errno::INVAL)?;
+        let part = parts.get(operation.tree).and_then(|parts| parts.get(&operation.path)).ok_or(Errno::INVAL)?;
         let tree = self.trees.get(operation.tree).ok_or(Errno::INVAL)?;
         let (parent, last) = beneath::parent(tree.lower.as_fd(), &operation.path)?;
-        staging::write_part((parent.as_fd(), last), content, operation.part_mode, stage, name)
+        staging::write_part((parent.as_fd(), last), &part.content, operation.part_mode, stage, name)
     }
 
     pub(crate) fn sync(&self, stages: &Stages) -> Result<(), Errno> {
@@ -430,7 +440,7 @@ fn committed(done: &Done) -> Committed {
     let mut committed = Committed::default();
     for (operation, applied) in done.operations.iter().zip(&done.applied) {
         let names = operation.takes.iter().map(|path| (operation.tree, path.clone()));
-        if *applied && operation.is_part {
+        if *applied && operation.is_part && !operation.is_whole {
             committed.parts.extend(names);
         } else if *applied {
             committed.taken.extend(names);

@@ -63,9 +63,12 @@ pub(crate) struct Operation {
     /// Every name that is taken over or removed with it.
     #[serde(with = "path_texts")]
     pub(crate) takes: Vec<PathBuf>,
-    /// Some hunks of a file and not all: the layer keeps its version.
+    /// Not the session's version of a file: the layer keeps that.
     #[serde(default)]
     pub(crate) is_part: bool,
+    /// It is in there as a whole, and does not wait.
+    #[serde(default)]
+    pub(crate) is_whole: bool,
     /// The permissions that a file gets of which some hunks are taken, where they are not the host's.
     #[serde(default)]
     pub(crate) part_mode: Option<u32>,

@@ -37,11 +37,11 @@ mod units;
 
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
 pub use checkpoint::Checkpoints;
-pub use commit::{CommitError, Committed, Parts};
+pub use commit::{CommitError, Committed, Part, Parts};
 pub use entry::{Entry, Kind, Time};
 pub use hidden::HiddenRule;
 pub use state::State;
-pub use transaction::{Choice, Manifest, OpenError, Transaction, TreeRecord};
+pub use transaction::{Choice, LeftOut, Manifest, OpenError, Transaction, TreeRecord};
 pub use unfinished::{Unfinished, unfinished};
 
 /// Where tests make trees: in memory where that is possible, because making them costs a disk many times what removing

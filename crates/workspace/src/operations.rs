@@ -108,6 +108,7 @@ pub(crate) fn operations(
             base_sum: None,
             takes,
             is_part: false,
+            is_whole: false,
             part_mode: None,
             index_sum: None,
             slot: None,

@@ -199,7 +199,8 @@ pub(crate) fn write_part(
 ) -> Result<Entry, Errno> {
     use std::io::Write as _;
     let source = beneath::file(from, name)?;
-    let entry = Entry::of(&rustix::fs::fstat(&source)?);
+    let owner = rustix::fs::fstat(&source)?;
+    let entry = Entry::of(&owner);
     if entry.kind != Kind::File {
         return Err(Errno::INVAL);
     }
@@ -209,6 +210,11 @@ pub(crate) fn write_part(
     for (attribute, value) in attributes(&source)? {
         let set = rustix::fs::fsetxattr(&file, attribute.as_slice(), &value, rustix::fs::XattrFlags::empty());
         best_effort(set, "a file system without attributes keeps the content");
+    }
+    let own = rustix::fs::fstat(&file)?;
+    if (own.st_uid, own.st_gid) != (owner.st_uid, owner.st_gid) {
+        let (user, group) = (rustix::fs::Uid::from_raw(owner.st_uid), rustix::fs::Gid::from_raw(owner.st_gid));
+        best_effort(rustix::fs::fchown(&file, Some(user), Some(group)), "a user can give files to no other");
     }
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode.unwrap_or(entry.mode) & PERMISSIONS))?;
     Entry::at(into, OsStr::new(new))?.ok_or(Errno::NOENT)

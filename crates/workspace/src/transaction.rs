@@ -27,10 +27,9 @@ use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::copied::Copied;
-use crate::diff;
-use crate::entry::{Kind, Time};
+use crate::entry::{Entry, Kind, Time};
 use crate::hidden::{Hidden, HiddenRule};
-use crate::journal::{self, JOURNAL, Operation, path_text};
+use crate::journal::{self, Earlier, JOURNAL, Operation, path_text};
 use crate::operations;
 use crate::stages::{self, numbers};
 use crate::staging;
@@ -42,8 +41,7 @@ const MANIFEST: &str = "transaction.json";
 const VERSION: u32 = 1;
 /// The last review's.
 const REJECTED: &str = "cofferdam-rejected.patch";
-/// Until it takes the place of the session's version.
-const MERGED: &str = "merged.next";
+const LEFT_OUT: &str = "left-out.json";
 const INDEX: &str = ".git/index";
 const WORKTREES: &str = "worktrees";
 const MOST_WORKTREES: usize = 64;
@@ -74,6 +72,20 @@ pub struct TreeRecord {
     /// Whether the layer began as a copy of it (see `copied`).
     #[serde(default)]
     pub is_copy: bool,
+}
+
+/// A name that a person left out of a commit, with all below it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LeftOut {
+    tree: usize,
+    #[serde(with = "path_text")]
+    path: PathBuf,
+}
+
+impl LeftOut {
+    pub fn covers(&self, tree: usize, path: &Path) -> bool {
+        self.tree == tree && path.starts_with(&self.path)
+    }
 }
 
 /// What the index of git in a project says, but for what it knows of the times of files.
@@ -285,6 +297,9 @@ impl Transaction {
                 let indexes = found.changes.iter_mut().filter(|change| is_touched(change) && is_of_git(&change.path));
                 indexes.for_each(|index| index.conflict = None);
             }
+            if let Some(list) = changed_refs(tree, record, earlier)? {
+                units::hold_listed(&mut found.changes, &list, record.is_repository);
+            }
             units::carry_conflicts(&mut found.changes, record.is_repository);
             all.push(found);
         }
@@ -310,47 +325,20 @@ impl Transaction {
         Some((file, metadata.len()))
     }
 
-    /// Makes the session's version of a file that the host has changed, too, what both have made of it. `false` where they changed the
-    /// same lines. The change stays a conflict: a commit of these very changes that allows it takes it.
-    pub fn merge(&self, tree: usize, change: &Change, base: &[u8]) -> Result<bool, Errno> {
-        let opened = self.trees.get(tree).ok_or(Errno::INVAL)?;
-        let (host, session) = self.contents(tree, &change.path, diff::LARGEST);
-        let Some((host, session)) = host.zip(session) else { return Ok(false) };
-        let Some(merged) = diff::merge(base, &host, &session) else { return Ok(false) };
-        let mode = change.after.as_ref().map(|after| after.mode);
-        let (lower, name) = beneath::parent(opened.lower.as_fd(), &change.path)?;
-        stages::remove_any(self.directory.as_fd(), MERGED.as_ref())?;
-        staging::write_part((lower.as_fd(), name), &merged, mode, self.directory.as_fd(), MERGED)?;
-        let (upper, name, _unclosed) = beneath::layer_parent(opened.upper.as_fd(), &change.path)?;
-        rustix::fs::renameat(&self.directory, MERGED, &upper, name)?;
-        Ok(true)
-    }
-
     /// Takes over what was chosen of the changes that were looked at.
     pub fn commit(&mut self, changes: &[Changes], choices: Vec<Choice>) -> Result<Committed, CommitError> {
         self.commit_parts(changes, choices, &[])
     }
 
-    /// The same, where some of the chosen files of each tree get other content than the session's: the host's with some hunks. What
-    /// was not taken stays in the layer.
+    /// The same, where some of the chosen files of each tree get other content than the session's: the host's with some hunks, or a
+    /// merge.
     pub fn commit_parts(
         &mut self,
         changes: &[Changes],
         choices: Vec<Choice>,
         parts: &[Parts],
     ) -> Result<Committed, CommitError> {
-        self.commit_parts_and_modes(changes, choices, parts, &[])
-    }
-
-    /// The same, where the files of each tree that are named get the session's permissions, too; those of the others are the host's.
-    pub fn commit_parts_and_modes(
-        &mut self,
-        changes: &[Changes],
-        choices: Vec<Choice>,
-        parts: &[Parts],
-        modes: &[HashSet<PathBuf>],
-    ) -> Result<Committed, CommitError> {
-        let committed = self.commit_with(changes, choices, (parts, modes), &mut || Ok(()));
+        let committed = self.commit_with(changes, choices, parts, &mut || Ok(()));
         self.ended(committed)
     }
 
@@ -383,6 +371,20 @@ impl Transaction {
         Ok(places)
     }
 
+    /// Remembers names that a person left out: they are taken by their names alone.
+    pub fn leave_out(&self, names: &[(usize, PathBuf)]) -> Result<(), Errno> {
+        let mut all = self.left_out()?;
+        all.extend(names.iter().map(|(tree, path)| LeftOut { tree: *tree, path: path.clone() }));
+        all.sort();
+        all.dedup();
+        journal::write(self.directory.as_fd(), LEFT_OUT, &all)
+    }
+
+    /// What was left out so far, of what may be gone by now.
+    pub fn left_out(&self) -> Result<Vec<LeftOut>, Errno> {
+        Ok(journal::read(self.directory.as_fd(), LEFT_OUT)?.unwrap_or_default())
+    }
+
     fn undo_commit_with(&mut self, between: commit::Between<'_>) -> Result<Committed, CommitError> {
         let number = undo::last(self.directory.as_fd()).map_err(CommitError::Journal)?;
         let number = number.ok_or(CommitError::NothingToUndo)?;
@@ -411,7 +413,7 @@ impl Transaction {
         &mut self,
         changes: &[Changes],
         choices: Vec<Choice>,
-        (parts, modes): (&[Parts], &[HashSet<PathBuf>]),
+        parts: &[Parts],
         between: commit::Between<'_>,
     ) -> Result<Committed, CommitError> {
         if let Some(cut) = changes.iter().position(|changes| changes.is_cut) {
@@ -423,7 +425,7 @@ impl Transaction {
             operations::complete(&found.changes, &mut chosen, &allowed, is_repository);
             all.extend(operations::operations(tree, &found.changes, &chosen, is_repository));
         }
-        mark_parts(&mut all, changes, parts, modes)?;
+        mark_parts(&mut all, changes, parts)?;
         if all.is_empty() {
             return Ok(Committed::default());
         }
@@ -456,24 +458,17 @@ impl Transaction {
     }
 }
 
-/// Only a file that stays a file can be taken in part.
-fn mark_parts(
-    operations: &mut [Operation],
-    changes: &[Changes],
-    parts: &[Parts],
-    modes: &[HashSet<PathBuf>],
-) -> Result<(), CommitError> {
-    for (tree, path) in parts.iter().enumerate().flat_map(|(tree, parts)| parts.keys().map(move |path| (tree, path))) {
-        let is_file = |change: &Change| change.what == What::Modified && change.kind() == Kind::File;
+/// Only a file that stays a file can hold something else.
+fn mark_parts(operations: &mut [Operation], changes: &[Changes], parts: &[Parts]) -> Result<(), CommitError> {
+    for (tree, (path, part)) in parts.iter().enumerate().flat_map(|(tree, all)| all.iter().map(move |one| (tree, one)))
+    {
+        let is_file = |change: &&Change| change.what == What::Modified && change.kind() == Kind::File;
         let change = changes.get(tree).and_then(|found| found.changes.iter().find(|change| change.path == *path));
-        if !change.is_some_and(is_file) {
-            return Err(CommitError::NoPart { path: path.clone() });
-        }
+        let change = change.filter(is_file).ok_or_else(|| CommitError::NoPart { path: path.clone() })?;
         if let Some(one) = operations.iter_mut().find(|one| one.tree == tree && one.path == *path) {
             one.is_part = true;
-            let is_taken = modes.get(tree).is_some_and(|modes| modes.contains(path));
-            one.part_mode =
-                change.and_then(|change| change.after.as_ref()).map(|after| after.mode).filter(|_| is_taken);
+            one.is_whole = part.is_whole;
+            one.part_mode = change.after.as_ref().map(|after| after.mode).filter(|_| part.takes_mode);
         }
     }
     Ok(())
@@ -577,6 +572,18 @@ fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool)
     // The workload may have closed it.
     let (upper, unclosed) = beneath::layer_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;
     Ok(Tree { lower, upper, _unclosed: unclosed })
+}
+
+/// The host's list of refs, where it has changed since the session began.
+fn changed_refs(tree: &Tree, record: &TreeRecord, earlier: &Earlier) -> Result<Option<Vec<u8>>, Errno> {
+    let path = Path::new(if record.is_repository { "packed-refs" } else { ".git/packed-refs" });
+    let Ok((parent, name)) = beneath::parent(tree.lower.as_fd(), path) else { return Ok(None) };
+    let Some(entry) = Entry::at(parent.as_fd(), name)? else { return Ok(None) };
+    let is_by_us = earlier.directories.get(path) == Some(&entry.changed);
+    if is_by_us || !record.mounted.is_before(entry.changed) {
+        return Ok(None);
+    }
+    read(tree.lower.as_fd(), path, LARGEST_INDEX).map(Some).ok_or(Errno::FBIG)
 }
 
 /// An index of git that was only read again by a command like `git status`.

@@ -3,9 +3,11 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::changes::{Change, Conflict};
+use crate::entry::Kind;
 
 /// What SQLite keeps beside a database; the database without them, or they without it, is another database.
 const OF_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -19,27 +21,34 @@ const MODE: std::ops::Range<usize> = 24..28;
 const SHA1: usize = 20;
 const SHA256: usize = 32;
 
-/// What git changes with a commit, a checkout, a fetch, a merge and a rebase.
-const OF_REPOSITORY: [&str; 18] = [
+/// What git changes with a commit, a checkout, a fetch and a merge. What it goes on with in a rebase is code that it executes, and
+/// waits for a word of its own.
+const OF_REPOSITORY: [&str; 20] = [
     "HEAD",
     "index",
     "refs",
     "packed-refs",
+    "reftable",
+    "shallow",
     "logs",
     "ORIG_HEAD",
     "FETCH_HEAD",
     "MERGE_HEAD",
     "MERGE_MODE",
     "MERGE_MSG",
+    "MERGE_RR",
+    "MERGE_AUTOSTASH",
     "AUTO_MERGE",
     "SQUASH_MSG",
     "COMMIT_EDITMSG",
     "CHERRY_PICK_HEAD",
     "REVERT_HEAD",
-    "rebase-merge",
-    "rebase-apply",
-    "sequencer",
+    "REBASE_HEAD",
 ];
+
+fn is_of_repository(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| OF_REPOSITORY.contains(&name) || name.starts_with("sharedindex."))
+}
 
 /// The database that a file belongs to.
 fn database(path: &Path) -> Option<PathBuf> {
@@ -56,11 +65,15 @@ fn repository(path: &Path, is_repository: bool) -> Option<(PathBuf, PathBuf)> {
     let top = if is_repository { 0 } else { components.iter().position(|name| *name == ".git")? + 1 };
     let (top, at) = match components.get(top).and_then(|name| name.to_str()) {
         Some("worktrees") => (top, top + 2),
-        Some("modules") => (top + 2, top + 2),
+        // A submodule's name has any number of parts.
+        Some("modules") => {
+            let at = components.iter().skip(top + 2).position(|name| is_of_repository(name))? + top + 2;
+            (at, at)
+        }
         _ => (top, top),
     };
     let inside = components.get(at..)?;
-    let is_of_it = OF_REPOSITORY.contains(&inside.first()?.to_str()?);
+    let is_of_it = is_of_repository(inside.first()?);
     is_of_it.then(|| (components[..top].iter().collect(), inside.iter().collect()))
 }
 
@@ -80,6 +93,24 @@ pub(crate) fn unit(path: &Path, paths: &HashSet<&Path>, is_repository: bool) -> 
                 paths.contains(path.with_file_name(name).as_path())
             };
             OF_DATABASE.iter().any(|suffix| beside(suffix)).then(|| path.to_path_buf())
+        }
+    }
+}
+
+/// The list of refs is the host's, and has changed: a ref that the session made beside it is one that the host may have moved, or
+/// stands in the way of one. `list` is what it holds now.
+pub(crate) fn hold_listed(changes: &mut [Change], list: &[u8], is_repository: bool) {
+    let listed: HashSet<PathBuf> = list
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.get(line.iter().position(|byte| *byte == b' ')? + 1..))
+        .map(|name| PathBuf::from(OsStr::from_bytes(name)))
+        .collect();
+    let above: HashSet<&Path> = listed.iter().flat_map(|name| name.ancestors().skip(1)).collect();
+    let own = Path::new(if is_repository { "" } else { ".git" });
+    for change in changes.iter_mut().filter(|change| change.conflict.is_none() && change.kind() != Kind::Directory) {
+        let Ok(name) = change.path.strip_prefix(own) else { continue };
+        if name.starts_with("refs") && (name.ancestors().any(|above| listed.contains(above)) || above.contains(name)) {
+            change.conflict = Some(Conflict::Changed);
         }
     }
 }

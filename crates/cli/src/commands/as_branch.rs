@@ -1,16 +1,16 @@
-//! `sandbox commit --as-branch`: what a session changed as one commit on a new branch. Owns the calls of the host's git, none of
-//! which reads or writes `HEAD`'s branch, the index or the working tree, and runs no hook or filter. Called by `commands::changes`.
+//! `sandbox commit --as-branch`: what a session changed as one commit on a new branch. Owns the order of the calls of git, none of
+//! which reads or writes `HEAD`'s branch, the index or the working tree. Called by `commands::changes`.
 
 use std::fmt::Write as _;
-use std::io::{Read, Seek as _};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use cofferdam_workspace::{Change, Kind, Manifest, Transaction, What, patch};
-use rustix::fs::MemfdFlags;
+use cofferdam_workspace::{Change, Kind, Transaction, What, patch};
 use thiserror::Error;
 
+use crate::commands::git::{Git, GitError, project_of};
 use crate::environment::own_state;
 use crate::render::changes::name;
 use crate::render::exit::NOT_SO;
@@ -20,10 +20,8 @@ use crate::waiting::Classes;
 /// Why there is no such branch.
 #[derive(Debug, Error)]
 pub(crate) enum BranchError {
-    #[error("git cannot be run")]
-    Run(#[source] std::io::Error),
-    #[error("`git {command}` failed: {said}")]
-    Git { command: String, said: String },
+    #[error(transparent)]
+    Git(#[from] GitError),
     #[error("a place for an index cannot be made")]
     Index(#[source] std::io::Error),
     #[error("nothing that was named can be in a commit")]
@@ -36,68 +34,11 @@ pub(crate) enum BranchError {
     NoRepository { project: PathBuf },
 }
 
-/// Without hooks, filters, monitors or a network, whatever the configuration says.
-const HARDENED: [&str; 10] = [
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "-c",
-    "core.splitIndex=false",
-    "-c",
-    "core.untrackedCache=false",
-];
-
 /// Named one by one; the rest is counted.
 const MOST_NAMED: usize = 12;
 
 /// Names that the project's git does not track.
 type Ignored = std::collections::HashSet<PathBuf>;
-
-/// The project's repository.
-pub(super) struct Git<'a> {
-    pub(super) project: &'a Path,
-    /// One that is not its own, where one is needed.
-    pub(super) index: Option<PathBuf>,
-    /// Which tree of the transaction it is.
-    pub(super) which: usize,
-}
-
-/// The project itself, and not the repository of a linked worktree or a directory that was added.
-pub(super) fn project_of(manifest: &Manifest) -> Option<usize> {
-    manifest.trees.iter().position(|tree| tree.in_transaction && !tree.is_repository)
-}
-
-impl Git<'_> {
-    pub(super) fn run(&self, arguments: &[&str], input: &mut dyn Read) -> Result<Vec<u8>, BranchError> {
-        let mut command = Command::new("git");
-        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.as_bytes().starts_with(b"GIT_")) {
-            command.env_remove(variable);
-        }
-        command.args(HARDENED).arg("-C").arg(self.project).args(arguments);
-        command
-            .envs(self.index.iter().map(|index| ("GIT_INDEX_FILE", index)))
-            .env("GIT_NO_LAZY_FETCH", "1")
-            .env("GIT_TERMINAL_PROMPT", "0");
-        // As a file: git may answer before it has read all, and wait for a reader of its answers.
-        let memory = rustix::fs::memfd_create("input", MemfdFlags::CLOEXEC).map_err(|e| BranchError::Run(e.into()))?;
-        let mut memory = std::fs::File::from(memory);
-        std::io::copy(input, &mut memory).and_then(|_| memory.rewind()).map_err(BranchError::Run)?;
-        let piped = command.stdin(memory).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let ended = piped.spawn().and_then(Child::wait_with_output).map_err(BranchError::Run)?;
-        if ended.status.success() {
-            return Ok(ended.stdout);
-        }
-        let said = escaped(String::from_utf8_lossy(&ended.stderr).trim());
-        Err(BranchError::Git { command: arguments.first().copied().unwrap_or_default().to_owned(), said })
-    }
-
-    pub(super) fn line(&self, arguments: &[&str], input: &mut dyn Read) -> Result<String, BranchError> {
-        Ok(String::from_utf8_lossy(&self.run(arguments, input)?).trim().to_owned())
-    }
-}
 
 pub(crate) fn commit(
     transaction: &Transaction,
@@ -125,7 +66,7 @@ pub(crate) fn commit(
 fn check(git: &Git<'_>, branch: &str) -> Result<(), BranchError> {
     let is_so = |arguments: &[&str]| match git.run(arguments, &mut std::io::empty()) {
         Ok(_) => Ok(true),
-        Err(BranchError::Git { .. }) => Ok(false),
+        Err(GitError::Failed { .. }) => Ok(false),
         Err(error) => Err(error),
     };
     if !is_so(&["rev-parse", "--git-dir"])? {
@@ -188,7 +129,7 @@ fn make(
     if let Some(head) = &head {
         git.run(&["read-tree", head], &mut none())?;
     }
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let mut left = Vec::new();
     let of_project = asked.iter().filter(|(tree, change)| *tree == git.which && !patch::is_refused_by_git(change));
     let of_project: Vec<&Change> = of_project.map(|(_, change)| *change).collect();
@@ -239,7 +180,7 @@ fn ignored(git: &Git<'_>, changes: &[&Change]) -> Result<Ignored, BranchError> {
     let input: Vec<u8> = changes.iter().flat_map(|one| [one.path.as_os_str().as_bytes(), b"\0"].concat()).collect();
     let told = match git.run(&["check-ignore", "-z", "--stdin"], &mut input.as_slice()) {
         // None is: that is how it says so.
-        Err(BranchError::Git { said, .. }) if said.is_empty() => Vec::new(),
+        Err(GitError::Failed { said, .. }) if said.is_empty() => Vec::new(),
         other => other?,
     };
     let names = told.split(|byte| *byte == 0).filter(|name| !name.is_empty());

@@ -282,6 +282,18 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let all =
         changes.iter().enumerate().flat_map(|(tree, found)| found.changes.iter().map(move |change| (tree, change)));
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
+    // What a person left out in a review is taken by its name, or by another review.
+    let is_by_name = args.interactive || !args.paths.is_empty();
+    let left_out = if is_by_name { Ok(Vec::new()) } else { transaction.left_out() };
+    let left_out = left_out.map_err(|source| ChangesError::Read { id: id.clone(), source })?;
+    let is_left_out = |tree: usize, change: &Change| left_out.iter().any(|one| one.covers(tree, &change.path));
+    let (waits, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(tree, change)| is_left_out(*tree, change));
+    if !waits.is_empty() {
+        say!(
+            "sandbox: {} that you left out in a review wait: `sandbox commit` takes them by their names",
+            lines::names(waits.len())
+        );
+    }
     if let Some((_, change)) = asked.iter().find(|(_, change)| args.strict && change.leaves_tree()) {
         return Err(ChangesError::LeavesTree { path: change.path.clone() });
     }
@@ -292,7 +304,7 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     if args.interactive {
         return interactive::commit(transaction, &changes, &asked);
     }
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(&transaction);
     let merged = if args.merge { merge::merge(&transaction, &asked) } else { Merged::default() };
     let may = |tree: usize, change: &Change| {
         let is_free = match change.conflict {
@@ -303,10 +315,14 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
         };
         is_free && (args.opens || !classes.is_opened(tree, change))
     };
-    let chosen = choices(&changes, may, |tree, change| wanted.is_wanted(tree, &change.path));
+    let is_chosen = |tree: usize, change: &Change| wanted.is_wanted(tree, &change.path) && !is_left_out(tree, change);
+    let chosen = choices(&changes, may, is_chosen);
+    let opened: Vec<(usize, &Change)> =
+        asked.iter().filter(|(tree, change)| classes.is_opened(*tree, change)).copied().collect();
     drop(classes);
-    let committed =
-        transaction.commit(&changes, chosen).map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
+    let committed = transaction
+        .commit_parts(&changes, chosen, &merged.parts)
+        .map_err(|source| ChangesError::Commit { id: id.clone(), source })?;
     let taken: HashSet<(usize, &Path)> = committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
     let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
     let waiting: Vec<(usize, &Change)> = waiting.copied().collect();
@@ -315,10 +331,16 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     } else {
         print(&lines::committed(&transaction, &committed, &waiting));
     }
-    for line in merged.lines.into_iter().chain(kept_commits::keep(&transaction, &asked)) {
+    let both = taken.iter().filter(|(tree, path)| merged.has(*tree, path));
+    let both = both.map(|(_, path)| format!("{}: your version and the session's are merged", lines::name(path)));
+    let opened = opened.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
+    let held = kept_commits::held(&transaction, opened.map(|(tree, change)| (*tree, change.path.as_path())));
+    let kept = kept_commits::keep(&transaction, &asked);
+    for line in both.chain(merged.lines.iter().cloned()).chain(kept).chain(held) {
         say!("sandbox: {line}");
     }
-    Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
+    let is_done = waiting.is_empty() && waits.is_empty();
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
 }
 
 /// The transaction with the last commit to this directory.
@@ -415,7 +437,7 @@ pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), Chang
     let mut transaction = Transaction::open(path).map_err(|source| ChangesError::Open { id: id.clone(), source })?;
     let read = |source| ChangesError::Read { id: id.clone(), source };
     let changes = transaction.changes().map_err(read)?;
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(&transaction);
     let may = |tree: usize, change: &Change| change.conflict.is_none() && !classes.is_opened(tree, change);
     // An overlay that was asked for by itself waits.
     let chosen = choices(&changes, may, |tree, _| transaction.manifest.trees[tree].in_transaction);

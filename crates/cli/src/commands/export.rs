@@ -44,7 +44,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, ChangesError> {
 
 /// What host programs obey without being asked is exported by a word of its own, as it is committed by one.
 fn without_opened(transaction: &Transaction, changes: &mut [Changes]) -> Vec<String> {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let mut notes = Vec::new();
     for (tree, found) in changes.iter_mut().enumerate() {
         found.changes.retain(|change| {

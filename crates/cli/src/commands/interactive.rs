@@ -46,7 +46,7 @@ pub(crate) fn commit(
         return Err(ChangesError::NoAnswers);
     }
     drop(input);
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(&transaction);
     let all = Items::of(&classes, &transaction.manifest, asked);
     let selection = Items::selection(changes);
     let reader = Reader::of_stdout();

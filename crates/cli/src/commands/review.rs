@@ -62,7 +62,7 @@ enum Decided {
 }
 
 fn decide(transaction: &Transaction, changes: &[Changes], asked: &[(usize, &Change)]) -> io::Result<Decided> {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let mut all = Items::of(&classes, &transaction.manifest, asked);
     let mut selection = Items::selection(changes);
     let mut review = Review::new(std::mem::take(&mut all.items));

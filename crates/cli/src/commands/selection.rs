@@ -1,7 +1,7 @@
 //! What a person chooses of a session's changes. Owns which changes are decided together, what a decision takes or leaves, and the
 //! note of what was left out; asking is `interactive`'s and `review`'s, comparing and committing `workspace`'s.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use cofferdam_policy::ObeyedClass;
 use cofferdam_workspace::diff::{self, Difference, Hunk};
 use cofferdam_workspace::{
-    Change, Changes, Choice, CommitError, Conflict, Entry, Kind, Manifest, Parts, Transaction, What, patch as format,
+    Change, Changes, Choice, CommitError, Conflict, Entry, Kind, Manifest, Part, Parts, Transaction, What,
+    patch as format,
 };
 use rustix::io::Errno;
 use thiserror::Error;
@@ -159,7 +160,8 @@ impl<'a> Items<'a> {
 
     /// Nothing is chosen yet. New directories come with what is taken in them, also those above what was asked about.
     pub(crate) fn selection(changes: &[Changes]) -> Selection {
-        let is_carrier = |change: &&Change| change.what == What::Added && change.kind() == Kind::Directory;
+        let is_new = |change: &Change| change.what == What::Added && change.conflict.is_none();
+        let is_carrier = |change: &&Change| is_new(change) && change.kind() == Kind::Directory;
         let carriers = |found: &Changes| found.changes.iter().filter(is_carrier).map(|one| one.path.clone()).collect();
         let choices =
             changes.iter().map(|found| Choice { allowed: carriers(found), ..Choice::default() }).collect::<Vec<_>>();
@@ -167,7 +169,6 @@ impl<'a> Items<'a> {
         Selection {
             choices,
             parts: vec![Parts::new(); trees],
-            modes: vec![HashSet::new(); trees],
             modes_alone: HashSet::new(),
             told_modes: Vec::new(),
             rejected: Vec::new(),
@@ -194,8 +195,6 @@ struct ToldMode {
 pub(crate) struct Selection {
     choices: Vec<Choice>,
     parts: Vec<Parts>,
-    /// Files taken in part that get the session's permissions.
-    modes: Vec<HashSet<PathBuf>>,
     /// Those of which no hunk is taken.
     modes_alone: HashSet<(usize, PathBuf)>,
     /// What became of the changed modes of files with hunks; nothing else says it.
@@ -260,10 +259,8 @@ impl Selection {
                 if wanted.is_empty() {
                     self.modes_alone.insert((item.tree, item.change.path.clone()));
                 }
-                self.parts[item.tree].insert(item.change.path.clone(), diff::with_hunks(&before, wanted));
-                if takes_mode {
-                    self.modes[item.tree].insert(item.change.path.clone());
-                }
+                let part = Part { content: diff::with_hunks(&before, wanted), takes_mode, is_whole: false };
+                self.parts[item.tree].insert(item.change.path.clone(), part);
             }
         }
         let others: Vec<&Hunk> = of(false).map(|(hunk, _)| hunk).collect();
@@ -306,22 +303,14 @@ impl Selection {
                 return Err(SelectionError::Moved { name: name(&moved.path) });
             }
         }
-        for (tree, path) in &self.left {
-            if let Some(object) = object_of(transaction, changes, *tree, path) {
-                say!(
-                    "sandbox: {}: an object of git that the session made ({object}) still holds it, and commits that name it",
-                    name(path)
-                );
-            }
-        }
         let places = if self.rejected.is_empty() {
             Vec::new()
         } else {
             transaction.write_rejected(&self.rejected).map_err(SelectionError::Note)?
         };
-        let mut committed = transaction
-            .commit_parts_and_modes(changes, self.choices, &self.parts, &self.modes)
-            .map_err(SelectionError::Commit)?;
+        transaction.leave_out(&self.left).map_err(SelectionError::Note)?;
+        let mut committed =
+            transaction.commit_parts(changes, self.choices, &self.parts).map_err(SelectionError::Commit)?;
         let taken: HashSet<(usize, &Path)> =
             committed.taken.iter().map(|(tree, path)| (*tree, path.as_path())).collect();
         let waiting = asked.iter().filter(|(tree, change)| !taken.contains(&(*tree, change.path.as_path())));
@@ -332,15 +321,26 @@ impl Selection {
         let left: HashMap<(usize, &Path), &Change> = all.map(|(tree, one)| ((tree, one.path.as_path()), one)).collect();
         let as_left = |(tree, change): &(usize, &Change)| Some((*tree, *left.get(&(*tree, change.path.as_path()))?));
         let shown: Vec<(usize, &Change)> = waiting.iter().map(|one| as_left(one).unwrap_or(*one)).collect();
+        let taken_in_part = committed.parts.clone();
         committed.parts.retain(|one| !self.modes_alone.contains(one));
         print(&lines::committed(transaction, &committed, &shown));
+        let done: HashSet<&Path> =
+            committed.taken.iter().chain(&taken_in_part).map(|(_, path)| path.as_path()).collect();
         for ToldMode { path, mode, is_wanted } in &self.told_modes {
             let became = match is_wanted {
-                Some(true) => "was taken",
+                Some(true) if done.contains(path.as_path()) => "was taken",
                 Some(false) => "was left out, and waits",
-                None => "waits",
+                Some(true) | None => "waits",
             };
             say!("sandbox: the mode {mode:o} of {} {became}", name(path));
+        }
+        let classes = Classes::of(transaction);
+        let opened = waiting.iter().filter(|(tree, change)| classes.is_opened(*tree, change));
+        let opened = opened.map(|(tree, change)| (*tree, change.path.as_path()));
+        let left: BTreeSet<(usize, &Path)> =
+            self.left.iter().map(|(tree, path)| (*tree, path.as_path())).chain(opened).collect();
+        for line in kept_commits::held(transaction, left.into_iter()) {
+            say!("sandbox: {line}");
         }
         if self.takes_repository {
             for line in kept_commits::keep(transaction, asked) {
@@ -352,13 +352,4 @@ impl Selection {
         }
         Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
     }
-}
-
-/// The object in which git holds the session's version of a file, where the session made it.
-fn object_of(transaction: &Transaction, changes: &[Changes], tree: usize, path: &Path) -> Option<String> {
-    let (_, after) = transaction.contents(tree, path, format::LARGEST);
-    let id = format::blob_id(&after?);
-    let object = Path::new("objects").join(&id[..2]).join(&id[2..]);
-    let made = changes.iter().flat_map(|found| &found.changes);
-    made.into_iter().any(|change| change.path.ends_with(&object)).then(|| id[..12].to_owned())
 }

@@ -193,7 +193,7 @@ pub(crate) fn difference(transaction: &Transaction, tree: usize, change: &Change
 
 /// A line for each name.
 pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -238,7 +238,7 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
 }
 
 pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let one = |tree: usize, change: &Change| {
         let (added, removed) = match difference(transaction, tree, change) {
             Difference::Text { added, removed, .. } if change.kind() == Kind::File => (Some(added), Some(removed)),
@@ -283,7 +283,7 @@ pub(crate) fn put_back(kept: &Path, to: usize) -> String {
 
 /// What a commit did, and what waits.
 pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[(usize, &Change)]) -> String {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let parts = match done.parts.len() {
         0 => String::new(),
         count => format!(" and hunks of {}", if count == 1 { "1 file".to_owned() } else { format!("{count} files") }),

@@ -66,7 +66,7 @@ pub(crate) fn write(
     reader: Reader,
     out: &mut dyn Write,
 ) -> io::Result<Missing> {
-    let classes = Classes::of(&transaction.manifest);
+    let classes = Classes::of(transaction);
     let mut missing = Missing::default();
     let mut page = Page { reader, out, is_to_read: false, written: 0 };
     // Names of two directories cannot be told apart in one patch: the others are there to be read.

@@ -55,7 +55,8 @@ fn every_call_of_an_agent_that_stays_alive_is_taken_back_byte_for_byte() {
         let mut seen = vec![picture(&place)];
         for (done, step) in STEPS.iter().enumerate() {
             agent.tell(&format!("{step}\n"));
-            wait_for("the checkpoint", || (listed(&place).len() > done).then_some(()));
+            // Where the end of the child led to one first, the label comes a moment later.
+            wait_for("the checkpoint", || listed(&place).get(done).filter(|one| one.2 == *step).map(|_| ()));
             seen.push(picture(&place));
         }
         let labels: Vec<String> = listed(&place).into_iter().map(|one| one.2).collect();

@@ -92,12 +92,16 @@ fn hunks_are_taken_one_by_one_and_what_was_left_out_is_written_where_an_agent_re
     assert!(place.exists("new/n") && !place.exists("other") && !place.exists(".vscode"), "{said}");
     assert_eq!(place.host("git log --format=%s -1; git fsck --strict").ok(), "inside\n");
     assert!(said.contains("Type `yes`") && said.contains("hunks of 1 file"), "{said}");
-    assert!(said.contains("many: an object of git that the session made"), "{said}");
+    assert!(said.contains("many: it waits, and commits of the session hold it"), "{said}");
     let note = place.read(".git/cofferdam-rejected.patch").expect("it is written");
     assert!(note.contains("-20\n") && note.contains("+38 last") && note.contains("b/other"), "{note}");
     assert!(!note.contains("three") && !note.contains("new/n"), "{note}");
     let seen = place.run(&[], &["cat", ".git/cofferdam-rejected.patch"]).code(0).out;
     assert_eq!(seen, note, "a later session reads it");
+    // What was left out is taken by its name, or in another review.
+    let ran = place.sandbox(&["commit"]).code(1);
+    assert!(ran.err.contains("3 names that you left out in a review wait"), "{}", ran.err);
+    assert!(!place.exists("other") && place.read("many").as_deref() == Some(expected.as_str()), "{}", ran.out);
     // The rest waits, without a conflict; `yes` takes what hosts obey, and the end of the answers leaves the rest.
     let said = answered(&place, "yes\\na\\n");
     assert!(place.exists(".vscode/tasks.json") && !place.exists("other"), "{said}");

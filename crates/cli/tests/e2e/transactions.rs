@@ -97,26 +97,42 @@ fn what_the_host_changed_meanwhile_waits_and_can_be_overwritten_by_name() {
 
 #[test]
 fn what_both_changed_is_merged_where_git_has_what_they_began_with() {
+    const MAKE: &str = "seq 9 > lines; mkdir .vscode; for f in same script back .vscode/tasks.json; do seq 9 > $f; done; \
+                        git add .; git commit -qm lines; sed -i s/5/five/ lines back; seq 9 > new";
+    const INSIDE: &str = "for f in lines same new script back .vscode/tasks.json; do sed -i s/9/inside/ $f; done; echo; \
+                          read line || true";
+    const HOST: &str = "sed -i s/1/host/ lines new script .vscode/tasks.json; chmod +x script; sed -i s/9/host/ same; \
+                        git checkout -q back";
     let Some(place) = Place::with_repository() else { return };
-    place
-        .host("seq 9 > lines; cp lines same; git add .; git commit -qm lines; sed -i s/5/five/ lines; seq 9 > new")
-        .ok();
-    let script = "for f in lines same new; do sed -i s/9/inside/ $f; done; echo; read line || true";
-    let running = place.start(&["--transaction"], script);
-    place.host("sed -i s/1/host/ lines new; sed -i s/9/host/ same").ok();
+    let is = |name: &str, first: &str, fifth: &str, last: &str| {
+        let expected = format!("{first}\n2\n3\n4\n{fifth}\n6\n7\n8\n{last}\n");
+        assert_eq!(place.read(name), Some(expected), "{name}");
+    };
+    place.host(MAKE).ok();
+    let running = place.start(&["--transaction"], INSIDE);
+    place.host(HOST).ok();
     assert_eq!(running.end().0, 0);
     let ran = place.sandbox(&["commit", "--merge"]).code(1);
-    assert!(ran.err.contains("same is not merged: both have changed the same lines"), "{}", ran.err);
-    assert!(
-        ran.err.contains("new is not merged: what both began with is not known: it was not in commit"),
-        "{}",
-        ran.err
-    );
+    for said in [
+        "lines: your version and the session's are merged",
+        "same is not merged: both have changed the same lines",
+        "new is not merged: what both began with is not known: git says",
+        "script is not merged: the host's version has other permissions",
+        "back is not merged: the host's version is that of the commit",
+    ] {
+        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+    }
     // Also what was not committed when the session began.
-    assert_eq!(place.read("lines").as_deref(), Some("host\n2\n3\n4\nfive\n6\n7\n8\ninside\n"));
-    assert_eq!(place.read("same").as_deref(), Some("1\n2\n3\n4\n5\n6\n7\n8\nhost\n"));
+    is("lines", "host", "five", "inside");
+    is("same", "1", "5", "host");
+    is("back", "1", "5", "9");
+    is(".vscode/tasks.json", "host", "5", "9");
     place.sandbox(&["commit", "--undo"]).code(0);
-    assert_eq!(place.read("lines").as_deref(), Some("host\n2\n3\n4\nfive\n6\n7\n8\n9\n"), "the host's version is back");
+    is("lines", "host", "five", "9");
+    // And the session's own waits, of what was merged and of what was not.
+    place.sandbox(&["commit", "--overwrite", "--opens", "lines", ".vscode"]).code(0);
+    is("lines", "1", "five", "inside");
+    is(".vscode/tasks.json", "1", "5", "inside");
 }
 
 #[test]

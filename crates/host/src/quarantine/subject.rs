@@ -6,7 +6,7 @@ mod command_line;
 
 use std::fs::{File, Metadata};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -56,7 +56,9 @@ impl Subject {
         let Found { file, path, .. } =
             Search { starting, cwd: starting.cwd.to_path_buf(), left: MOST_LOOKUPS }.of(starting.argv)?;
         // It may only be opened now that it is known to be a plain file.
-        let file = File::open(of_this(&file)).ok()?;
+        // A workload may hold a lease on it, which a waiting open would wait for.
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
+        let file = File::options().read(true).custom_flags(nonblocking).open(of_this(&file)).ok()?;
         let found = file.metadata().ok()?;
         if found.len() > MOST_BYTES {
             return None;
@@ -141,17 +143,24 @@ impl Search<'_> {
         }
     }
 
-    /// Values of a launcher's options stand before the program, too: they are no programs.
+    /// Values of a launcher's options stand before the program, too: they are no programs, or (`-s kill`) the system's with another
+    /// program behind them.
     fn launched<'w>(&mut self, mut words: &'w [String]) -> Option<(&'w String, &'w [String], Found)> {
-        loop {
-            let (word, rest) = words.split_first()?;
+        let (mut value, mut is_after_option) = (None, false);
+        while let Some((word, rest)) = words.split_first() {
             let is_own = word.starts_with('-') || word.contains('=');
             let found = if is_own { None } else { self.program(word) };
-            if let Some(found) = found.filter(|found| found.is_executable) {
-                return Some((word, rest, found));
+            match found.filter(|found| found.is_executable) {
+                Some(found) if is_after_option && value.is_none() && !found.is_of_a_user => {
+                    value = Some((word, rest, found));
+                }
+                Some(found) => return Some((word, rest, found)),
+                None => {}
             }
+            is_after_option = word.len() == 2 && word.starts_with('-');
             words = rest;
         }
+        value
     }
 
     fn script<'w>(&mut self, words: impl IntoIterator<Item = &'w str>) -> Option<Found> {
@@ -159,10 +168,11 @@ impl Search<'_> {
         found.filter(|found| found.is_of_a_user)
     }
 
-    /// The first of its commands that comes from a user's file.
+    /// The one user's file that its commands come from; none where there are several, of which one may be data or never run.
     fn of_text(&mut self, text: &str) -> Option<Found> {
         let outer = self.cwd.clone();
-        let found = commands(text).iter().find_map(|words| match words.split_first()? {
+        let all = commands(text);
+        let found = all.iter().filter_map(|words| match words.split_first()? {
             (first, [directory, ..]) if first == "cd" => {
                 self.cwd.push(directory);
                 None
@@ -170,8 +180,10 @@ impl Search<'_> {
             (first, files) if first == "." || first == "source" => self.script(files.iter().map(String::as_str)),
             _ => self.of(words),
         });
+        let mut found: Vec<Found> = found.collect();
         self.cwd = outer;
-        found
+        let only = found.pop()?;
+        found.iter().all(|other| other.path == only.path).then_some(only)
     }
 
     fn program(&mut self, word: &str) -> Option<Found> {

@@ -311,7 +311,7 @@ fn a_commit_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
                     left = usize::checked_sub(left, 1).ok_or(Errno::CANCELED)?;
                     Ok(())
                 };
-                let committed = transaction.commit_with(&changes, all, (&[], &[]), &mut between);
+                let committed = transaction.commit_with(&changes, all, &[], &mut between);
                 let is_whole = committed.is_ok();
                 assert!(is_whole || matches!(committed, Err(CommitError::Journal(Errno::CANCELED))), "{committed:?}");
                 let was_written = has_journal(transaction.directory.as_fd());
@@ -523,7 +523,7 @@ fn what_the_host_writes_into_a_directory_while_it_is_removed_stays() {
                 }
                 Ok(())
             };
-            transaction.commit_with(&changes, all, (&[], &[]), &mut between).expect("it is carried through");
+            transaction.commit_with(&changes, all, &[], &mut between).expect("it is carried through");
             assert!(project.join("d/sub/x").exists() && !project.join("e").exists(), "{script}");
         }
     });

@@ -83,6 +83,7 @@ fn a_launcher_is_stepped_over_to_the_program_that_it_executes() {
         (&["env", "-u", "NAME", "tool"], Some("tool")),
         (&["nice", "./tool"], Some("tool")),
         (&["nice", "-n", "5", "timeout", "-s", "KILL", "5", "./tool", "x"], Some("tool")),
+        (&["timeout", "-s", "kill", "5", "./tool"], Some("tool")),
         (&["stdbuf", "-o", "./data", "./tool"], Some("tool")),
         (&["nohup", "sh", "-c", "./tool"], Some("tool")),
         (&["timeout", "5", "ls", "./tool"], None),

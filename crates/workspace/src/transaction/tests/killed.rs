@@ -26,7 +26,7 @@ fn commit_until(kept: &Path, step: usize) {
         left -= 1;
         Ok(())
     };
-    transaction.commit_with(&changes, all, (&[], &[]), &mut between).expect("nothing is in the way");
+    transaction.commit_with(&changes, all, &[], &mut between).expect("nothing is in the way");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::commit::Part;
 use crate::diff::{self, Difference};
 use crate::patch::{self, Held};
 
@@ -80,6 +81,10 @@ fn tar_makes_of_the_archive_what_a_commit_makes_but_for_what_was_removed() {
     });
 }
 
+fn part(path: &str, content: &[u8], takes_mode: bool) -> (PathBuf, Part) {
+    (PathBuf::from(path), Part { content: content.to_vec(), takes_mode, is_whole: false })
+}
+
 /// Commits these hunks of one file.
 fn commit_hunks(transaction: &mut Transaction, path: &str, wanted: &[usize]) -> Committed {
     let changes = transaction.changes().expect("readable");
@@ -88,7 +93,7 @@ fn commit_hunks(transaction: &mut Transaction, path: &str, wanted: &[usize]) -> 
     let content = diff::with_hunks(&before.expect("it is there"), wanted.iter().map(|at| &hunks[*at]));
     let only = HashSet::from([PathBuf::from(path)]);
     let choice = Choice { chosen: only.clone(), allowed: only };
-    let parts = HashMap::from([(PathBuf::from(path), content)]);
+    let parts = HashMap::from([part(path, &content, false)]);
     transaction.commit_parts(&changes, vec![choice], &[parts]).expect("nothing is in the way")
 }
 
@@ -118,6 +123,33 @@ fn chosen_hunks_are_committed_and_the_others_wait() {
 }
 
 #[test]
+fn a_merge_takes_the_sessions_version_as_a_whole_and_an_undo_gives_it_back() {
+    apart("review::a_merge_takes_the_sessions_version_as_a_whole_and_an_undo_gives_it_back", || {
+        for make in [Scene::new, Scene::on_another_mount] {
+            let mut scene = make();
+            sh(&scene.project(), "echo a > f");
+            let mut transaction = scene.session("echo session > f");
+            sh(&scene.project(), "echo host > f; chmod 600 f");
+            let changes = transaction.changes().expect("readable");
+            assert_eq!(told(&transaction), ["Modified f conflict"]);
+            let merged = Part { content: b"both\n".to_vec(), takes_mode: false, is_whole: true };
+            let parts = [HashMap::from([(PathBuf::from("f"), merged)])];
+            let only = HashSet::from([PathBuf::from("f")]);
+            let choice = Choice { chosen: only.clone(), allowed: only };
+            let done = transaction.commit_parts(&changes, vec![choice], &parts).expect("nothing is in the way");
+            assert_eq!(done.taken, [(0, PathBuf::from("f"))]);
+            assert_eq!(std::fs::read(scene.project().join("f")).expect("readable"), b"both\n");
+            assert!(told(&transaction).is_empty(), "nothing of it waits");
+            transaction.undo_commit().expect("the host has not changed it since");
+            assert_eq!(std::fs::read(scene.project().join("f")).expect("readable"), b"host\n");
+            assert_eq!(told(&transaction), ["Modified f conflict"]);
+            let (_, session) = transaction.contents(0, Path::new("f"), diff::LARGEST);
+            assert_eq!(session.as_deref(), Some(&b"session\n"[..]));
+        }
+    });
+}
+
+#[test]
 fn only_a_file_that_stays_one_is_taken_in_part() {
     apart("review::only_a_file_that_stays_one_is_taken_in_part", || {
         let mut scene = Scene::new();
@@ -125,7 +157,7 @@ fn only_a_file_that_stays_one_is_taken_in_part() {
         let mut transaction = scene.session("rm a; ln -s d a; echo n > n");
         let changes = transaction.changes().expect("readable");
         for path in ["a", "n"] {
-            let parts = HashMap::from([(PathBuf::from(path), b"part".to_vec())]);
+            let parts = HashMap::from([part(path, b"part", false)]);
             let refused = transaction.commit_parts(&changes, everything(&transaction), &[parts]);
             assert!(matches!(refused, Err(CommitError::NoPart { .. })), "{refused:?}");
         }
@@ -335,11 +367,9 @@ fn a_mode_is_taken_with_some_hunks_or_without_any_where_it_is_named() {
         let changes = transaction.changes().expect("readable");
         let both = HashSet::from([PathBuf::from("f"), PathBuf::from("g")]);
         let (before, _) = transaction.contents(0, Path::new("f"), diff::LARGEST);
-        let parts =
-            HashMap::from([(PathBuf::from("f"), before.expect("it is there")), (PathBuf::from("g"), b"g\n".to_vec())]);
+        let parts = HashMap::from([part("f", &before.expect("it is there"), false), part("g", b"g\n", true)]);
         let choice = Choice { chosen: both.clone(), allowed: both };
-        let modes = [HashSet::from([PathBuf::from("g")])];
-        transaction.commit_parts_and_modes(&changes, vec![choice], &[parts], &modes).expect("nothing is in the way");
+        transaction.commit_parts(&changes, vec![choice], &[parts]).expect("nothing is in the way");
         let mode =
             |name: &str| scene.project().join(name).metadata().expect("it is there").permissions().mode() & 0o7777;
         assert_eq!((mode("f"), mode("g")), (0o640, 0o755));
