@@ -168,7 +168,7 @@ fn a_repository_of_another_form_is_not_taken_by_halves() {
         );
         return;
     }
-    place.host("echo a > a; git add a; git commit -qm first; git pack-refs --all").ok();
+    place.host("echo a > a; git add a; git commit -qm first; for i in $(seq 40); do git branch b$i; done; git pack-refs --all").ok();
     place
         .run(&["--transaction"], &["sh", "-c", "echo b > b; git add b; git commit -qm agent; git pack-refs --all"])
         .code(0);
