@@ -163,10 +163,15 @@ fn sweep_one(parent: BorrowedFd<'_>, name: &str, path: &Path) -> io::Result<()> 
     if !is_own(lock.as_fd())? {
         return Ok(());
     }
-    if let Some(token) = marker(lock.as_fd()) {
-        for directory in PRIVATE {
-            sweep_canaries(Path::new(directory), &token)?;
-        }
+    let Some(token) = marker(lock.as_fd()).filter(|token| token.starts_with(name)) else {
+        // No run's, or of one that was killed before it wrote there: it goes where it is empty.
+        return Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).or_else(|errno| match errno {
+            Errno::NOTEMPTY | Errno::NOENT => Ok(()),
+            other => Err(other),
+        })?);
+    };
+    for directory in PRIVATE {
+        sweep_canaries(Path::new(directory), &token)?;
     }
     for trial in fs::read_dir(path)? {
         let state = trial?.path().join("state/cofferdam");

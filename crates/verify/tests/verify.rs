@@ -225,8 +225,8 @@ fn a_rule_for_a_path_that_scratch_roots_lack_is_named_and_ends_no_trial() {
     let policy = written(&home, "policy.toml", policy);
     let (report, code) = home.report(&["--policy", &policy.to_string_lossy(), "--only", "A12"]);
     assert_eq!((report.summary.contained, code), (1, Some(0)), "{}", told(&report));
-    let named = report.posture.iter().find(|fact| fact.name == "rules that were not tried");
-    let named = named.map(|fact| fact.value.as_str()).unwrap_or_default();
+    let named = report.posture.iter().filter(|fact| fact.name == "rules that were not tried");
+    let named: String = named.map(|fact| format!("{}\n", fact.value)).collect();
     assert!(named.contains("read ~/no-such-directory") && named.contains("socket ~/no-such-socket"), "{named}");
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cofferdam_supervisor::finish_killed;
 use cofferdam_wire::protocol::{Command, Event, WENT_ON};
-use cofferdam_workspace::checkpoint::{By, before_commit};
+use cofferdam_workspace::checkpoint::before_commit;
 use cofferdam_workspace::{Changes, Checkpoints, OpenError, State, Transaction};
 use serde_json::json;
 
@@ -138,8 +138,7 @@ fn saved(found: Found) -> Result<(Option<Live>, Checkpoints), ChangesError> {
         Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
         opened => opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
     };
-    let pending = all.begin().map_err(read)?;
-    all.finish(pending, By::Undo, "the end of the session").map_err(read)?;
+    all.take_end().map_err(read)?;
     Ok((None, all))
 }
 

@@ -124,6 +124,25 @@ fn after_the_session_a_step_can_still_be_taken_back() {
 }
 
 #[test]
+fn after_the_session_each_undo_takes_one_step_back_and_a_look_takes_none() {
+    let Some((place, mut agent)) = begin(&[], AGENT) else { return };
+    let names = ["s1", "s2", "s3", "s4"];
+    for (done, name) in names.iter().enumerate() {
+        let step = format!("mkdir -p d; echo {name} > d/{name}");
+        agent.tell(&format!("{step}\n"));
+        wait_for("the checkpoint", || listed(&place).get(done).filter(|one| one.2 == step).map(|_| ()));
+    }
+    assert_eq!(agent.end().0, 0);
+    for left in (0..names.len()).rev() {
+        place.sandbox(&["undo", "--preview"]).code(0);
+        place.sandbox(&["undo"]).code(0);
+        let waits = place.sandbox(&["diff", "--stat"]).ok();
+        let seen: Vec<&str> = names.into_iter().filter(|name| waits.contains(&format!("A d/{name}"))).collect();
+        assert_eq!(seen, names[..left], "{waits}");
+    }
+}
+
+#[test]
 fn a_session_that_was_undone_to_nothing_says_how_it_is_closed() {
     let Some((place, mut agent)) = begin(&[], AGENT) else { return };
     agent.tell("echo x > made\n");

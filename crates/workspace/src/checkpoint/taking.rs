@@ -2,6 +2,7 @@
 //! `supervisor` while a session runs, and by `restore`.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use super::note::CHECKPOINTS;
 use super::record::{self, By, PART, Record, deltas};
 use super::squash::{REFUSED_PAST, squash};
 use crate::changes::is_same_file;
+use crate::entry::Entry;
 use crate::hidden::Hidden;
 use crate::origins::{self, Origins};
 use crate::state::State;
@@ -61,6 +63,9 @@ pub struct Pending {
     pub copied: u64,
 }
 
+/// Says that what the session left was taken.
+const END_TAKEN: &str = "end-taken.json";
+
 impl Checkpoints {
     /// Of a transaction at this path, whether or not its session runs.
     pub fn open(path: &Path) -> Result<Self, Errno> {
@@ -77,6 +82,17 @@ impl Checkpoints {
             return Err(OpenError::Committed);
         }
         Checkpoints::of(directory).map_err(OpenError::Records)
+    }
+
+    /// What the session left is the last checkpoint, so that it can be put back, too. Once: from then on nothing but this changes the
+    /// layers.
+    pub fn take_end(&mut self) -> Result<(), Errno> {
+        if Entry::at(self.own.as_fd(), OsStr::new(END_TAKEN))?.is_some() {
+            return Ok(());
+        }
+        let pending = self.begin()?;
+        self.finish(pending, By::Undo, "the end of the session")?;
+        journal::write_plainly(self.own.as_fd(), END_TAKEN, &true)
     }
 
     fn of(directory: OwnedFd) -> Result<Self, Errno> {

@@ -186,14 +186,15 @@ impl Options {
     }
 }
 
-/// The commands of a shell's text, each without what stands before it. Nothing is expanded, and a redirection's file is a word.
+/// The commands of a shell's text, each without what stands before it. Nothing is expanded, and a file that is written to is a word. None
+/// where something is read from elsewhere: what follows may be data.
 pub(super) fn commands(text: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
     let (mut quote, mut before) = (None, ' ');
     let mut characters = text.char_indices().take_while(|(at, _)| *at < MOST_TEXT).map(|(_, character)| character);
     while let Some(character) = characters.next() {
-        let is_of_redirection = character == '&' && matches!(before, '<' | '>');
+        let is_of_redirection = character == '&' && before == '>';
         before = character;
         match (quote, character) {
             (Some(open), _) if open == character => quote = None,
@@ -202,10 +203,11 @@ pub(super) fn commands(text: &str) -> Vec<Vec<String>> {
                 word.get_or_insert_default();
             }
             (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
-            (None, ' ' | '\t' | '<' | '>' | '&' | '\n' | ';' | '|' | '(' | ')' | '`') => {
+            (None, '<') => return Vec::new(),
+            (None, ' ' | '\t' | '>' | '&' | '\n' | ';' | '|' | '(' | ')' | '`') => {
                 let Some(last) = commands.last_mut() else { break };
                 last.extend(word.take());
-                let is_end = !matches!(character, ' ' | '\t' | '<' | '>') && !is_of_redirection;
+                let is_end = !matches!(character, ' ' | '\t' | '>') && !is_of_redirection;
                 if is_end && !last.is_empty() {
                     commands.push(Vec::new());
                 }
@@ -236,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_shells_text_is_its_commands() {
-        let cases: [(&str, &[&[&str]]); 8] = [
+        let cases: [(&str, &[&[&str]]); 9] = [
+            ("cat <<E\n./x\nE\n./y", &[]),
             ("./x.sh", &[&["./x.sh"]]),
             ("cd 'a b' && A=1 exec ./x \"$@\"", &[&["cd", "a b"], &["./x", "$@"]]),
             ("ls|./x;y", &[&["ls"], &["./x"], &["y"]]),

@@ -136,7 +136,7 @@ fn the_text_of_a_shell_is_looked_at_by_the_same_rule() {
         (&["sh", "-c", "./x.sh"], Some("x.sh")),
         (&["sh", "-ec", "tool"], Some("tool")),
         (&["sh", "-c", "-e", "ls; ./x.sh"], Some("x.sh")),
-        (&["bash", "-lc", "sh x.sh && ./tool"], Some("x.sh")),
+        (&["bash", "-lc", "sh x.sh && ls ./tool"], Some("x.sh")),
         (&["sh", "-c", "A=1 exec nice './x.sh'"], Some("x.sh")),
         (&["sh", "-c", "echo \"./x.sh\""], None),
         (&["sh", "-c", "sh -c 'sh -c ./tool'"], Some("tool")),
@@ -193,4 +193,41 @@ fn a_script_of_a_view_is_the_views_and_not_the_hosts() {
     assert!(of("hidden.py").is_none());
     symlink(host.0.join("hidden.py"), inside.0.join("link.py")).expect("a link");
     assert!(of("link.py").is_none(), "it leads to a name that the view does not have");
+}
+
+#[test]
+fn a_lease_on_a_script_keeps_no_supervisor_waiting() {
+    const HOLD: &str = "import fcntl, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], 'r+')
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+time.sleep(20)";
+    let place = Scratch::new("lease");
+    place.write("script", "true\n");
+    let mut holder = std::process::Command::new("python3");
+    holder.args(["-c", HOLD]).arg(place.0.join("script")).stdout(std::process::Stdio::piped());
+    let mut holder = holder.spawn().expect("python runs");
+    let mut said = [0; 5];
+    std::io::Read::read_exact(holder.stdout.as_mut().expect("a pipe"), &mut said).expect("the lease is held");
+    let began = std::time::Instant::now();
+    let found = place.subject(&["sh", "script"]);
+    let took = began.elapsed();
+    holder.kill().and_then(|()| holder.wait()).expect("it is ours");
+    assert!(found.is_none() && took < Duration::from_secs(5), "{took:?}");
+    assert!(place.subject(&["sh", "script"]).is_some(), "the control");
+}
+
+#[test]
+fn of_a_text_with_several_files_none_is_blamed() {
+    let place = Scratch::new("several");
+    for name in ["one.sh", "two.sh"] {
+        place.write(name, "true\n");
+    }
+    place.finds(&[
+        (&["sh", "-c", "./one.sh"], Some("one.sh")),
+        (&["sh", "-c", "./one.sh; ./one.sh x"], Some("one.sh")),
+        (&["sh", "-c", "false && ./one.sh; ./two.sh"], None),
+        (&["sh", "-c", "<./one.sh ./two.sh"], None),
+    ]);
 }
