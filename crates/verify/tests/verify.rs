@@ -226,7 +226,7 @@ fn a_rule_for_a_path_that_scratch_roots_lack_is_named_and_ends_no_trial() {
     let (report, code) = home.report(&["--policy", &policy.to_string_lossy(), "--only", "A12"]);
     assert_eq!((report.summary.contained, code), (1, Some(0)), "{}", told(&report));
     let named = report.posture.iter().filter(|fact| fact.name == "rules that were not tried");
-    let named: String = named.map(|fact| format!("{}\n", fact.value)).collect();
+    let named = named.map(|fact| fact.value.as_str()).collect::<Vec<_>>().join("\n");
     assert!(named.contains("read ~/no-such-directory") && named.contains("socket ~/no-such-socket"), "{named}");
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
         ("build_auto_ms", "build, applied at the end", &auto),
         ("scan_direct_ms", "20,000 files opened once, directly", &scans[0]),
         ("scan_review_ms", "the same in a transaction", &scans[1]),
+        ("scan_auto_ms", "the same, applied at the end", &scans[2]),
     ] {
         report.samples(name, label, samples, "ms", MILLISECONDS);
     }

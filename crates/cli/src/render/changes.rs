@@ -270,7 +270,7 @@ pub(crate) fn json(transaction: &Transaction, changes: &[Changes]) -> Value {
 
 /// After a commit that was killed.
 pub(crate) fn finished_commit(session: &str) -> String {
-    format!("an interrupted commit of session {session} was finished")
+    format!("an interrupted commit of session {session} was brought to its end")
 }
 
 /// After a checkpoint was put back in part only.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Place, wait_for};
+use crate::support::{Place, is_root, wait_for};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("it says JSON")
@@ -133,6 +133,20 @@ fn what_both_changed_is_merged_where_git_has_what_they_began_with() {
     place.sandbox(&["commit", "--overwrite", "--opens", "lines", ".vscode"]).code(0);
     is("lines", "1", "five", "inside");
     is(".vscode/tasks.json", "1", "5", "inside");
+}
+
+#[test]
+fn a_merge_by_root_keeps_the_owner_that_the_host_gave_a_file() {
+    if !is_root() {
+        return;
+    }
+    let Some(place) = Place::with_repository() else { return };
+    place.host("seq 9 > lines; git add .; git commit -qm lines").ok();
+    let running = place.start(&["--transaction"], "sed -i s/9/inside/ lines; echo; read line || true");
+    place.host("sed -i s/1/host/ lines; chown 1002:1003 lines").ok();
+    assert_eq!(running.end().0, 0);
+    place.sandbox(&["commit", "--merge"]).code(0);
+    assert_eq!(place.host("stat -c %u:%g lines; head -1 lines; tail -1 lines").ok(), "1002:1003\nhost\ninside\n");
 }
 
 #[test]
