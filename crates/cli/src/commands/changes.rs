@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam_host::HomeError;
 use cofferdam_host::state::kept_in;
@@ -35,6 +35,9 @@ use crate::render::output::{escaped, print, print_json, say};
 use crate::render::patch::{self, Reader};
 use crate::session_name::{SessionKind, SessionNameError, choose};
 use crate::waiting::{Classes, Found, all};
+
+/// For the processes of a session to be gone after it has ended.
+const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// Why changes were not shown, committed or dropped.
 #[derive(Debug, Error)]
@@ -434,7 +437,8 @@ pub(crate) fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
 /// At the end of a session that is to be applied without a question: everything but what needs one.
 pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), ChangesError> {
     let id = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut transaction = Transaction::open(path).map_err(|source| ChangesError::Open { id: id.clone(), source })?;
+    let opened = once_free(|| Transaction::open(path));
+    let mut transaction = opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?;
     let read = |source| ChangesError::Read { id: id.clone(), source };
     let changes = transaction.changes().map_err(read)?;
     let classes = Classes::of(&transaction);
@@ -452,9 +456,20 @@ pub(crate) fn apply_auto(path: &Path) -> Result<(Committed, Vec<Changes>), Chang
     Ok((committed, left))
 }
 
+/// At the end of a session its last process may still be going, and hold the lock for a moment.
+fn once_free<T>(mut work: impl FnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let until = Instant::now() + LONGEST_END;
+    loop {
+        match work() {
+            Err(OpenError::Locked) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            other => return other,
+        }
+    }
+}
+
 /// At the end of a session in which nothing was changed that could be taken over.
 pub(crate) fn close(path: &Path) {
-    if let Err(error) = transaction::roll_back(path) {
+    if let Err(error) = once_free(|| transaction::roll_back(path)) {
         say!("sandbox: {}: {error}", path.display());
     }
 }

@@ -212,8 +212,8 @@ fn names_that_hosts_obey_by_a_detour_need_their_own_word_too() {
     // A bare repository in the project, and a link under which a configuration is found.
     let script = "mkdir -p objects refs conf .vscode; echo 'ref: x' > HEAD; echo x > objects/x; echo x > conf/config.toml; ln -s conf .cargo; \
                   echo {} > .vscode/tasks.json";
-    place.run(&["--transaction=auto"], &["sh", "-c", script]).code(0);
-    assert!(place.exists("HEAD") && place.exists("conf/config.toml"));
+    let ran = place.run(&["--transaction=auto"], &["sh", "-c", script]).code(0);
+    assert!(place.exists("HEAD") && place.exists("conf/config.toml"), "{}", ran.err);
     for name in ["objects", "refs", ".cargo", ".vscode"] {
         assert!(!place.exists(name), "{name}");
     }
@@ -226,8 +226,8 @@ fn names_that_hosts_obey_by_a_detour_need_their_own_word_too() {
     place.host("mkdir ed; ln -s ed .claude").ok();
     let script = "echo {} > ed/settings.json; echo {} > .mcp.json; echo > .mcp.json-wal; mkdir -p s/.git/objects s/.git/refs; echo x > s/.git/HEAD; \
                   echo x > s/.git/config; echo x > s/.git/config-wal; echo x > s/plain";
-    place.run(&["--transaction=auto"], &["sh", "-c", script]).code(0);
-    assert!(place.exists("s/plain"));
+    let ran = place.run(&["--transaction=auto"], &["sh", "-c", script]).code(0);
+    assert!(place.exists("s/plain"), "{}", ran.err);
     for name in ["ed/settings.json", ".mcp.json", "s/.git"] {
         assert!(!place.exists(name), "{name}");
     }
