@@ -9,7 +9,7 @@ use cofferdam_host::obeyed::{self, ObeyedAs};
 use cofferdam_host::state::{kept_in, sessions_in};
 use cofferdam_policy::ObeyedClass;
 use cofferdam_workspace::transaction::list;
-use cofferdam_workspace::{Change, Kind, Manifest, State, Transaction, TreeRecord, What};
+use cofferdam_workspace::{Change, Kind, Manifest, State, Transaction, What};
 
 /// A transaction that was found.
 pub(crate) struct Found {
@@ -61,14 +61,12 @@ fn repositories_within(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
 
 /// How host programs obey what was changed in the trees of a transaction.
 pub(crate) struct Classes<'a> {
-    manifest: &'a Manifest,
+    transaction: &'a Transaction,
     /// What names that they obey lead to, by tree.
     links: Vec<Vec<(PathBuf, ObeyedAs)>>,
-    /// Whether the session's list of refs has replacements of objects that the host's has not, by tree.
-    replaces: Vec<bool>,
 }
 
-const PACKED_REFS: &str = ".git/packed-refs";
+/// Of a longer list it is not known what it replaces.
 const LARGEST_LIST: u64 = 4 << 20;
 const REPLACE: &str = "refs/replace";
 
@@ -85,16 +83,14 @@ fn within_git(path: &Path) -> Option<PathBuf> {
 }
 
 fn is_replacing(path: &Path) -> bool {
-    let is_one =
-        |inside: PathBuf| inside.ancestors().any(|above| above.ends_with(REPLACE)) && !inside.starts_with("logs");
-    within_git(path).is_some_and(is_one)
+    let is_one = |inside: &Path| inside.ends_with("info/grafts") || inside.ancestors().any(|up| up.ends_with(REPLACE));
+    within_git(path).is_some_and(|inside| is_one(&inside) && !inside.starts_with("logs"))
 }
 
 /// An object of this repository, of a submodule or of a repository in the project; no branch that is called so.
 fn is_object_of_any(path: &Path) -> bool {
     let Some(inside) = within_git(path) else { return false };
-    let mut before = inside.iter().take_while(|part| *part != "objects");
-    let is_of_refs = before.any(|part| part == "refs" || part == "logs");
+    let is_of_refs = inside.starts_with("refs") || inside.starts_with("logs");
     !is_of_refs && inside.iter().any(|part| part == "objects")
 }
 
@@ -102,18 +98,20 @@ impl<'a> Classes<'a> {
     pub(crate) fn of(transaction: &'a Transaction) -> Self {
         let manifest = &transaction.manifest;
         let links = manifest.trees.iter().map(|tree| obeyed::behind_links(&tree.lower)).collect();
-        let replaces = |(tree, record): (usize, &TreeRecord)| {
-            let path = Path::new(if record.is_repository { "packed-refs" } else { PACKED_REFS });
-            let (before, after) = transaction.contents(tree, path, LARGEST_LIST);
-            let before = replaced(before.as_deref());
-            replaced(after.as_deref()).iter().any(|line| !before.contains(line))
-        };
-        Classes { manifest, links, replaces: manifest.trees.iter().enumerate().map(replaces).collect() }
+        Classes { transaction, links }
+    }
+
+    /// Whether the session's list of refs, of whichever repository, has replacements that the host's has not, or cannot be read.
+    fn lists_replacements(&self, tree: usize, change: &Change) -> bool {
+        let (before, after) = self.transaction.contents(tree, &change.path, LARGEST_LIST);
+        let Some(after) = after else { return change.after.is_some() };
+        let before = replaced(before.as_deref());
+        replaced(Some(&after)).iter().any(|line| !before.contains(line))
     }
 
     /// How host programs obey a changed name, where they do.
     pub(crate) fn obeyed(&self, tree: usize, change: &Change) -> Option<ObeyedAs> {
-        let record = self.manifest.trees.get(tree)?;
+        let record = self.transaction.manifest.trees.get(tree)?;
         let path = if record.is_repository { Path::new(".git").join(&change.path) } else { change.path.clone() };
         let opens = |why| Some(ObeyedAs { class: ObeyedClass::Opens, why });
         let first = change.path.iter().next()?.to_str().unwrap_or_default();
@@ -128,8 +126,9 @@ impl<'a> Classes<'a> {
         if change.what != What::Added && is_object_of_any(&path) {
             return opens("takes away what the repository holds");
         }
-        if is_replacing(&path) || self.replaces.get(tree) == Some(&true) && path == Path::new(PACKED_REFS) {
-            return opens("has git show other content for what was committed before (refs/replace)");
+        let is_list = within_git(&path).is_some_and(|inside| inside.ends_with("packed-refs"));
+        if is_replacing(&path) || is_list && self.lists_replacements(tree, change) {
+            return opens("has git show other content for what was committed before (refs/replace, grafts)");
         }
         let behind = self.links.get(tree)?.iter().find(|(target, _)| change.path.starts_with(target));
         let is_link = change.kind() == Kind::Link;

@@ -74,18 +74,21 @@ pub struct TreeRecord {
     pub is_copy: bool,
 }
 
-/// A name that a person left out of a commit, with all below it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct LeftOut {
-    tree: usize,
-    #[serde(with = "path_text")]
-    path: PathBuf,
-}
+/// Names that a person left out of a commit, each with all below it, by tree.
+#[derive(Debug, Default)]
+pub struct LeftOut(HashSet<(usize, PathBuf)>);
 
 impl LeftOut {
     pub fn covers(&self, tree: usize, path: &Path) -> bool {
-        self.tree == tree && path.starts_with(&self.path)
+        !self.0.is_empty() && path.ancestors().any(|above| self.0.contains(&(tree, above.to_path_buf())))
     }
+}
+
+#[derive(Serialize, Deserialize)]
+struct LeftOutName {
+    tree: usize,
+    #[serde(with = "path_text")]
+    path: PathBuf,
 }
 
 /// What the index of git in a project says, but for what it knows of the times of files.
@@ -373,16 +376,16 @@ impl Transaction {
 
     /// Remembers names that a person left out: they are taken by their names alone.
     pub fn leave_out(&self, names: &[(usize, PathBuf)]) -> Result<(), Errno> {
-        let mut all = self.left_out()?;
-        all.extend(names.iter().map(|(tree, path)| LeftOut { tree: *tree, path: path.clone() }));
-        all.sort();
-        all.dedup();
+        let LeftOut(mut all) = self.left_out()?;
+        all.extend(names.iter().cloned());
+        let all: Vec<LeftOutName> = all.into_iter().map(|(tree, path)| LeftOutName { tree, path }).collect();
         journal::write(self.directory.as_fd(), LEFT_OUT, &all)
     }
 
     /// What was left out so far, of what may be gone by now.
-    pub fn left_out(&self) -> Result<Vec<LeftOut>, Errno> {
-        Ok(journal::read(self.directory.as_fd(), LEFT_OUT)?.unwrap_or_default())
+    pub fn left_out(&self) -> Result<LeftOut, Errno> {
+        let all: Option<Vec<LeftOutName>> = journal::read(self.directory.as_fd(), LEFT_OUT)?;
+        Ok(LeftOut(all.unwrap_or_default().into_iter().map(|one| (one.tree, one.path)).collect()))
     }
 
     fn undo_commit_with(&mut self, between: commit::Between<'_>) -> Result<Committed, CommitError> {

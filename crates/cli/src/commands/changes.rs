@@ -11,8 +11,8 @@ use cofferdam_host::state::kept_in;
 use cofferdam_supervisor::finish_killed;
 use cofferdam_wire::session::short;
 use cofferdam_workspace::{
-    Change, Changes, Choice, CommitError, Committed, Conflict, Manifest, OpenError, State, Transaction, Unfinished,
-    checkpoint, transaction, unfinished,
+    Change, Changes, Choice, CommitError, Committed, Conflict, LeftOut, Manifest, OpenError, State, Transaction,
+    Unfinished, checkpoint, transaction, unfinished,
 };
 use rustix::io::Errno;
 use serde_json::json;
@@ -287,9 +287,9 @@ pub(crate) fn commit(args: &CommitArgs) -> Result<ExitCode, ChangesError> {
     let asked: Vec<(usize, &Change)> = all.filter(|(tree, change)| wanted.is_wanted(*tree, &change.path)).collect();
     // What a person left out in a review is taken by its name, or by another review.
     let is_by_name = args.interactive || !args.paths.is_empty();
-    let left_out = if is_by_name { Ok(Vec::new()) } else { transaction.left_out() };
+    let left_out = if is_by_name { Ok(LeftOut::default()) } else { transaction.left_out() };
     let left_out = left_out.map_err(|source| ChangesError::Read { id: id.clone(), source })?;
-    let is_left_out = |tree: usize, change: &Change| left_out.iter().any(|one| one.covers(tree, &change.path));
+    let is_left_out = |tree: usize, change: &Change| left_out.covers(tree, &change.path);
     let (waits, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(tree, change)| is_left_out(*tree, change));
     if !waits.is_empty() {
         say!(

@@ -28,6 +28,13 @@ pub(crate) fn keep(transaction: &Transaction, asked: &[(usize, &Change)]) -> Vec
     if asked.iter().any(|(_, change)| reftable(change)) {
         lines.push("the session's refs are in a `reftable`, which is not read: its commits wait; `sandbox commit --as-branch NAME` makes one of its files".to_owned());
     }
+    let is_long = |(tree, change): &&(usize, &Change)| {
+        let is_list = change.conflict.is_some() && change.after.is_some() && change.path.ends_with("packed-refs");
+        is_list && transaction.contents(*tree, &change.path, LARGEST).1.is_none()
+    };
+    if asked.iter().any(|one| is_long(&one)) {
+        lines.push("the session's list of refs is too long to be read: commits that it alone names wait".to_owned());
+    }
     let Some(which) = project_of(&transaction.manifest).filter(|_| !refs.is_empty()) else { return lines };
     let git = Git { project: &transaction.manifest.trees[which].lower, which, index: None };
     // All are looked at before one is made: what one leads to may be what another is.

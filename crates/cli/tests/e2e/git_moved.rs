@@ -136,7 +136,10 @@ fn what_replaces_objects_and_objects_that_go_need_a_word_of_their_own() {
     let loose = format!("{replace} mkdir -p .git/refs/replace; echo $n > .git/refs/replace/$b");
     let packed = format!("{replace} echo $n refs/replace/$b >> .git/packed-refs");
     let nested = "rm -rf sub/.git/objects/??".to_owned();
-    for script in [loose, packed, nested] {
+    // A list that is too long to be looked through.
+    let padded = format!("{packed}; yes '# comment' | head -c 5000000 >> .git/packed-refs");
+    let grafts = "mkdir -p .git/info; git rev-parse HEAD > .git/info/grafts".to_owned();
+    for script in [loose, packed, padded, grafts, nested] {
         let Some(place) = Place::with_repository() else { return };
         place.host("git init -q sub; cd sub; git -c user.name=n -c user.email=e commit -q --allow-empty -m inner; cd ..; git pack-refs --all").ok();
         place.run(&["--transaction"], &["sh", "-c", &script]).code(0);
