@@ -12,7 +12,7 @@ pub(crate) mod sessions;
 
 use std::ffi::OsString;
 
-use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::args::audit::{AuditArgs, LogsArgs};
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, ReviewArgs, RollbackArgs};
@@ -33,19 +33,26 @@ pub(crate) struct Cli {
 impl Cli {
     pub(crate) fn typed() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
-        match words.get(1..).and_then(run_alone) {
-            Some(args) => Ok(Cli { command: Command::Run(Box::new(args)) }),
+        match words.get(1..).and_then(alone) {
+            Some(command) => Ok(Cli { command }),
             None => Cli::try_parse_from(words),
         }
     }
 }
 
-/// `run` by its own definition, for the start of a command should not wait for that of all others. What it does not take
-/// is left to the whole: help, version and mistakes are told there.
-fn run_alone(words: &[OsString]) -> Option<RunArgs> {
-    words.first().filter(|word| *word == "run")?;
-    let matches = RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(words).ok()?;
-    RunArgs::from_arg_matches(&matches).ok()
+/// What starts each command, and what agents call after each step, by its own definition: it should not wait for that of all others.
+/// What that does not take is left to the whole: help, version and mistakes are told there.
+fn alone(words: &[OsString]) -> Option<Command> {
+    match words.first()?.to_str()? {
+        "run" => by_itself(words).map(|args| Command::Run(Box::new(args))),
+        "checkpoint" => by_itself(words).map(Command::Checkpoint),
+        _ => None,
+    }
+}
+
+fn by_itself<A: Args>(words: &[OsString]) -> Option<A> {
+    let matches = A::augment_args(clap::Command::new("sandbox")).try_get_matches_from(words).ok()?;
+    A::from_arg_matches(&matches).ok()
 }
 
 #[derive(Debug, Subcommand)]
@@ -150,9 +157,9 @@ mod tests {
 
     use super::*;
 
-    /// `run` by its own definition and by that of the whole take the same lines, and read the same in them.
+    /// A command by its own definition and by that of the whole take the same lines, and read the same in them.
     #[test]
-    fn run_alone_reads_what_the_whole_reads() {
+    fn a_command_alone_reads_what_the_whole_reads() {
         const WORDS: &[&str] = &[
             "--",
             "true",
@@ -182,18 +189,23 @@ mod tests {
             "-",
             "--rw=",
             "",
+            "--list",
+            "a label",
+            "--session",
+            "--session=s",
         ];
-        let mut taken = 0;
+        let mut taken = [0; 2];
         let mut state = 1_u64;
         let mut pick = |most: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(state >> 33).map_or(0, |number| number % most)
         };
         let mut lines: Vec<Vec<OsString>> = vec![vec![], vec!["Run".into()], vec!["--".into(), "run".into()]];
-        for _ in 0..1000 {
-            let mut line: Vec<OsString> = vec!["run".into()];
-            line.extend((0..pick(6)).map(|_| OsString::from(WORDS[pick(WORDS.len())])));
-            if pick(2) == 0 {
+        for _ in 0..2000 {
+            let is_run = pick(2) == 0;
+            let mut line: Vec<OsString> = vec![if is_run { "run" } else { "checkpoint" }.into()];
+            line.extend((0..pick(if is_run { 6 } else { 3 })).map(|_| OsString::from(WORDS[pick(WORDS.len())])));
+            if is_run && pick(2) == 0 {
                 line.extend(["--".into(), "true".into()]);
             }
             if pick(20) == 0 {
@@ -203,14 +215,15 @@ mod tests {
         }
         for line in lines {
             let whole = Cli::try_parse_from([OsString::from("sandbox")].iter().chain(&line)).ok();
-            let Some(alone) = run_alone(&line) else {
-                assert!(!matches!(whole, Some(Cli { command: Command::Run(_) })), "only the whole takes {line:?}");
+            let Some(alone) = alone(&line) else {
+                let is_one = matches!(&whole, Some(Cli { command: Command::Run(_) | Command::Checkpoint(_) }));
+                assert!(!is_one, "only the whole takes {line:?}");
                 continue;
             };
-            taken += 1;
-            let Some(Cli { command: Command::Run(whole) }) = whole else { panic!("the whole refuses {line:?}") };
-            assert_eq!(format!("{alone:?}"), format!("{whole:?}"), "{line:?}");
+            taken[usize::from(matches!(alone, Command::Run(_)))] += 1;
+            let Some(whole) = whole else { panic!("the whole refuses {line:?}") };
+            assert_eq!(format!("{alone:?}"), format!("{:?}", whole.command), "{line:?}");
         }
-        assert!(taken > 100, "{taken}");
+        assert!(taken.into_iter().all(|count| count > 100), "{taken:?}");
     }
 }

@@ -57,8 +57,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(10);
 pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError> {
     let marks = if options.timing { Marks::shared().map_err(LaunchError::Supervise)? } else { Marks::off() };
     let began = Instant::now();
-    let known = options.known.as_deref();
-    let since = Start::now(known.and_then(|known| direct_project(&known.policy, &known.facts)));
     marks.mark(marks::START);
     let kinds = look_at_streams(plan, options)?;
     let mut way_out = open_way_out(plan, options)?;
@@ -76,12 +74,12 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let plan = filled.as_ref().unwrap_or(plan);
     // The child waits for the names that are held. Where there are none, nothing keeps the command from changing first what
     // is looked at.
-    let early_look = plan.holds.is_empty().then(|| Before::look(plan, options, since));
+    let early_look = plan.holds.is_empty().then(|| Before::look(plan, options));
     let overlay_dir = overlays.as_ref().map(|o| o.path.as_path());
     let ends = start(plan, options, kinds, outer, cgroup, overlay_dir, catcher, marks)?;
     marks.mark(marks::CLONED);
     let starting = way_out.map(egress_process::Ends::start).transpose()?;
-    let Before { git, links, root, shown } = early_look.unwrap_or_else(|| Before::look(plan, options, since));
+    let Before { since, git, links, root, shown } = early_look.unwrap_or_else(|| Before::look(plan, options));
     if let Some(keeper) = &mut keeper {
         keeper.look_through(FIRST_LOOK);
     }
@@ -218,8 +216,8 @@ fn make_cgroup(plan: &LaunchPlan, session: &str) -> Result<Option<SessionCgroup>
 }
 
 /// What git on the host obeys, before anything inside can change it.
-#[derive(Default)]
 struct Before {
+    since: Start,
     git: Option<GitNames>,
     links: Option<GitLinks>,
     root: Option<GitRoot>,
@@ -227,10 +225,14 @@ struct Before {
 }
 
 impl Before {
-    fn look(plan: &LaunchPlan, options: &Options, since: Start) -> Self {
-        let Some(known) = &options.known else { return Before::default() };
+    fn look(plan: &LaunchPlan, options: &Options) -> Self {
+        let Some(known) = &options.known else {
+            return Before { since: Start::now(None), git: None, links: None, root: None, shown: Shown::default() };
+        };
         let (policy, facts) = (&known.policy, &known.facts);
+        let since = Start::now(direct_project(policy, facts));
         Before {
+            since,
             git: options.state.as_deref().and_then(|state| GitNames::look(policy, facts, state)),
             links: GitLinks::look(policy, facts, since),
             root: GitRoot::look(policy, facts),
