@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{self, DEEPEST, Unclosed};
 use crate::entry::{Entry, Kind, Time};
+use crate::git_index::{self, LARGEST_INDEX};
 use crate::journal::{
     self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging, UNDONE,
 };
@@ -34,7 +35,7 @@ use crate::origins;
 use crate::stages::{Stages, numbers, own_stage, remove};
 use crate::staging::{self, Source, sync_file_system};
 use crate::state;
-use crate::units::{self, LARGEST_INDEX, is_named_index};
+use crate::units::is_named_index;
 
 /// What a file is to hold where that is not the session's version, which stays in the layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -433,7 +434,7 @@ impl Place<'_> {
 /// What an index of git says, but for times of files.
 pub(crate) fn index_sum(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u64> {
     let bytes = state::read_file(directory, name.to_str()?, LARGEST_INDEX).ok()?;
-    units::summary(&bytes)
+    git_index::summary(&bytes)
 }
 
 fn committed(done: &Done) -> Committed {

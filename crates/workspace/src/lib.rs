@@ -8,6 +8,7 @@
 
 pub mod archive;
 mod attributes;
+pub mod began;
 mod beneath;
 pub mod changes;
 pub mod checkpoint;
@@ -15,7 +16,7 @@ mod commit;
 pub mod copied;
 pub mod diff;
 pub mod entry;
-pub mod head;
+mod git_index;
 mod hidden;
 mod journal;
 mod kept;
@@ -35,6 +36,7 @@ mod undo;
 mod unfinished;
 mod units;
 
+pub use began::Began;
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
 pub use checkpoint::Checkpoints;
 pub use commit::{CommitError, Committed, Part, Parts};

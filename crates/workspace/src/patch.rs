@@ -11,6 +11,7 @@ use sha1::{Digest as _, Sha1};
 use crate::changes::Change;
 use crate::diff::{self, Difference, Tag};
 use crate::entry::{Entry, Kind};
+use crate::git_index::id_text;
 use crate::transaction::Transaction;
 
 /// A larger file is in no patch: it is held in memory, compressed and written as text.
@@ -146,11 +147,7 @@ pub fn blob_id(content: &[u8]) -> String {
     let mut hash = Sha1::new();
     hash.update(format!("blob {}\0", content.len()));
     hash.update(content);
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        write!(text, "{byte:02x}").unwrap_or_default();
-        text
-    })
+    id_text(&hash.finalize())
 }
 
 /// Content as git writes it: compressed, 52 bytes to a line, four bytes as five letters.

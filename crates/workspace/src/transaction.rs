@@ -7,6 +7,7 @@
 //!   state                see `state`
 //!   SLOT/upper           what was written to the tree in that slot
 //!   checkpoints          see `checkpoint`
+//!   began, ...           see `began`
 //!   journal.json, ...    see `journal`
 //! ```
 
@@ -22,12 +23,14 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::began::{self, Began};
 use crate::beneath;
 use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::copied::Copied;
 use crate::entry::{Entry, Kind, Time};
+use crate::git_index::{self, LARGEST_INDEX};
 use crate::hidden::{Hidden, HiddenRule};
 use crate::journal::{self, Earlier, JOURNAL, Operation, path_text};
 use crate::operations;
@@ -35,7 +38,7 @@ use crate::stages::{self, numbers};
 use crate::staging;
 use crate::state::{Event, State, write_durably};
 use crate::undo;
-use crate::units::{self, LARGEST_INDEX};
+use crate::units;
 
 const MANIFEST: &str = "transaction.json";
 const VERSION: u32 = 1;
@@ -46,7 +49,7 @@ const INDEX: &str = ".git/index";
 const WORKTREES: &str = "worktrees";
 const MOST_WORKTREES: usize = 64;
 /// What the directory of a session holds for its transaction, besides the layers.
-pub const FILES: [&str; 4] = [MANIFEST, "state", CHECKPOINTS, crate::origins::FILE];
+pub const FILES: [&str; 6] = [MANIFEST, "state", CHECKPOINTS, crate::origins::FILE, began::FILE, began::COPIES];
 /// Told apart from a boot before by this file.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -66,9 +69,6 @@ pub struct TreeRecord {
     pub in_transaction: bool,
     /// What the index of git in it said at the start, but for times of files.
     pub index: Option<u64>,
-    /// The commit that its repository was at.
-    #[serde(default)]
-    pub head: Option<String>,
     /// Whether the layer began as a copy of it (see `copied`).
     #[serde(default)]
     pub is_copy: bool,
@@ -105,7 +105,7 @@ fn index_in(root: BorrowedFd<'_>) -> Option<u64> {
         let names = beneath::names(worktrees.as_fd(), MOST_WORKTREES).ok()?;
         all.extend(names.iter().map(|name| Path::new(WORKTREES).join(name).join("index")));
     }
-    let said = all.iter().filter_map(|path| units::summary(&read(root, path, LARGEST_INDEX)?));
+    let said = all.iter().filter_map(|path| git_index::summary(&read(root, path, LARGEST_INDEX)?));
     said.reduce(|one, other| one.rotate_left(1) ^ other)
 }
 
@@ -149,6 +149,11 @@ impl Manifest {
         let file = rustix::fs::openat(directory, MANIFEST, flags, Mode::RUSR | Mode::WUSR)?;
         std::io::Write::write_all(&mut std::fs::File::from(file), &text)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Which tree is the project itself, and not the repository of a linked worktree or a directory that was added.
+    pub fn project(&self) -> Option<usize> {
+        self.trees.iter().position(|tree| tree.in_transaction && !tree.is_repository)
     }
 
     pub(crate) fn read(directory: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
@@ -318,6 +323,11 @@ impl Transaction {
     pub fn contents(&self, tree: usize, path: &Path, most: u64) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let Some(tree) = self.trees.get(tree) else { return (None, None) };
         (read(tree.lower.as_fd(), path, most), read_layer(tree.upper.as_fd(), path, most))
+    }
+
+    /// What a file of the project held when the session began, where that is known.
+    pub fn began(&self, path: &Path) -> Option<Began> {
+        began::of(self.directory.as_fd(), path)
     }
 
     /// A changed file as the session left it, and its size.
@@ -596,7 +606,7 @@ fn is_refreshed(tree: &Tree, path: &Path) -> bool {
     }
     let one = read(tree.lower.as_fd(), path, LARGEST_INDEX);
     let other = read_layer(tree.upper.as_fd(), path, LARGEST_INDEX);
-    one.zip(other).is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
+    one.zip(other).is_some_and(|(one, other)| git_index::is_only_refreshed(&one, &other))
 }
 
 pub(crate) fn read(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<Vec<u8>> {

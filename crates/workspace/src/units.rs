@@ -12,15 +12,6 @@ use crate::entry::Kind;
 /// What SQLite keeps beside a database; the database without them, or they without it, is another database.
 const OF_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// An index of git of half a million files.
-pub(crate) const LARGEST_INDEX: u64 = 64 << 20;
-
-/// Stat data of an entry of git's index before and after its mode, and the id that ends each.
-const STAT: usize = 40;
-const MODE: std::ops::Range<usize> = 24..28;
-const SHA1: usize = 20;
-const SHA256: usize = 32;
-
 /// What git changes with a commit, a checkout, a fetch and a merge. What it goes on with in a rebase is code that it executes, and
 /// waits for a word of its own.
 const OF_REPOSITORY: [&str; 20] = [
@@ -163,60 +154,4 @@ pub(crate) fn rank(path: &Path, is_repository: bool) -> u8 {
 /// Whether a file is called as an index of git is; what it holds says whether it is one.
 pub(crate) fn is_named_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "index")
-}
-
-/// Whether two indexes of git differ in nothing but what they know of the files' times: `git status` writes such a one.
-pub(crate) fn is_only_refreshed(one: &[u8], other: &[u8]) -> bool {
-    match (entries(one), entries(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// A number for what an index says, but for what it knows of the files' times (FNV-1a).
-pub(crate) fn summary(index: &[u8]) -> Option<u64> {
-    let kept = entries(index)?;
-    Some(
-        kept.iter()
-            .fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)),
-    )
-}
-
-/// Everything that an index says but times, numbers and sizes of files, caches, and the sum at its end. Versions 2 and 3; which ids
-/// it holds is told by where its parts end.
-fn entries(index: &[u8]) -> Option<Vec<u8>> {
-    entries_with(index, SHA1).or_else(|| entries_with(index, SHA256))
-}
-
-fn entries_with(index: &[u8], id: usize) -> Option<Vec<u8>> {
-    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
-    if index.get(..4)? != b"DIRC" || !(2..=3).contains(&number(4)?) {
-        return None;
-    }
-    let mut kept = index.get(..12)?.to_vec();
-    let mut at = 12;
-    for _ in 0..number(8)? {
-        let fixed = index.get(at..at + STAT + id + 2)?;
-        let flags = u16::from_be_bytes(fixed[STAT + id..].try_into().ok()?);
-        let extended = if flags & 0x4000 == 0 { 0 } else { 2 };
-        let begin = at + fixed.len() + extended;
-        let name = index.get(begin..)?.split(|byte| *byte == 0).next()?;
-        kept.extend_from_slice(&fixed[MODE]);
-        kept.extend_from_slice(index.get(at + STAT..begin)?);
-        kept.extend_from_slice(name);
-        kept.push(0);
-        // Entries begin at multiples of eight bytes, and a name is followed by one zero at least.
-        at += (begin - at + name.len() + 8) & !7;
-    }
-    let end = index.len().checked_sub(id)?;
-    while at < end {
-        let next = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;
-        let extension = index.get(at..next).filter(|_| next <= end)?;
-        // One that begins with a capital is a cache, which git makes anew.
-        if !extension[0].is_ascii_uppercase() {
-            kept.extend_from_slice(extension);
-        }
-        at = next;
-    }
-    (at == end).then_some(kept)
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use cofferdam_workspace::{Change, Kind, Transaction, What, patch};
 use thiserror::Error;
 
-use crate::commands::git::{Git, GitError, project_of};
+use crate::commands::git::{Git, GitError};
 use crate::environment::own_state;
 use crate::render::changes::name;
 use crate::render::exit::NOT_SO;
@@ -49,7 +49,7 @@ pub(crate) fn commit(
     let directory = own_state().map_err(|error| BranchError::Index(std::io::Error::other(error)))?;
     let directory = directory.join(format!("branch-{}", std::process::id()));
     std::fs::create_dir(&directory).map_err(BranchError::Index)?;
-    let which = project_of(&transaction.manifest).ok_or(BranchError::Empty)?;
+    let which = transaction.manifest.project().ok_or(BranchError::Empty)?;
     let git = Git { project: &transaction.manifest.trees[which].lower, which, index: Some(directory.join("index")) };
     let made = make(&git, transaction, asked, branch, opens);
     std::fs::remove_dir_all(&directory).map_err(BranchError::Index)?;

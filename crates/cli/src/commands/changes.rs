@@ -231,6 +231,9 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let below = found.iter().find(|one| one.manifest.trees.iter().any(|tree| tree.lower.starts_with(&here)));
     let below = below.map(|one| one.manifest.trees[0].lower.clone());
     found.retain(is_here);
+    if found.len() > 1 && !found.iter().all(is_undone) {
+        found.retain(|one| !is_undone(one));
+    }
     match found.len() {
         0 if is_inside() => Err(ChangesError::Inside),
         0 => Err(ChangesError::Nothing { directory: here, below }),
@@ -240,6 +243,12 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
             Err(ChangesError::Several { sessions })
         }
     }
+}
+
+/// Whether a session has ended and all of its changes were taken back: it is meant only where it is the only one.
+fn is_undone(found: &Found) -> bool {
+    let changes = || Transaction::look(&found.path).ok()?.changes().ok();
+    found.state != State::Open && changes().is_some_and(|trees| trees.iter().all(Changes::is_without_work))
 }
 
 /// What waits of what was named, to look at.

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use cofferdam_workspace::Manifest;
 use rustix::fs::MemfdFlags;
 use thiserror::Error;
 
@@ -41,11 +40,6 @@ pub(crate) struct Git<'a> {
     pub(crate) index: Option<PathBuf>,
     /// Which tree of the transaction it is.
     pub(crate) which: usize,
-}
-
-/// The project itself, and not the repository of a linked worktree or a directory that was added.
-pub(crate) fn project_of(manifest: &Manifest) -> Option<usize> {
-    manifest.trees.iter().position(|tree| tree.in_transaction && !tree.is_repository)
 }
 
 impl Git<'_> {

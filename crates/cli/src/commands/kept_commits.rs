@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam_wire::session::short;
-use cofferdam_workspace::head::id;
 use cofferdam_workspace::{Change, Kind, Transaction, patch};
 
-use crate::commands::git::{Git, GitError, project_of};
+use crate::commands::git::{Git, GitError};
 use crate::render::changes::name;
 use crate::render::output::escaped;
 
@@ -35,7 +34,7 @@ pub(crate) fn keep(transaction: &Transaction, asked: &[(usize, &Change)]) -> Vec
     if asked.iter().any(|one| is_long(&one)) {
         lines.push("the session's list of refs is too long to be read: commits that it alone names wait".to_owned());
     }
-    let Some(which) = project_of(&transaction.manifest).filter(|_| !refs.is_empty()) else { return lines };
+    let Some(which) = transaction.manifest.project().filter(|_| !refs.is_empty()) else { return lines };
     let git = Git { project: &transaction.manifest.trees[which].lower, which, index: None };
     // All are looked at before one is made: what one leads to may be what another is.
     let asked = refs.iter().take(MOST).map(|(name, id)| (name, id, is_unknown(&git, name, id)));
@@ -56,7 +55,7 @@ pub(crate) fn keep(transaction: &Transaction, asked: &[(usize, &Change)]) -> Vec
 
 /// A line for each of these files that waits, and whose content is in the repository all the same: a commit of the session holds it.
 pub(crate) fn held<'a>(transaction: &Transaction, waiting: impl Iterator<Item = (usize, &'a Path)>) -> Vec<String> {
-    let Some(which) = project_of(&transaction.manifest) else { return Vec::new() };
+    let Some(which) = transaction.manifest.project() else { return Vec::new() };
     let git = Git { project: &transaction.manifest.trees[which].lower, which, index: None };
     let held = waiting.filter(|(tree, _)| *tree == which).take(MOST).filter(|(tree, path)| {
         let (_, after) = transaction.contents(*tree, path, patch::LARGEST);
@@ -160,4 +159,11 @@ fn packed(text: &[u8]) -> BTreeMap<String, String> {
         Some((name.strip_prefix(REFS).map(|_| name.to_owned())?, id(value)?))
     };
     String::from_utf8_lossy(text).lines().filter_map(line).collect()
+}
+
+/// The id of an object, and nothing that git could take for something else.
+fn id(text: &str) -> Option<String> {
+    let text = text.trim_end();
+    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| text.to_owned())
 }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use cofferdam_workspace::{Change, Conflict, Kind, Part, Parts, Transaction, What, diff};
+use cofferdam_workspace::{Began, Change, Conflict, Kind, Part, Parts, Transaction, What, diff};
 
-use crate::commands::git::{Git, GitError, project_of};
+use crate::commands::git::{Git, GitError};
 use crate::render::changes::name;
 
 /// What a merge makes, for the commit to take; the session's own versions stay as they are until then.
@@ -47,26 +47,22 @@ fn one(transaction: &Transaction, tree: usize, change: &Change) -> Result<Vec<u8
     let (host, session) = transaction.contents(tree, &change.path, diff::LARGEST);
     let (host, session) = host.zip(session).ok_or("it is too large, or cannot be read")?;
     let base = beginning(transaction, tree, &change.path)?;
-    if host == base {
-        // Uncommitted lines that both began with: the host has taken them back, and a merge would bring them again.
-        return Err(
-            "the host's version is that of the commit, so what it took back cannot be told from what the session added"
-                .to_owned(),
-        );
-    }
     diff::merge(&base, &host, &session).ok_or_else(|| "both have changed the same lines, or it is no text".to_owned())
 }
 
-/// As it was in the commit that the project was at when the session began.
+/// What the file held when the session began.
 fn beginning(transaction: &Transaction, tree: usize, path: &Path) -> Result<Vec<u8>, String> {
-    let record = &transaction.manifest.trees[tree];
     let unknown = |why: &str| format!("what both began with is not known: {why}");
-    let head = record.head.as_deref().filter(|_| project_of(&transaction.manifest) == Some(tree));
-    let head = head.ok_or_else(|| unknown("the project has no commit of git, or it is a linked worktree"))?;
-    let path = path.to_str().ok_or_else(|| unknown("its name is no UTF-8"))?;
-    let git = Git { project: &record.lower, which: tree, index: None };
-    git.run(&["cat-file", "blob", &format!("{head}:{path}")], &mut std::io::empty()).map_err(|error| match error {
-        GitError::Failed { said, .. } => unknown(&format!("git says `{said}`")),
-        GitError::Run(source) => unknown(&format!("git cannot be run: {source}")),
-    })
+    let is_project = transaction.manifest.project() == Some(tree);
+    let began = is_project.then(|| transaction.began(path)).flatten();
+    match began.ok_or_else(|| unknown("it was no file that git tracks in this project, or changed too early"))? {
+        Began::Content(content) => Ok(content),
+        Began::Object(id) => {
+            let git = Git { project: &transaction.manifest.trees[tree].lower, which: tree, index: None };
+            git.run(&["cat-file", "blob", &id], &mut std::io::empty()).map_err(|error| match error {
+                GitError::Failed { said, .. } => unknown(&format!("git says `{said}`")),
+                GitError::Run(source) => unknown(&format!("git cannot be run: {source}")),
+            })
+        }
+    }
 }

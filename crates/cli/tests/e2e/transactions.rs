@@ -96,13 +96,13 @@ fn what_the_host_changed_meanwhile_waits_and_can_be_overwritten_by_name() {
 }
 
 #[test]
-fn what_both_changed_is_merged_where_git_has_what_they_began_with() {
+fn what_both_changed_is_merged_where_it_is_known_what_they_began_with() {
     const MAKE: &str = "seq 9 > lines; mkdir .vscode; for f in same script back .vscode/tasks.json; do seq 9 > $f; done; \
                         git add .; git commit -qm lines; sed -i s/5/five/ lines back; seq 9 > new";
     const INSIDE: &str = "for f in lines same new script back .vscode/tasks.json; do sed -i s/9/inside/ $f; done; echo; \
                           read line || true";
     const HOST: &str = "sed -i s/1/host/ lines new script .vscode/tasks.json; chmod +x script; sed -i s/9/host/ same; \
-                        git checkout -q back";
+                        git checkout -q back; sed -i s/1/host/ back";
     let Some(place) = Place::with_repository() else { return };
     let is = |name: &str, first: &str, fifth: &str, last: &str| {
         let expected = format!("{first}\n2\n3\n4\n{fifth}\n6\n7\n8\n{last}\n");
@@ -116,16 +116,17 @@ fn what_both_changed_is_merged_where_git_has_what_they_began_with() {
     for said in [
         "lines: your version and the session's are merged",
         "same is not merged: both have changed the same lines",
-        "new is not merged: what both began with is not known: git says",
+        "back: your version and the session's are merged",
+        "new is not merged: what both began with is not known: it was no file that git tracks",
         "script is not merged: the host's version has other permissions",
-        "back is not merged: the host's version is that of the commit",
     ] {
         assert!(ran.err.contains(said), "{said}: {}", ran.err);
     }
     // Also what was not committed when the session began.
     is("lines", "host", "five", "inside");
     is("same", "1", "5", "host");
-    is("back", "1", "5", "9");
+    // Lines that the host has taken back meanwhile do not come again.
+    is("back", "host", "5", "inside");
     is(".vscode/tasks.json", "host", "5", "9");
     place.sandbox(&["commit", "--undo"]).code(0);
     is("lines", "host", "five", "9");
@@ -173,6 +174,23 @@ fn what_a_killed_session_wrote_waits_too() {
         (ran.code == 0).then_some(())
     });
     assert_eq!(place.read("made").as_deref(), Some("x\n"));
+}
+
+#[test]
+fn a_session_that_was_undone_to_nothing_is_not_meant_beside_another() {
+    let Some(place) = Place::with_repository() else { return };
+    place.run(&["--transaction"], &["sh", "-c", "echo 1 > one"]).code(0);
+    place.run(&["--transaction"], &["sh", "-c", "echo 2 > two"]).code(0);
+    place.sandbox(&["undo", "--session", "last"]).code(0);
+    let waits = place.sandbox(&["diff", "--stat"]).ok();
+    assert!(waits.contains("one") && !waits.contains("two"), "{waits}");
+    place.sandbox(&["commit"]).code(0);
+    assert!(place.exists("one") && !place.exists("two"));
+    // The one that is left is meant again: the undo can be taken back.
+    place.sandbox(&["undo", "--preview"]).code(1);
+    place.sandbox(&["rollback", "--to", "1"]).code(0);
+    place.sandbox(&["commit"]).code(0);
+    assert!(place.exists("two"));
 }
 
 #[test]

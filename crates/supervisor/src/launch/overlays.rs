@@ -10,7 +10,6 @@ use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, Step, all_gate_rules
 use cofferdam_policy::Transaction;
 use cofferdam_wire::Changed;
 use cofferdam_workspace::copied;
-use cofferdam_workspace::head::head_of;
 use cofferdam_workspace::transaction::index_of;
 use cofferdam_workspace::{HiddenRule, Manifest, Time, TreeRecord};
 use rustix::fs::{AtFlags, Mode};
@@ -85,7 +84,6 @@ fn manifest(
             is_repository: is_repository(kept.lower),
             in_transaction: plan.transaction_at(kept.lower).is_on(),
             index: index_of(kept.lower),
-            head: head_of(kept.lower),
             is_copy: plan.is_copied(kept.lower),
         });
     }

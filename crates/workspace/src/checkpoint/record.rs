@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::layer::{Copy, Held, Layer};
 use crate::journal::{self, path_text, path_texts};
 use crate::state::read_file;
-use crate::{beneath, units};
+use crate::{beneath, git_index, units};
 
 /// What is being made.
 pub(super) const PART: &str = "part";
@@ -166,14 +166,14 @@ pub(super) fn is_noise(own: BorrowedFd<'_>, before: &[Layer], after: &[Layer], d
                 // That of the part that has no number yet lies there.
                 let numbered = beneath::directory(own, Path::new(&checkpoint.to_string()));
                 let directory = numbered.or_else(|_| beneath::directory(own, Path::new(PART))).ok()?;
-                read_file(directory.as_fd(), &file.to_string(), units::LARGEST_INDEX).ok()
+                read_file(directory.as_fd(), &file.to_string(), git_index::LARGEST_INDEX).ok()
             }
             _ => None,
         };
         units::is_named_index(path)
             && content(&before[which])
                 .zip(content(&after[which]))
-                .is_some_and(|(one, other)| units::is_only_refreshed(&one, &other))
+                .is_some_and(|(one, other)| git_index::is_only_refreshed(&one, &other))
     };
     let mut names = deltas.iter().enumerate().flat_map(|(which, delta)| delta.names().map(move |path| (which, path)));
     deltas.iter().any(|delta| !delta.is_empty()) && names.all(|(which, path)| is_refreshed(which, path))

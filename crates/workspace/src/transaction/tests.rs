@@ -1,6 +1,7 @@
 //! Transactions over real overlays: what a session would do is done on a mount, then committed or dropped. Each test runs in a user
 //! namespace of its own, as a session does.
 
+mod began;
 mod checkpoints;
 mod closed;
 mod copied;
@@ -118,7 +119,6 @@ impl Scene {
             is_repository,
             in_transaction,
             index,
-            head: None,
         });
         manifest.hidden = self.hidden.clone();
         manifest.masked = self.masked.clone();
