@@ -25,7 +25,6 @@ use rustix::io::Errno;
 
 use crate::beneath::{self, DEEPEST, Unclosed};
 use crate::entry::{Entry, Kind, Time};
-use crate::git_index::{self, LARGEST_INDEX};
 use crate::journal::{
     self, Action, DONE, Done, Earlier, Intent, JOURNAL, Operation, STAGING, Settled, Staging, UNDONE,
 };
@@ -34,8 +33,7 @@ use crate::operations::is_opening;
 use crate::origins;
 use crate::stages::{Stages, numbers, own_stage, remove};
 use crate::staging::{self, Source, sync_file_system};
-use crate::state;
-use crate::units::is_named_index;
+use crate::sums;
 
 /// What a file is to hold where that is not the session's version, which stays in the layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -264,11 +262,9 @@ impl Place<'_> {
                 };
                 let staged = staged.map_err(failed)?;
                 if staged.kind == Kind::Directory {
-                    operation.staged_sum = Some(staging::sum(stage, OsStr::new(&name), DEEPEST).map_err(failed)?);
+                    operation.staged_sum = Some(sums::identity(stage, OsStr::new(&name), DEEPEST).map_err(failed)?);
                 }
-                if is_named_index(&operation.path) {
-                    operation.index_sum = index_sum(stage, OsStr::new(&name));
-                }
+                operation.content_sum = sums::content(stage, OsStr::new(&name), &operation.path);
                 operation.staged = Some(staged);
                 between().map_err(CommitError::Journal)?;
             }
@@ -429,12 +425,6 @@ impl Place<'_> {
         };
         end().map_err(CommitError::Journal)
     }
-}
-
-/// What an index of git says, but for times of files.
-pub(crate) fn index_sum(directory: BorrowedFd<'_>, name: &OsStr) -> Option<u64> {
-    let bytes = state::read_file(directory, name.to_str()?, LARGEST_INDEX).ok()?;
-    git_index::summary(&bytes)
 }
 
 fn committed(done: &Done) -> Committed {

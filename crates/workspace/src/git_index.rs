@@ -34,15 +34,6 @@ pub(crate) fn is_only_refreshed(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// A number for what an index says, but for what it knows of the files' times (FNV-1a).
-pub(crate) fn summary(index: &[u8]) -> Option<u64> {
-    let kept = entries(index)?;
-    Some(
-        kept.iter()
-            .fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)),
-    )
-}
-
 /// An entry of an index. Of its fields git has the lower half of each number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexEntry<'a> {
@@ -85,7 +76,7 @@ impl<'a> IndexEntry<'a> {
 }
 
 /// Everything that an index says but times, numbers and sizes of files, caches, and the sum at its end.
-fn entries(index: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn entries(index: &[u8]) -> Option<Vec<u8>> {
     entries_with(index, SHA1).or_else(|| entries_with(index, SHA256))
 }
 

@@ -72,9 +72,9 @@ pub(crate) struct Operation {
     /// The permissions that a file gets of which some hunks are taken, where they are not the host's.
     #[serde(default)]
     pub(crate) part_mode: Option<u32>,
-    /// What was staged says, but for times of files, where it is an index of git.
-    #[serde(default)]
-    pub(crate) index_sum: Option<u64>,
+    /// A sum of the content of what was staged, where that is not too much to read; of an index of git without times of files.
+    #[serde(default, alias = "index_sum")]
+    pub(crate) content_sum: Option<u64>,
     /// Where it lies among what was staged, where that is not its own place in the list.
     #[serde(default)]
     pub(crate) slot: Option<usize>,

@@ -31,6 +31,7 @@ mod stages;
 mod staging;
 pub mod state;
 mod steps;
+mod sums;
 pub mod transaction;
 mod undo;
 mod unfinished;

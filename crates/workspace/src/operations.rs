@@ -110,7 +110,7 @@ pub(crate) fn operations(
             is_part: false,
             is_whole: false,
             part_mode: None,
-            index_sum: None,
+            content_sum: None,
             slot: None,
         });
     }

@@ -220,33 +220,6 @@ pub(crate) fn write_part(
     Entry::at(into, OsStr::new(new))?.ok_or(Errno::NOENT)
 }
 
-/// A number for everything that lies in a directory (FNV-1a): another one where a name came, went or was written.
-pub(crate) fn sum(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> Result<u64, Errno> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut sum = 0xcbf2_9ce4_8422_2325;
-    let mut add = |bytes: &[u8]| {
-        sum = bytes.iter().fold(sum, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    };
-    let (directory, _unclosed) = beneath::layer_directory(parent, name)?;
-    for name in beneath::names(directory.as_fd(), 1 << 20)? {
-        let Some(entry) = Entry::at(directory.as_fd(), &name)? else { continue };
-        add(name.as_bytes());
-        add(&[0]);
-        add(&entry.inode.to_le_bytes());
-        add(&entry.mode.to_le_bytes());
-        if entry.kind != Kind::Directory {
-            add(&entry.size.to_le_bytes());
-            add(&entry.modified.0.to_le_bytes());
-            add(&entry.modified.1.to_le_bytes());
-        } else if depth > 0 {
-            add(&self::sum(directory.as_fd(), &name, depth - 1)?.to_le_bytes());
-        } else {
-            return Err(Errno::OVERFLOW);
-        }
-    }
-    Ok(sum)
-}
-
 /// Copies whatever has the name, with all that lies below it, or fails.
 pub(crate) fn copy_tree(
     from: BorrowedFd<'_>,

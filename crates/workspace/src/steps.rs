@@ -13,7 +13,7 @@ use crate::commit::Place;
 use crate::entry::{Entry, Kind, PERMISSIONS};
 use crate::journal::{Action, Below, Operation};
 use crate::moves;
-use crate::staging;
+use crate::sums;
 
 impl Place<'_> {
     /// `false` where the host has changed what has the name.
@@ -138,7 +138,7 @@ fn has_only(stage: BorrowedFd<'_>, number: &str, below: Option<Below>) -> Result
 /// Whether a directory holds what a commit has put there.
 fn has_sum(parent: BorrowedFd<'_>, name: &str, sum: Option<u64>) -> Result<bool, Errno> {
     let Some(sum) = sum else { return Ok(true) };
-    Ok(staging::sum(parent, OsStr::new(name), DEEPEST)? == sum)
+    Ok(sums::identity(parent, OsStr::new(name), DEEPEST)? == sum)
 }
 
 fn set_mode(

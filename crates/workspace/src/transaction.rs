@@ -37,6 +37,7 @@ use crate::operations;
 use crate::stages::{self, numbers};
 use crate::staging;
 use crate::state::{Event, State, write_durably};
+use crate::sums;
 use crate::undo;
 use crate::units;
 
@@ -105,7 +106,7 @@ fn index_in(root: BorrowedFd<'_>) -> Option<u64> {
         let names = beneath::names(worktrees.as_fd(), MOST_WORKTREES).ok()?;
         all.extend(names.iter().map(|name| Path::new(WORKTREES).join(name).join("index")));
     }
-    let said = all.iter().filter_map(|path| git_index::summary(&read(root, path, LARGEST_INDEX)?));
+    let said = all.iter().filter_map(|path| sums::of_index(&read(root, path, LARGEST_INDEX)?));
     said.reduce(|one, other| one.rotate_left(1) ^ other)
 }
 

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::beneath::{self, DEEPEST};
-use crate::commit::{Between, CommitError, Committed, Place, index_sum};
-use crate::entry::{Entry, Kind};
+use crate::commit::{Between, CommitError, Committed, Place};
+use crate::entry::Entry;
 use crate::journal::{self, Action, DONE, Done, Intent, Operation, Staging, UNDONE};
 use crate::stages::{numbers, own_stage};
 use crate::staging::{self, copy_tree};
+use crate::sums;
 use crate::units;
 
 /// Paths with the numbers of their trees.
@@ -112,18 +113,20 @@ impl Place<'_> {
         let lower = self.trees.get(operation.tree).ok_or(Errno::INVAL)?.lower.as_fd();
         let Ok((parent, last)) = beneath::parent(lower, &operation.path) else { return Ok(false) };
         let target = Entry::at(parent.as_fd(), last)?;
-        let is_other = target.as_ref().zip(operation.base.as_ref()).is_some_and(|(now, base)| !now.is_still(base));
-        if is_other && operation.index_sum.is_some() && index_sum(parent.as_fd(), last) == operation.index_sum {
-            // A `git status` of the host has read it again, and changed nothing that counts.
-            operation.base.clone_from(&target);
-        }
         let is_kept = Entry::at(own, OsStr::new(name))?.is_some();
+        let found_sum = operation.base_sum.map(|_| sums::identity(parent.as_fd(), last, DEEPEST)).transpose();
         let is_base = match (&target, &operation.base) {
-            (Some(target), Some(base)) if target.kind == Kind::Directory => {
-                let sum = |_| staging::sum(parent.as_fd(), last, DEEPEST);
-                target.is_still(base) && operation.base_sum.map(sum).transpose()? == operation.base_sum
+            (Some(now), Some(base)) if now.is_still(base) && found_sum == Ok(operation.base_sum) => true,
+            // Written again as it was, by a `git status` or a `git stash` and `pop` of the host.
+            (Some(now), Some(base)) if (now.kind, now.mode) == (base.kind, base.mode) => {
+                let content = sums::content(parent.as_fd(), last, &operation.path);
+                let is_same = content.is_some() && content == operation.content_sum;
+                if is_same {
+                    operation.base.clone_from(&target);
+                    operation.base_sum = found_sum?;
+                }
+                is_same
             }
-            (Some(target), Some(base)) => target.is_still(base),
             _ => false,
         };
         Ok(match operation.action {

@@ -17,7 +17,7 @@ fn recorded(scene: &Scene) {
         left = left.and_then(|one| one.turn(Instant::now()));
     }
     assert!(left.is_some(), "it did not wait for its turn");
-    assert!(left.and_then(|one| one.turn(Instant::now() + Duration::from_secs(60))).is_none());
+    assert!(left.and_then(|one| one.turn(Instant::now() + Duration::from_mins(1))).is_none());
 }
 
 #[test]

@@ -242,6 +242,39 @@ fn what_the_host_changed_after_a_commit_stays_when_it_is_taken_back() {
 }
 
 #[test]
+fn what_the_host_wrote_again_as_it_was_is_taken_back() {
+    apart("review::what_the_host_wrote_again_as_it_was_is_taken_back", || {
+        let mut scene = Scene::new();
+        sh(
+            &scene.project(),
+            &format!("{GIT}; for f in a b c; do echo $f > $f; done; git init -q .; git add .; $GIT commit -qm 1"),
+        );
+        let before = picture(&scene.project());
+        let mut transaction = scene
+            .session("echo new > a; mkdir -p m/n; echo n > m/n/n; ln -s n m/l; echo x > x; chmod +x x; echo b2 > b");
+        commit_all(&mut transaction);
+        let host = "$GIT stash -q; $GIT stash pop -q; cp -a m copy; rm -r m; mv copy m; cp -a x y; mv y x; touch b";
+        sh(&scene.project(), &format!("{GIT}; {host}"));
+        let undone = transaction.undo_commit().expect("nothing is in the way");
+        assert_eq!(undone.left, []);
+        let in_tree =
+            |picture: BTreeMap<PathBuf, String>| picture.into_iter().filter(|(path, _)| !path.starts_with(".git"));
+        assert!(in_tree(picture(&scene.project())).eq(in_tree(before)));
+        // What was changed below a directory is not as it was, nor is another mode.
+        let again = everything(&transaction);
+        let changes = transaction.changes().expect("readable");
+        transaction.commit(&changes, again).expect("nothing is in the way");
+        sh(&scene.project(), "cp -a m copy; echo more > copy/n/o; rm -r m; mv copy m; cp -a x y; chmod -x y; mv y x");
+        let left: HashSet<PathBuf> =
+            transaction.undo_commit().expect("the rest is").left.into_iter().map(|(_, path)| path).collect();
+        assert!(
+            left.contains(Path::new("m")) && left.contains(Path::new("x")) && !left.contains(Path::new("a")),
+            "{left:?}"
+        );
+    });
+}
+
+#[test]
 fn an_undo_that_is_killed_at_any_step_is_wholly_done_or_not_at_all() {
     apart("review::an_undo_that_is_killed_at_any_step_is_wholly_done_or_not_at_all", || {
         let mut steps = 0;
