@@ -41,7 +41,7 @@ use cofferdam_plan::LaunchPlan;
 use cofferdam_wire::End;
 use cofferdam_wire::exec::ExecId;
 use cofferdam_wire::order::Lifetime;
-use cofferdam_workspace::began::Recording;
+use cofferdam_workspace::beginnings::Recording;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -73,7 +73,7 @@ use crate::terminal::standard_streams::{self, StandardStreams};
 /// A set-up that says nothing for so long waits for something slow.
 const SET_UP: Duration = Duration::from_millis(5);
 /// Of one turn of the loop, what the files of a transaction held takes so long; and at the end of a session.
-const RECORDING: Duration = Duration::from_millis(2);
+pub(crate) const RECORDING: Duration = Duration::from_millis(2);
 const RECORDING_AT_END: Duration = Duration::from_millis(500);
 
 /// The open ends of a running session.
@@ -104,7 +104,7 @@ pub(crate) struct Running<'a> {
     /// In a transaction.
     pub(crate) checkpoints: Option<SessionCheckpoints>,
     /// What the files of a transaction held at its beginning, for moments with nothing else to do.
-    recording: Option<Recording>,
+    pub(crate) recording: Option<Recording>,
     /// How the session sees the trees of a transaction without checkpoints.
     pub(crate) views: Vec<OwnedFd>,
     /// Seconds since 1970.
@@ -168,11 +168,11 @@ impl<'a> Running<'a> {
         options: &'a Options,
     ) -> Self {
         let allowance = ends.output.as_ref().map(|output| output.allowance.clone());
-        let transaction = directory.as_ref().filter(|_| plan.transaction.is_on()).map(|one| one.path.clone());
+        let transaction = directory.as_ref().filter(|_| plan.transaction.is_on() && !plan.copies);
+        let transaction = transaction.map(|one| one.path.clone());
         Running {
-            // The child builds its walls: of most projects all is known before the command starts.
-            recording: transaction.clone().map(Recording::new).and_then(|one| one.turn(Instant::now() + RECORDING)),
-            checkpoints: transaction.filter(|_| !plan.copies).map(SessionCheckpoints::new),
+            recording: None,
+            checkpoints: transaction.map(SessionCheckpoints::new),
             views: Vec::new(),
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
@@ -223,8 +223,9 @@ impl<'a> Running<'a> {
         }
         self.tell_last_falls();
         self.let_names_go();
-        // What a short session left no moment for.
-        self.recording = self.recording.take().and_then(|recording| recording.turn(Instant::now() + RECORDING_AT_END));
+        if let Some(recording) = self.recording.take() {
+            recording.end(Instant::now() + RECORDING_AT_END);
+        }
         let gated = self.gate.as_mut().map_or(Ok(()), Gate::end).and_then(|()| self.pass_news());
         // An error is told on the terminal.
         let left = self.streams.leave_raw_mode();
@@ -309,14 +310,17 @@ impl<'a> Running<'a> {
         self.summary.warnings.push(text);
     }
 
+    /// What the files of a transaction held.
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.recording = self.recording.take().and_then(|recording| recording.turn(Instant::now() + time));
+    }
+
     fn use_idle_moment(&mut self) -> Result<(), Errno> {
         match &self.gate {
             Some(gate) if gate.has_to_learn() => gate.learn(),
             _ if !self.startup.is_done() => self.do_startup_task()?,
             _ if self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look) => self.keep_covers()?,
-            _ if let Some(recording) = self.recording.take() => {
-                self.recording = recording.turn(Instant::now() + RECORDING);
-            }
+            _ if self.recording.is_some() => self.record(RECORDING),
             _ => {
                 let log = &mut self.log;
                 self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));

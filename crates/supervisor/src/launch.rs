@@ -30,6 +30,7 @@ use cofferdam_plan::{
 };
 use cofferdam_policy::Isolation;
 use cofferdam_reach::start::Terminates;
+use cofferdam_workspace::beginnings::Recording;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -37,7 +38,7 @@ use crate::attach;
 use crate::covers::Keeper;
 use crate::covers::arrivals::Arrivals;
 use crate::error::LaunchError;
-use crate::event_loop::{Ends, Running};
+use crate::event_loop::{Ends, RECORDING, Running};
 use crate::first_process::FirstProcess;
 use crate::launch::finish::{Begun, Outcome};
 use crate::launch::overlays::make_overlays;
@@ -94,9 +95,14 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
         cgroup::sweep(plan);
     }
     let gate = make_gate(plan, options)?;
+    let recording = overlays.as_ref().filter(|_| plan.transaction.is_on());
+    let recording = recording.map(|one| Recording::new(one.path.clone(), !plan.limits.limits_disks()));
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.network.egress = early.or(egress);
     running.keeper = keeper;
+    running.recording = recording;
+    // The child builds its walls: of most projects all is known before the command starts.
+    running.record(RECORDING);
     for text in &exposed {
         running.log().warned(text);
     }

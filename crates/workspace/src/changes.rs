@@ -27,7 +27,7 @@ pub(crate) const MOST_ENTRIES: usize = 1 << 20;
 /// And so many bytes of their paths: a deep tree of long names costs a workload little.
 const MOST_BYTES: usize = 1 << 28;
 /// The kernel takes no longer path, and a commit needs some of it for the name of its stage.
-const LONGEST_PATH: usize = 3900;
+pub(crate) const LONGEST_PATH: usize = 3900;
 /// Apparent size of the largest file that is committed; a sparse one costs the workload nothing.
 const LARGEST: u64 = 64 << 30;
 
@@ -181,8 +181,60 @@ impl<'a> Walk<'a> {
         self.found.changes.extend(unchanged.filter(|(inode, _)| linked.contains(inode)).map(|(_, change)| change));
         // By their parts: each is followed by what lies below it.
         self.found.changes.sort_by(|one, other| one.path.cmp(&other.path));
+        if self.copied.is_none() {
+            self.pair_renames(upper, lower);
+        }
         self.carry_down();
         Ok(self.found)
+    }
+
+    /// A file that the session renamed, told by its content: the host has it under its old name, so it did not remove it; and where the
+    /// new name waits, so does the old one, or the file would have neither. Of a new name that waits and has another content any
+    /// removed file may be the old one, unless there are as many other copies.
+    fn pair_renames(&mut self, upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) {
+        let waits = |one: &Change| matches!(one.conflict, Some(Conflict::Removed | Conflict::Changed));
+        let is_file = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.kind == Kind::File);
+        let changes = &mut self.found.changes;
+        let all = 0..changes.len();
+        if !changes.iter().any(|one| waits(one) && is_file(&one.after)) {
+            return;
+        }
+        let is_new = |one: &Change| (waits(one) || one.what == What::Added) && is_file(&one.after);
+        let new: Vec<usize> = all.clone().filter(|at| is_new(&changes[*at])).collect();
+        let is_old = |one: &Change| one.what == What::Deleted && is_file(&one.before);
+        let mut old: Vec<usize> = all.filter(|at| is_old(&changes[*at])).collect();
+        let (mut is_any_unpaired, mut elsewhere) = (false, 0);
+        for new in new {
+            let is_pair = |old: usize, changes: &[Change]| {
+                let (one, other) = (&changes[new], &changes[old]);
+                let size = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.size).filter(|size| *size > 0);
+                let same = || {
+                    let (above, name, _unclosed) = beneath::layer_parent(upper, &one.path)?;
+                    let (below, old) = beneath::parent(lower, &other.path)?;
+                    Ok::<bool, Errno>(is_same_file((above.as_fd(), name), (below.as_fd(), old)))
+                };
+                size(&one.after).is_some() && size(&one.after) == size(&other.before) && same().unwrap_or(false)
+            };
+            match old.iter().position(|old| is_pair(*old, changes)).map(|at| old.swap_remove(at)) {
+                Some(old) if changes[new].conflict == Some(Conflict::Removed) => {
+                    changes[new].conflict = changes[old].conflict.and(Some(Conflict::Unit));
+                }
+                Some(old) if changes[new].conflict.is_some() => {
+                    changes[old].conflict = changes[old].conflict.or(Some(Conflict::Unit));
+                }
+                Some(_) => {}
+                None if changes[new].conflict.is_none() => {
+                    let parent = beneath::layer_parent(upper, &changes[new].path);
+                    elsewhere +=
+                        usize::from(parent.is_ok_and(|(above, name, _)| origins::is_marked(above.as_fd(), name)));
+                }
+                None => is_any_unpaired |= changes[new].conflict == Some(Conflict::Removed),
+            }
+        }
+        let is_unclear = is_any_unpaired && old.len() > elsewhere;
+        for old in old.into_iter().filter(|_| is_unclear) {
+            changes[old].conflict = changes[old].conflict.or(Some(Conflict::Unit));
+        }
     }
 
     /// Where nothing takes the place of a directory, what is in it does not go; where no directory does, nothing comes into it.

@@ -51,6 +51,8 @@ pub type Parts = HashMap<PathBuf, Part>;
 /// One tree of the host and the layer that lies over it.
 #[derive(Debug)]
 pub(crate) struct Tree {
+    /// Before the session began, by the clock of its files.
+    pub(crate) mounted: Time,
     pub(crate) lower: OwnedFd,
     pub(crate) upper: OwnedFd,
     /// Keeps the layer open where the workload closed it.
@@ -123,12 +125,13 @@ impl Place<'_> {
     ) -> Result<Committed, CommitError> {
         let journal = CommitError::Journal;
         self.refuse_unwritable(&operations)?;
+        let worked_in = self.worked_in(&operations).map_err(journal)?;
         let staging = self.make_stages(number, &operations, between).map_err(journal)?;
         let stages = self.stages(number, &staging).map_err(journal)?;
         self.stage_all(&stages, &mut operations, parts, between)?;
         self.keep(&stages, &operations, false)?;
         self.sync(&stages).map_err(journal)?;
-        let intent = Intent { version: 1, number, operations, staging, is_undo: false };
+        let intent = Intent { version: 1, number, operations, staging, is_undo: false, worked_in };
         self.begin(&intent, &stages, between)
     }
 
@@ -318,6 +321,28 @@ impl Place<'_> {
         Ok(committed(&done))
     }
 
+    /// Directories in which the host has worked before, of those in which something is put in place.
+    pub(crate) fn worked_in(&self, operations: &[Operation]) -> Result<Vec<Settled>, Errno> {
+        let mounted: Vec<Time> = self.trees.iter().map(|tree| tree.mounted).collect();
+        let earlier = earlier(self.directory, &mounted)?;
+        let mut worked_in: Vec<Settled> = Vec::new();
+        let mut seen = HashSet::new();
+        for operation in operations {
+            let path = operation.path.parent().unwrap_or(Path::new(""));
+            let tree = self.trees.get(operation.tree).ok_or(Errno::INVAL)?;
+            if !seen.insert((operation.tree, path)) {
+                continue;
+            }
+            let Ok(directory) = beneath::directory(tree.lower.as_fd(), path) else { continue };
+            let changed = Entry::of(&rustix::fs::fstat(&directory)?).changed;
+            let is_by_us = earlier.get(operation.tree).and_then(|one| one.directories.get(path)) == Some(&changed);
+            if tree.mounted.is_before(changed) && !is_by_us {
+                worked_in.push(Settled { tree: operation.tree, path: path.to_path_buf(), changed });
+            }
+        }
+        Ok(worked_in)
+    }
+
     /// Names as this commit leaves them: directories in which it put something, and files of which the layer has another version.
     fn settled(&self, intent: &Intent, applied: &[bool]) -> Result<Vec<Settled>, Errno> {
         let mut settled: Vec<Settled> = Vec::new();
@@ -329,7 +354,9 @@ impl Place<'_> {
                 Action::SetMode { .. } => operation.path.as_path(),
                 _ => operation.path.parent().unwrap_or(Path::new("")),
             };
-            if seen.insert((operation.tree, path)) {
+            // Where the host has worked before, what it may have removed stays a conflict.
+            let has_worked = intent.worked_in.iter().any(|one| one.tree == operation.tree && one.path == path);
+            if seen.insert((operation.tree, path)) && !has_worked {
                 let Ok(directory) = beneath::directory(lower, path) else { continue };
                 let changed = Entry::of(&rustix::fs::fstat(&directory)?).changed;
                 settled.push(Settled { tree: operation.tree, path: path.to_path_buf(), changed });

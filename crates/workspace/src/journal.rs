@@ -104,6 +104,9 @@ pub(crate) struct Intent {
     /// Whether this takes the commit of that number back.
     #[serde(default)]
     pub(crate) is_undo: bool,
+    /// Directories that the host has changed before.
+    #[serde(default)]
+    pub(crate) worked_in: Vec<Settled>,
 }
 
 impl Intent {
@@ -124,11 +127,12 @@ pub(crate) struct Done {
     pub(crate) operations: Vec<Operation>,
     /// For each of them whether it was carried out.
     pub(crate) applied: Vec<bool>,
-    /// The directories in which something was put in place.
+    /// The directories in which something was put in place, and by no other program since the session began; and names that were put
+    /// back.
     pub(crate) directories: Vec<Settled>,
 }
 
-/// A directory of the host and when this commit, and no other program, has changed it last.
+/// A name of the host's and when it was changed last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settled {
     pub(crate) tree: usize,

@@ -8,7 +8,7 @@
 
 pub mod archive;
 mod attributes;
-pub mod began;
+pub mod beginnings;
 mod beneath;
 pub mod changes;
 pub mod checkpoint;
@@ -37,7 +37,7 @@ mod undo;
 mod unfinished;
 mod units;
 
-pub use began::Began;
+pub use beginnings::{Beginning, Beginnings};
 pub use changes::{Change, Changes, Conflict, Skipped, What, Why};
 pub use checkpoint::Checkpoints;
 pub use commit::{CommitError, Committed, Part, Parts};

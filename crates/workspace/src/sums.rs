@@ -1,5 +1,5 @@
 //! Numbers by which something is known again: by what it is (inodes, times), or by what it holds. Owns what counts in each. Called by
-//! `commit`, `steps` and `undo`.
+//! `commit`, `steps`, `undo` and `transaction`.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -23,7 +23,7 @@ fn fnv(sum: u64, bytes: &[u8]) -> u64 {
 
 /// What an index of git says, but for what it knows of the files' times.
 pub(crate) fn of_index(index: &[u8]) -> Option<u64> {
-    git_index::entries(index).map(|kept| fnv(FNV_BASIS, &kept))
+    git_index::said(index).map(|kept| fnv(FNV_BASIS, &kept))
 }
 
 /// Everything that lies in a directory: another one where a name came, went or was written.
@@ -88,7 +88,7 @@ impl Content {
                 self.bytes = self.bytes.checked_sub(entry.size)?;
                 let mut content = Vec::new();
                 beneath::file(parent, name).ok()?.take(entry.size + 1).read_to_end(&mut content).ok()?;
-                self.sum = fnv(fnv(self.sum, b"file\0"), &content);
+                self.sum = fnv(fnv(fnv(self.sum, b"file\0"), &entry.size.to_le_bytes()), &content);
             }
             Kind::Link => self.sum = fnv(fnv(self.sum, b"link\0"), entry.target?.as_os_str().as_bytes()),
             Kind::Directory if depth > 0 => {
@@ -96,7 +96,7 @@ impl Content {
                 let names = beneath::names(directory.as_fd(), self.names).ok()?;
                 self.names = self.names.checked_sub(names.len())?;
                 for name in names {
-                    self.sum = fnv(fnv(self.sum, b"name\0"), name.as_bytes());
+                    self.sum = fnv(fnv(fnv(self.sum, b"name\0"), name.as_bytes()), &[0]);
                     self.add(directory.as_fd(), &name, depth - 1)?;
                 }
                 self.sum = fnv(self.sum, b"end\0");

@@ -7,7 +7,7 @@
 //!   state                see `state`
 //!   SLOT/upper           what was written to the tree in that slot
 //!   checkpoints          see `checkpoint`
-//!   began, ...           see `began`
+//!   beginnings, ...      see `beginnings`
 //!   journal.json, ...    see `journal`
 //! ```
 
@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::began::{self, Began};
+use crate::beginnings::{self, Beginnings};
 use crate::beneath;
 use crate::changes::{Change, Changes, Conflict, Walk, What};
 use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
@@ -49,8 +49,9 @@ const LEFT_OUT: &str = "left-out.json";
 const INDEX: &str = ".git/index";
 const WORKTREES: &str = "worktrees";
 const MOST_WORKTREES: usize = 64;
-/// What the directory of a session holds for its transaction, besides the layers.
-pub const FILES: [&str; 6] = [MANIFEST, "state", CHECKPOINTS, crate::origins::FILE, began::FILE, began::COPIES];
+/// What the directory of a session holds for its transaction, besides the layers: what is not named here is removed at its end.
+pub const FILES: [&str; 6] =
+    [MANIFEST, "state", CHECKPOINTS, crate::origins::FILE, beginnings::FILE, beginnings::COPIES];
 /// Told apart from a boot before by this file.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -326,9 +327,9 @@ impl Transaction {
         (read(tree.lower.as_fd(), path, most), read_layer(tree.upper.as_fd(), path, most))
     }
 
-    /// What a file of the project held when the session began, where that is known.
-    pub fn began(&self, path: &Path) -> Option<Began> {
-        began::of(self.directory.as_fd(), path)
+    /// What files of the project held when the session began, where that is known.
+    pub fn beginnings(&self) -> Beginnings {
+        Beginnings::read(self.directory.as_fd())
     }
 
     /// A changed file as the session left it, and its size.
@@ -540,6 +541,9 @@ pub fn roll_back(path: &Path) -> Result<(), OpenError> {
         for record in &manifest.trees {
             stages::remove(directory.as_fd(), record.slot.to_string()).map_err(OpenError::Records)?;
         }
+        stages::remove(directory.as_fd(), beginnings::COPIES).map_err(OpenError::Records)?;
+        let list = rustix::fs::unlinkat(&directory, beginnings::FILE, AtFlags::empty());
+        best_effort(list, "without layers there is nothing to merge");
         return Ok(());
     }
     let name = path.file_name().and_then(|name| name.to_str()).ok_or(OpenError::Missing)?;
@@ -585,7 +589,7 @@ fn open_tree(directory: BorrowedFd<'_>, record: &TreeRecord, is_same_boot: bool)
     let slot = beneath::directory(directory, Path::new(&record.slot.to_string())).map_err(OpenError::Records)?;
     // The workload may have closed it.
     let (upper, unclosed) = beneath::layer_directory(slot.as_fd(), "upper".as_ref()).map_err(OpenError::Records)?;
-    Ok(Tree { lower, upper, _unclosed: unclosed })
+    Ok(Tree { mounted: record.mounted, lower, upper, _unclosed: unclosed })
 }
 
 /// The host's list of refs, where it has changed since the session began.

@@ -50,6 +50,7 @@ impl Place<'_> {
             return Ok(Committed { left, ..Committed::default() });
         }
         self.refuse_unwritable(&operations)?;
+        let worked_in = self.worked_in(&operations).map_err(journal)?;
         let staging = self.beside(&operations).map_err(journal)?;
         between().map_err(journal)?;
         let own = stages.own;
@@ -70,7 +71,7 @@ impl Place<'_> {
         }
         self.keep(&stages, &operations, true)?;
         self.sync(&stages).map_err(journal)?;
-        let intent = Intent { version: 1, number, operations, staging, is_undo: true };
+        let intent = Intent { version: 1, number, operations, staging, is_undo: true, worked_in };
         let mut undone = self.begin(&intent, &stages, between)?;
         undone.left.extend(left);
         Ok(undone)
@@ -119,8 +120,8 @@ impl Place<'_> {
             (Some(now), Some(base)) if now.is_still(base) && found_sum == Ok(operation.base_sum) => true,
             // Written again as it was, by a `git status` or a `git stash` and `pop` of the host.
             (Some(now), Some(base)) if (now.kind, now.mode) == (base.kind, base.mode) => {
-                let content = sums::content(parent.as_fd(), last, &operation.path);
-                let is_same = content.is_some() && content == operation.content_sum;
+                let content = |_| sums::content(parent.as_fd(), last, &operation.path);
+                let is_same = operation.content_sum.is_some_and(|sum| content(sum) == Some(sum));
                 if is_same {
                     operation.base.clone_from(&target);
                     operation.base_sum = found_sum?;

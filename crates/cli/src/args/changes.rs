@@ -61,7 +61,7 @@ pub(crate) struct CommitArgs {
     /// Put the session's version in the place of what the host changed meanwhile; what was there is kept
     #[arg(long, requires = "paths")]
     pub(crate) overwrite: bool,
-    /// Of text files that the host changed meanwhile: merge both, where they changed other lines and git has what they began with
+    /// Of text files that the host changed meanwhile: merge both, where they changed other lines and what they began with is known
     #[arg(long, conflicts_with = "overwrite")]
     pub(crate) merge: bool,
     /// Ask about each change, of text files about each hunk

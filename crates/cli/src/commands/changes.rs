@@ -216,6 +216,24 @@ pub(crate) fn warn_of_attempt(session: &str) {
 pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let mut found = all(&own_state()?);
     found.retain(|one| one.state.waits());
+    meant_of(found, which)
+}
+
+/// To be looked at or taken: one of which nothing is left is not meant beside another. What is dropped or put back is named.
+fn meant_to_take(which: &WhichArgs) -> Result<Found, ChangesError> {
+    match meant(which) {
+        Err(ChangesError::Several { .. }) => {
+            let found = all(&own_state()?).into_iter().filter(|one| one.state.waits() && !is_undone(one)).collect();
+            match meant_of(found, which) {
+                Err(ChangesError::Nothing { .. }) => meant(which),
+                other => other,
+            }
+        }
+        other => other,
+    }
+}
+
+fn meant_of(mut found: Vec<Found>, which: &WhichArgs) -> Result<Found, ChangesError> {
     let here = std::env::current_dir().map_err(|source| ChangesError::Here { source })?;
     let is_here = |one: &Found| one.manifest.trees.iter().any(|tree| here.starts_with(&tree.lower));
     if let Some(name) = &which.session {
@@ -231,9 +249,6 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     let below = found.iter().find(|one| one.manifest.trees.iter().any(|tree| tree.lower.starts_with(&here)));
     let below = below.map(|one| one.manifest.trees[0].lower.clone());
     found.retain(is_here);
-    if found.len() > 1 && !found.iter().all(is_undone) {
-        found.retain(|one| !is_undone(one));
-    }
     match found.len() {
         0 if is_inside() => Err(ChangesError::Inside),
         0 => Err(ChangesError::Nothing { directory: here, below }),
@@ -245,15 +260,16 @@ pub(crate) fn meant(which: &WhichArgs) -> Result<Found, ChangesError> {
     }
 }
 
-/// Whether a session has ended and all of its changes were taken back: it is meant only where it is the only one.
+/// Whether a session has ended and all of its changes were taken back.
 fn is_undone(found: &Found) -> bool {
     let changes = || Transaction::look(&found.path).ok()?.changes().ok();
-    found.state != State::Open && changes().is_some_and(|trees| trees.iter().all(Changes::is_without_work))
+    !matches!(found.state, State::Open | State::Lost)
+        && changes().is_some_and(|trees| trees.iter().all(Changes::is_without_work))
 }
 
 /// What waits of what was named, to look at.
 pub(crate) fn looked_at(which: &WhichArgs, paths: &[PathBuf]) -> Result<(Transaction, Vec<Changes>), ChangesError> {
-    let found = meant(which)?;
+    let found = meant_to_take(which)?;
     let id = || found.manifest.session.clone();
     let transaction = Transaction::look(&found.path).map_err(|source| ChangesError::Open { id: id(), source })?;
     let mut changes = transaction.changes().map_err(|source| ChangesError::Read { id: id(), source })?;
@@ -409,7 +425,7 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {
 
 /// Without a question.
 pub(crate) fn drop_all(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
-    let found = meant_and_finished(which)?;
+    let found = finished(meant(which)?)?;
     let id = found.manifest.session.clone();
     match transaction::roll_back(&found.path) {
         Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
@@ -419,8 +435,7 @@ pub(crate) fn drop_all(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
 }
 
 /// The same after what killed sessions left was finished: their changes lie elsewhere then.
-fn meant_and_finished(which: &WhichArgs) -> Result<Found, ChangesError> {
-    let found = meant(which)?;
+fn finished(found: Found) -> Result<Found, ChangesError> {
     if found.state != State::Open {
         return Ok(found);
     }
@@ -433,7 +448,7 @@ fn meant_and_finished(which: &WhichArgs) -> Result<Found, ChangesError> {
 
 /// For changing something: it waits, no other process has it, and nothing of it is lost.
 pub(crate) fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
-    let found = meant_and_finished(which)?;
+    let found = finished(meant_to_take(which)?)?;
     let id = found.manifest.session.clone();
     match Transaction::open(&found.path) {
         Err(OpenError::Locked) => Err(ChangesError::Runs { id }),

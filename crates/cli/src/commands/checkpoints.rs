@@ -172,7 +172,7 @@ fn put_back(which: &WhichArgs, to: &To, how: &PutBackArgs) -> Result<ExitCode, C
             // Shown again with what was written meanwhile.
             Err(ChangesError::Session { why, .. }) if why == WENT_ON => print(&format!("{WENT_ON}\n")),
             other => {
-                let shown = print(&lines::put_back(before, &other?));
+                let shown = print(&lines::put_back(&id, before, &other?));
                 if !is_running && has_nothing_left(&id) {
                     print(&lines::nothing_left(&id));
                 }

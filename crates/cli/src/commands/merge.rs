@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use cofferdam_workspace::{Began, Change, Conflict, Kind, Part, Parts, Transaction, What, diff};
+use cofferdam_workspace::{Beginning, Beginnings, Change, Conflict, Kind, Part, Parts, Transaction, What, diff};
 
 use crate::commands::git::{Git, GitError};
 use crate::render::changes::name;
@@ -24,11 +24,11 @@ impl Merged {
 }
 
 pub(crate) fn merge(transaction: &Transaction, asked: &[(usize, &Change)]) -> Merged {
-    let trees = transaction.manifest.trees.len();
+    let (trees, beginnings) = (transaction.manifest.trees.len(), transaction.beginnings());
     let mut merged = Merged { parts: vec![Parts::new(); trees], lines: Vec::new() };
     let is_file = |change: &Change| change.what == What::Modified && change.kind() == Kind::File;
     for (tree, change) in asked.iter().filter(|(_, one)| one.conflict == Some(Conflict::Changed) && is_file(one)) {
-        match one(transaction, *tree, change) {
+        match one(transaction, &beginnings, *tree, change) {
             Ok(content) => {
                 let part = Part { content, takes_mode: false, is_whole: true };
                 merged.parts[*tree].insert(change.path.clone(), part);
@@ -39,30 +39,47 @@ pub(crate) fn merge(transaction: &Transaction, asked: &[(usize, &Change)]) -> Me
     merged
 }
 
-fn one(transaction: &Transaction, tree: usize, change: &Change) -> Result<Vec<u8>, String> {
+fn one(transaction: &Transaction, beginnings: &Beginnings, tree: usize, change: &Change) -> Result<Vec<u8>, String> {
     let mode = |entry: &Option<cofferdam_workspace::Entry>| entry.as_ref().map(|entry| entry.mode);
     if mode(&change.before) != mode(&change.after) {
         return Err("the host's version has other permissions than the session's".to_owned());
     }
     let (host, session) = transaction.contents(tree, &change.path, diff::LARGEST);
     let (host, session) = host.zip(session).ok_or("it is too large, or cannot be read")?;
-    let base = beginning(transaction, tree, &change.path)?;
+    let base = beginning(transaction, beginnings, tree, &change.path, &host)?;
     diff::merge(&base, &host, &session).ok_or_else(|| "both have changed the same lines, or it is no text".to_owned())
 }
 
 /// What the file held when the session began.
-fn beginning(transaction: &Transaction, tree: usize, path: &Path) -> Result<Vec<u8>, String> {
+fn beginning(
+    transaction: &Transaction,
+    beginnings: &Beginnings,
+    tree: usize,
+    path: &Path,
+    host: &[u8],
+) -> Result<Vec<u8>, String> {
     let unknown = |why: &str| format!("what both began with is not known: {why}");
     let is_project = transaction.manifest.project() == Some(tree);
-    let began = is_project.then(|| transaction.began(path)).flatten();
-    match began.ok_or_else(|| unknown("it was no file that git tracks in this project, or changed too early"))? {
-        Began::Content(content) => Ok(content),
-        Began::Object(id) => {
+    let found = is_project.then(|| beginnings.of(path)).flatten();
+    let unrecorded = "git did not track it, or the host changed it before it was recorded";
+    match found.ok_or_else(|| unknown(unrecorded))? {
+        Beginning::Content(content) => Ok(content),
+        Beginning::Object { id, size } => {
             let git = Git { project: &transaction.manifest.trees[tree].lower, which: tree, index: None };
-            git.run(&["cat-file", "blob", &id], &mut std::io::empty()).map_err(|error| match error {
+            let ask = |what: &str| git.run(&["cat-file", what, &id], &mut std::io::empty());
+            let failed = |error: GitError| match error {
                 GitError::Failed { said, .. } => unknown(&format!("git says `{said}`")),
                 GitError::Run(source) => unknown(&format!("git cannot be run: {source}")),
-            })
+            };
+            if String::from_utf8_lossy(&ask("-s").map_err(failed)?).trim() != size.to_string() {
+                return Err(unknown("git keeps it in another form than the project has it"));
+            }
+            let content = ask("blob").map_err(failed)?;
+            if content == host {
+                // By its index alone git is believed. Where that was wrong, a merge would undo what the host did.
+                return Err(unknown("git says that the host has changed nothing, and the file was written since"));
+            }
+            Ok(content)
         }
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn table(found: &[Found], changes: &[Option<Vec<Changes>>], is_all: b
             // It was undone: a session that changed nothing is not kept.
             (Some(changes), State::Open) => counted(changes),
             (Some(changes), _) if changes.iter().all(|found| found.changes.is_empty()) => {
-                "nothing; `sandbox rollback` closes it".to_owned()
+                "nothing; `rollback --session` closes it".to_owned()
             }
             (Some(changes), _) => counted(changes),
             (None, _) => "cannot be read".to_owned(),

@@ -104,10 +104,11 @@ pub(crate) fn before_commit(manifest: &Manifest, differences: &[Difference], her
 
 /// After an undo of which nothing is left to commit.
 pub(crate) fn nothing_left(session: &str) -> String {
-    format!("nothing of session {} is left to commit; `sandbox rollback` closes it for good\n", short(session))
+    let id = short(session);
+    format!("nothing of session {id} is left to commit; `sandbox rollback --session {id}` closes it for good\n")
 }
 
-pub(crate) fn put_back(before: usize, said: &str) -> String {
+pub(crate) fn put_back(session: &str, before: usize, said: &str) -> String {
     let said = if said.is_empty() { String::new() } else { format!("{}\n", escaped(said)) };
-    format!("{said}done; `sandbox rollback --to {before}` takes this back\n")
+    format!("{said}done; `sandbox rollback --to {before} --session {}` takes this back\n", short(session))
 }

@@ -150,9 +150,9 @@ fn a_session_that_was_undone_to_nothing_says_how_it_is_closed() {
     place.sandbox(&["rollback", "--yes"]).code(125).says(&["still runs", "sandbox kill SESSION", "sandbox undo"]);
     assert_eq!(agent.end().0, 0);
     let said = place.sandbox(&["undo"]).ok();
-    assert!(said.contains("is left to commit; `sandbox rollback` closes it"), "{said}");
+    assert!(said.contains("is left to commit; `sandbox rollback --session "), "{said}");
     let said = place.sandbox(&["changes"]).ok();
-    assert!(said.contains("nothing; `sandbox rollback` closes it"), "{said}");
+    assert!(said.contains("nothing; `rollback --session` closes it"), "{said}");
     place.sandbox(&["rollback", "--to", "1"]).code(0);
     assert!(place.sandbox(&["changes"]).ok().contains("1 new"), "it was not closed");
     place.sandbox(&["undo"]).code(0);

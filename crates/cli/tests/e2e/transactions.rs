@@ -117,7 +117,7 @@ fn what_both_changed_is_merged_where_it_is_known_what_they_began_with() {
         "lines: your version and the session's are merged",
         "same is not merged: both have changed the same lines",
         "back: your version and the session's are merged",
-        "new is not merged: what both began with is not known: it was no file that git tracks",
+        "new is not merged: what both began with is not known: git did not track it",
         "script is not merged: the host's version has other permissions",
     ] {
         assert!(ran.err.contains(said), "{said}: {}", ran.err);
@@ -134,6 +134,19 @@ fn what_both_changed_is_merged_where_it_is_known_what_they_began_with() {
     place.sandbox(&["commit", "--overwrite", "--opens", "lines", ".vscode"]).code(0);
     is("lines", "1", "five", "inside");
     is(".vscode/tasks.json", "1", "5", "inside");
+}
+
+#[test]
+fn what_git_keeps_in_another_form_is_not_merged() {
+    let Some(place) = Place::with_repository() else { return };
+    let make = "echo '*.txt text eol=crlf' > .gitattributes; seq 9 | sed 's/$/\\r/' > a.txt; git add .; git commit -qm a; \
+                sleep 0.1; touch .git/index";
+    place.host(make).ok();
+    place.run(&["--transaction"], &["sed", "-i", "s/9/inside/", "a.txt"]).code(0);
+    place.host("sed -i 's/\\r$//' a.txt").ok();
+    let ran = place.sandbox(&["commit", "--merge"]).code(1);
+    assert!(ran.err.contains("a.txt is not merged: what both began with is not known"), "{}", ran.err);
+    assert_eq!(place.host("grep -c '\\r' a.txt || true").ok(), "0\n", "the host's line ends stay");
 }
 
 #[test]
@@ -184,6 +197,9 @@ fn a_session_that_was_undone_to_nothing_is_not_meant_beside_another() {
     place.sandbox(&["undo", "--session", "last"]).code(0);
     let waits = place.sandbox(&["diff", "--stat"]).ok();
     assert!(waits.contains("one") && !waits.contains("two"), "{waits}");
+    // What is dropped or put back has to be named: the one that was undone may be meant.
+    place.sandbox(&["rollback"]).code(1).says(&["2 sessions wait here"]);
+    place.sandbox(&["rollback", "--to", "1"]).code(1).says(&["2 sessions wait here"]);
     place.sandbox(&["commit"]).code(0);
     assert!(place.exists("one") && !place.exists("two"));
     // The one that is left is meant again: the undo can be taken back.

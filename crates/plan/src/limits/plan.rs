@@ -88,6 +88,11 @@ impl LimitsPlan {
         self.bounds.iter().find(|bound| bound.what == what)
     }
 
+    /// Whether what is written to disks is limited.
+    pub fn limits_disks(&self) -> bool {
+        self.quota.is_some() || [Limited::Storage, Limited::Inodes].into_iter().any(|what| self.bound(what).is_some())
+    }
+
     /// Whether the supervisor has to count processes itself: a cgroup counts what it has controllers for, and CPU time.
     pub fn counts_processes(&self) -> bool {
         let is_uncounted = |bound: &Bound| match bound.what {

@@ -82,7 +82,7 @@ struct Room {
 
 impl<'a> Monitor<'a> {
     pub(crate) fn new(limits: &'a LimitsPlan) -> Self {
-        let is_limited = [Limited::Storage, Limited::Inodes].into_iter().any(|what| limits.bound(what).is_some());
+        let is_limited = limits.limits_disks();
         let (disks, unseen) = disks(limits);
         let cpus = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
         Monitor {

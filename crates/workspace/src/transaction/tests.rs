@@ -1,7 +1,7 @@
 //! Transactions over real overlays: what a session would do is done on a mount, then committed or dropped. Each test runs in a user
 //! namespace of its own, as a session does.
 
-mod began;
+mod beginnings;
 mod checkpoints;
 mod closed;
 mod copied;

@@ -93,3 +93,70 @@ fn what_the_host_removed_is_a_conflict_after_a_commit_was_taken_back() {
         }
     });
 }
+
+#[test]
+fn what_the_host_removed_stays_a_conflict_after_a_commit_beside_it() {
+    apart("origins::what_the_host_removed_stays_a_conflict_after_a_commit_beside_it", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "echo a > gone; mkdir d; echo b > d/gone");
+        scene.begin();
+        sh(&scene.inside(), "echo more >> gone; echo more >> d/gone; echo k > k; echo k > d/k");
+        sh(&scene.project(), "rm gone d/gone");
+        let mut transaction = scene.end();
+        let waits = |transaction: &Transaction| {
+            let changes = transaction.changes().expect("readable");
+            let waiting = changes[0].changes.iter().filter(|one| one.conflict == Some(Conflict::Removed));
+            waiting.map(|one| one.path.display().to_string()).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            assert_eq!(waits(&transaction), ["d/gone", "gone"]);
+            commit_all(&mut transaction);
+        }
+        assert_eq!(waits(&transaction), ["d/gone", "gone"]);
+        assert!(scene.project().join("k").exists() && !scene.project().join("gone").exists());
+        transaction.undo_commit().expect("nothing is in the way");
+        assert_eq!(waits(&transaction), ["d/gone", "gone"], "nor does an undo forget it");
+    });
+}
+
+#[test]
+fn a_rename_is_taken_as_a_whole_or_not_where_the_host_worked_beside_it() {
+    apart("origins::a_rename_is_taken_as_a_whole_or_not_where_the_host_worked_beside_it", || {
+        let mut scene = Scene::new();
+        let of = |transaction: &Transaction, name: &str| {
+            let changes = transaction.changes().expect("readable");
+            let found = changes[0].changes.iter().find(|one| one.path == Path::new("d").join(name));
+            found.map(|one| one.conflict)
+        };
+        sh(&scene.project(), "mkdir d; for f in one two three; do echo $f > d/$f; done");
+        scene.begin();
+        sh(&scene.inside(), "cd d; mv one uno; mv two due; mv three tre");
+        // Beside it; under the new name; and away.
+        sh(&scene.project(), "cd d; echo x > other; echo host > due; rm three");
+        let mut transaction = scene.end();
+        let of_all = ["one", "uno", "two", "due", "three", "tre"].map(|name| of(&transaction, name));
+        let (free, unit) = (Some(None), Some(Some(Conflict::Unit)));
+        let (changed, removed) = (Some(Some(Conflict::Changed)), Some(Some(Conflict::Removed)));
+        // `tre` may have been any of those that went, so what is not known to be another stays.
+        assert_eq!(of_all, [free, free, unit, changed, None, removed]);
+        commit_all(&mut transaction);
+        let read = |name: &str| std::fs::read_to_string(scene.project().join("d").join(name)).unwrap_or_default();
+        assert_eq!(["one", "uno", "two", "due", "three", "tre"].map(read), ["", "one\n", "two\n", "host\n", "", ""]);
+    });
+}
+
+#[test]
+fn what_may_have_been_renamed_and_changed_does_not_go_without_its_new_name() {
+    apart("origins::what_may_have_been_renamed_and_changed_does_not_go_without_its_new_name", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "mkdir d; echo one > d/one; echo two > two");
+        scene.begin();
+        sh(&scene.inside(), "mv d/one d/uno; echo more >> d/uno; rm two");
+        sh(&scene.project(), "echo x > d/other");
+        let mut transaction = scene.end();
+        commit_all(&mut transaction);
+        assert!(scene.project().join("d/one").exists() && scene.project().join("two").exists());
+        let waits = transaction.changes().expect("readable")[0].changes.len();
+        assert_eq!(waits, 3, "both names of the one, and what may have been it");
+    });
+}
