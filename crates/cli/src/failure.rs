@@ -260,6 +260,12 @@ impl Failure {
             Failure::Changes(ChangesError::Runs { .. }) => {
                 "`sandbox diff` shows what it has changed so far; `sandbox kill SESSION` ends it, and then it can be committed or dropped; `sandbox undo` takes steps of it back meanwhile"
             }
+            Failure::Changes(ChangesError::KeepsOutput { .. }) => {
+                "`sandbox output SESSION` reads it, `sandbox kill SESSION` throws it away; then the changes can be taken, taken back or dropped"
+            }
+            Failure::Changes(ChangesError::Open { source: OpenError::Committed, .. }) => {
+                "a commit ends the checkpoints of a session: `sandbox undo` takes the last commit back, `sandbox commit` takes what still waits"
+            }
             Failure::Changes(ChangesError::Lost { .. }) => "`sandbox rollback` forgets it",
             Failure::Changes(ChangesError::Open { source: OpenError::OtherDirectory { .. }, .. }) => {
                 "put the directory that the session began with back to its place, or drop the changes with `sandbox rollback`"

@@ -109,6 +109,8 @@ pub enum Why {
     OtherMount,
     /// The host's, and not in the copy that the session worked on.
     Unseen,
+    /// Of git, left by a process that has ended.
+    Lock,
 }
 
 /// Everything that differs in one tree, parents before what lies in them.
@@ -124,7 +126,7 @@ impl Changes {
     /// Whether nothing would be lost with the layer but names that are never committed. What is too large, too deep or cannot be
     /// read is work.
     pub fn is_without_work(&self) -> bool {
-        let is_never_taken = |why: Why| matches!(why, Why::Hidden | Why::Device | Why::Fifo | Why::Socket);
+        let is_never_taken = |why: Why| matches!(why, Why::Hidden | Why::Device | Why::Fifo | Why::Socket | Why::Lock);
         self.changes.is_empty() && !self.is_cut && self.skipped.iter().all(|left| is_never_taken(left.why))
     }
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::beginnings::{self, Beginnings};
 use crate::beneath;
-use crate::changes::{Change, Changes, Conflict, Walk, What};
+use crate::changes::{Change, Changes, Conflict, Skipped, Walk, What, Why};
 use crate::checkpoint::note::{CHECKPOINTS, is_half_put_back};
 use crate::commit::{self, CommitError, Committed, Parts, Place, Tree};
 use crate::copied::Copied;
@@ -296,6 +296,10 @@ impl Transaction {
             let walk = Walk::new(record.mounted, &hidden, earlier).of_copy(copied.as_ref());
             let mut found = walk.all(tree.upper.as_fd(), tree.lower.as_fd())?;
             found.changes.retain(|change| change.what != What::Modified || !is_refreshed(tree, &change.path));
+            let is_lock =
+                |change: &mut Change| change.what == What::Added && units::is_lock(&change.path, record.is_repository);
+            let locks: Vec<Change> = found.changes.extract_if(.., is_lock).collect();
+            found.skipped.extend(locks.into_iter().map(|lock| Skipped { path: lock.path, why: Why::Lock }));
             let is_touched =
                 |change: &Change| change.conflict == Some(Conflict::Changed) && units::is_named_index(&change.path);
             if found.changes.iter().any(is_touched)

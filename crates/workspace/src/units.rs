@@ -130,6 +130,13 @@ pub(crate) fn carry_conflicts(changes: &mut [Change], is_repository: bool) {
     }
 }
 
+/// Whether a name is a lock of git, which means a process that works on what it is called after: where that one has ended before it, and
+/// in another tree, it would only keep git from working.
+pub(crate) fn is_lock(path: &Path, is_repository: bool) -> bool {
+    let is_inside = || is_repository || path.parent().is_some_and(|above| above.iter().any(|name| name == ".git"));
+    path.extension().is_some_and(|extension| extension == "lock") && is_inside()
+}
+
 /// Whether a path lies among the objects of a repository.
 pub(crate) fn is_object(path: &Path, is_repository: bool) -> bool {
     let mut components = path.iter();

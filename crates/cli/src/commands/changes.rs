@@ -24,6 +24,7 @@ use crate::commands::interactive;
 use crate::commands::kept_commits;
 use crate::commands::merge::{self, Merged};
 use crate::commands::selection::SelectionError;
+use crate::commands::sessions::keeps_output;
 use crate::confirm::is_confirmed;
 use crate::environment::own_state;
 use crate::full_screen::has_terminal;
@@ -59,6 +60,8 @@ pub(crate) enum ChangesError {
     Several { sessions: Vec<String> },
     #[error("session {id} still runs")]
     Runs { id: String },
+    #[error("session {id} has ended, and its output is kept: until that is read or thrown away its changes are closed")]
+    KeepsOutput { id: String },
     #[error("cannot open the changes of session {id}")]
     Open {
         id: String,
@@ -267,6 +270,11 @@ fn is_undone(found: &Found) -> bool {
         && changes().is_some_and(|trees| trees.iter().all(Changes::is_without_work))
 }
 
+/// Another process has it: most often its session.
+pub(crate) fn in_use(id: String) -> ChangesError {
+    if keeps_output(&id) { ChangesError::KeepsOutput { id } } else { ChangesError::Runs { id } }
+}
+
 /// What waits of what was named, to look at.
 pub(crate) fn looked_at(which: &WhichArgs, paths: &[PathBuf]) -> Result<(Transaction, Vec<Changes>), ChangesError> {
     let found = meant_to_take(which)?;
@@ -391,7 +399,7 @@ pub(crate) fn last_committed(which: &WhichArgs) -> Result<Found, ChangesError> {
 pub(crate) fn undo_commit(found: &Found, json: bool) -> Result<ExitCode, ChangesError> {
     let id = found.manifest.session.clone();
     let mut transaction = match Transaction::open(&found.path) {
-        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        Err(OpenError::Locked) => return Err(in_use(id)),
         other => other.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
     };
     let undone = transaction.undo_commit().map_err(|source| ChangesError::Commit { id, source })?;
@@ -428,7 +436,7 @@ pub(crate) fn drop_all(which: &WhichArgs) -> Result<ExitCode, ChangesError> {
     let found = finished(meant(which)?)?;
     let id = found.manifest.session.clone();
     match transaction::roll_back(&found.path) {
-        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        Err(OpenError::Locked) => return Err(in_use(id)),
         done => done.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
     }
     Ok(print(&lines::rolled_back(&found.manifest)))
@@ -451,7 +459,7 @@ pub(crate) fn open(which: &WhichArgs) -> Result<Transaction, ChangesError> {
     let found = finished(meant_to_take(which)?)?;
     let id = found.manifest.session.clone();
     match Transaction::open(&found.path) {
-        Err(OpenError::Locked) => Err(ChangesError::Runs { id }),
+        Err(OpenError::Locked) => Err(in_use(id)),
         Err(source) => Err(ChangesError::Open { id, source }),
         Ok(transaction) if transaction.state() == State::Lost => Err(ChangesError::Lost { id }),
         Ok(transaction) => Ok(transaction),

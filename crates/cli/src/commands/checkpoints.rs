@@ -15,7 +15,8 @@ use serde_json::json;
 use crate::args::changes::{RollbackArgs, WhichArgs};
 use crate::args::checkpoints::{CheckpointArgs, PutBackArgs, UndoArgs};
 use crate::client::Connection;
-use crate::commands::changes::{ChangesError, last_committed, meant, undo_commit};
+use crate::commands::changes::{ChangesError, in_use, last_committed, meant, undo_commit};
+use crate::commands::sessions::keeps_output;
 use crate::confirm::is_confirmed;
 use crate::environment::own_state;
 use crate::full_screen::has_terminal;
@@ -121,7 +122,10 @@ impl Live {
                 _ => None,
             })
         });
-        let refused = |why: String| ChangesError::Session { id: self.id.clone(), why };
+        let refused = |why: String| {
+            let id = self.id.clone();
+            if keeps_output(&id) { ChangesError::KeepsOutput { id } } else { ChangesError::Session { id, why } }
+        };
         said.map_err(|error| refused(error.to_string()))?.map_err(refused)
     }
 }
@@ -135,7 +139,7 @@ fn saved(found: Found) -> Result<(Option<Live>, Checkpoints), ChangesError> {
         return Ok((Some(session), Checkpoints::open(&found.path).map_err(read)?));
     }
     let mut all = match Checkpoints::open_sealed(&sealed(found)?) {
-        Err(OpenError::Locked) => return Err(ChangesError::Runs { id }),
+        Err(OpenError::Locked) => return Err(in_use(id)),
         opened => opened.map_err(|source| ChangesError::Open { id: id.clone(), source })?,
     };
     all.take_end().map_err(read)?;

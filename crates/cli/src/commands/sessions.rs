@@ -62,6 +62,12 @@ pub(crate) fn own_session(name: &str) -> Result<(PathBuf, Session), SessionError
     Ok((state, session))
 }
 
+/// Whether a session has ended and its supervisor is there for its output alone.
+pub(crate) fn keeps_output(id: &str) -> bool {
+    own_session(id)
+        .is_ok_and(|(_, session)| used_now(&[session.pid]).first().is_some_and(|used| state_of(*used) == ENDED))
+}
+
 pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
     let state = own_state()?;
     let sessions = match &args.session {

@@ -31,9 +31,7 @@ pub(crate) fn letter(what: What) -> char {
 
 fn why(conflict: Conflict) -> &'static str {
     match conflict {
-        Conflict::Changed => {
-            "the host changed it meanwhile, and that stays; `sandbox commit` with its name and `--merge` merges both (where git has what they began with), with `--overwrite` takes the session's version"
-        }
+        Conflict::Changed => "the host changed it meanwhile",
         Conflict::Removed => "the host removed it meanwhile, or worked in the directory that it was moved to",
         Conflict::Repository => {
             "the host has worked in the repository, too: its branches and its index stay, and the session's commits get a branch of their own when you commit; `sandbox rollback` drops the rest afterwards"
@@ -44,10 +42,29 @@ fn why(conflict: Conflict) -> &'static str {
     }
 }
 
+/// What can be done about conflicts: said once, below all of them.
+fn ways_out<'a>(changes: impl Iterator<Item = &'a Change>) -> Option<&'static str> {
+    let (mut has_both, mut has_any) = (false, false);
+    for change in changes {
+        has_both |= change.conflict == Some(Conflict::Changed) && change.what == What::Modified;
+        has_any |= matches!(change.conflict, Some(Conflict::Changed | Conflict::Removed));
+    }
+    match (has_both, has_any) {
+        (true, _) => Some(
+            "The host's version of a conflict stays: `sandbox commit --merge PATH` merges both, where they changed other lines of a text; `sandbox commit --overwrite PATH` takes the session's.",
+        ),
+        (false, true) => {
+            Some("The host's version of a conflict stays: `sandbox commit --overwrite PATH` takes the session's.")
+        }
+        _ => None,
+    }
+}
+
 fn skipped(why: Why) -> &'static str {
     match why {
         Why::Device => "a device",
         Why::Fifo => "a pipe",
+        Why::Lock => "a lock of git that its process left",
         Why::Socket => "a socket",
         Why::Hidden => "a name that the policy hides",
         Why::TooDeep => "too deep",
@@ -233,6 +250,7 @@ pub(crate) fn stat(transaction: &Transaction, changes: &[Changes]) -> String {
             line("  there are more changes than are listed: nothing of this can be committed".to_owned());
         }
     }
+    ways_out(changes.iter().flat_map(|found| &found.changes)).map(str::to_owned).map(&mut line);
     line(counted(changes));
     text
 }
@@ -307,6 +325,9 @@ pub(crate) fn committed(transaction: &Transaction, done: &Committed, waiting: &[
     }
     if held > 0 {
         writeln!(text, "{}", held_refs(held)).unwrap_or_default();
+    }
+    if let Some(ways) = ways_out(waiting.iter().map(|(_, change)| *change)) {
+        writeln!(text, "{ways}").unwrap_or_default();
     }
     text
 }

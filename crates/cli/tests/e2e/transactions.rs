@@ -210,6 +210,24 @@ fn a_session_that_was_undone_to_nothing_is_not_meant_beside_another() {
 }
 
 #[test]
+fn an_ended_session_whose_output_is_kept_says_how_its_changes_are_opened() {
+    let Some(place) = Place::with_repository() else { return };
+    let name = place.run(&["--detach", "--transaction"], &["sh", "-c", "echo 1 > one; echo said"]).ok();
+    wait_for("its end", || place.sandbox(&["ps"]).ok().contains("(ended;").then_some(()));
+    for command in [&["commit"][..], &["undo"], &["rollback"]] {
+        place
+            .sandbox(command)
+            .code(125)
+            .says(&["has ended, and its output is kept", "`sandbox output SESSION` reads it"]);
+    }
+    assert_eq!(place.sandbox(&["output", name.trim()]).ok(), "said\n");
+    wait_for("its changes", || (place.sandbox(&["commit"]).code == 0).then_some(()));
+    assert!(place.exists("one"));
+    // A commit ends the checkpoints, and that is said.
+    place.sandbox(&["undo", "2"]).code(1);
+}
+
+#[test]
 fn two_sessions_of_one_project_are_told_apart() {
     let Some(place) = Place::with_repository() else { return };
     place.run(&["--transaction"], &["sh", "-c", "echo 1 > made"]).code(0);

@@ -87,7 +87,7 @@ impl Checkpoints {
         let (mut stayed, mut origins) = (Vec::new(), began_below(&then));
         for (which, view) in views.iter().enumerate().take(then.len()) {
             let (lower, place) = (self.lower(which)?, &self.trees[which].lower);
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&place.join(path));
+            let is_hidden = |path: &Path| self.is_left_out(&self.trees[which], path);
             let is_masked = |path: &Path| self.masked.is_hidden(&place.join(path));
             let mut back = Back {
                 view: view.as_fd(),

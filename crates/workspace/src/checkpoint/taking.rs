@@ -20,7 +20,7 @@ use crate::hidden::Hidden;
 use crate::origins::{self, Origins};
 use crate::state::State;
 use crate::transaction::{Manifest, OpenError, TreeRecord, boot, locked, open_lower};
-use crate::{beneath, journal, stages, staging};
+use crate::{beneath, journal, stages, staging, units};
 
 /// Written by the process that copies while the session runs.
 const PREPARED: &str = "prepared.json";
@@ -186,10 +186,15 @@ impl Checkpoints {
         beneath::closed_directory(slot.as_fd(), "upper".as_ref())
     }
 
+    /// Names of which nothing is kept, and which stay as they are when an earlier state is put back.
+    pub(super) fn is_left_out(&self, tree: &TreeRecord, path: &Path) -> bool {
+        self.hidden.is_hidden(&tree.lower.join(path)) || units::is_lock(path, tree.is_repository)
+    }
+
     /// Whether something differs from the last one. Looks at times alone.
     pub fn is_due(&self) -> Result<bool, Errno> {
         for ((tree, layer), origins) in self.trees.iter().zip(&self.layers).zip(&self.origins) {
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
+            let is_hidden = |path: &Path| self.is_left_out(tree, path);
             let mut scan = Scan::new(layer, &is_hidden, origins);
             scan.all(self.upper(tree.slot)?.as_fd(), None)?;
             if !layer::is_alike(layer, &scan.found) {
@@ -221,7 +226,7 @@ impl Checkpoints {
     pub fn catch_up_within(&self, pending: &mut Pending, most: u64) -> Result<(), Errno> {
         pending.copied = 0;
         for (which, tree) in self.trees.iter().enumerate() {
-            let is_hidden = |path: &Path| self.hidden.is_hidden(&tree.lower.join(path));
+            let is_hidden = |path: &Path| self.is_left_out(tree, path);
             let upper = self.upper(tree.slot)?;
             let before = std::mem::take(&mut pending.layers[which]);
             let mut scan = Scan::new(&before, &is_hidden, &self.origins[which]);

@@ -329,3 +329,27 @@ fn any_sequence_goes_back_to_any_of_its_checkpoints() {
         assert!(put_back > 0);
     });
 }
+
+#[test]
+fn a_lock_of_git_is_neither_kept_nor_committed() {
+    apart("checkpoints::a_lock_of_git_is_neither_kept_nor_committed", || {
+        let mut scene = Scene::new();
+        sh(&scene.project(), "git init -q .; echo a > a; echo lock > Cargo.lock");
+        scene.begin();
+        let mut all = Checkpoints::open(&scene.kept()).expect("it has begun");
+        sh(
+            &scene.inside(),
+            "echo b > a; echo x > .git/index.lock; echo x > .git/refs/heads/main.lock; echo new > Cargo.lock",
+        );
+        let first = take(&mut all, "").expect("something changed");
+        assert_eq!(all.records()[first - 1].names, 2, "{:?}", all.records());
+        sh(&scene.inside(), "rm .git/index.lock");
+        assert_eq!(take(&mut all, ""), None, "nothing has changed");
+        let mut transaction = scene.end();
+        let skipped = &transaction.changes().expect("readable")[0].skipped;
+        assert!(skipped.iter().any(|one| one.why == Why::Lock), "{skipped:?}");
+        commit_all(&mut transaction);
+        assert!(!scene.project().join(".git/refs/heads/main.lock").exists());
+        assert_eq!(std::fs::read_to_string(scene.project().join("Cargo.lock")).expect("it is there"), "new\n");
+    });
+}

@@ -130,18 +130,21 @@ fn a_rename_is_taken_as_a_whole_or_not_where_the_host_worked_beside_it() {
         };
         sh(&scene.project(), "mkdir d; for f in one two three; do echo $f > d/$f; done");
         scene.begin();
-        sh(&scene.inside(), "cd d; mv one uno; mv two due; mv three tre");
+        sh(&scene.inside(), "cd d; mv one first; mv two second; mv three trio");
         // Beside it; under the new name; and away.
-        sh(&scene.project(), "cd d; echo x > other; echo host > due; rm three");
+        sh(&scene.project(), "cd d; echo x > other; echo host > second; rm three");
         let mut transaction = scene.end();
-        let of_all = ["one", "uno", "two", "due", "three", "tre"].map(|name| of(&transaction, name));
+        let of_all = ["one", "first", "two", "second", "three", "trio"].map(|name| of(&transaction, name));
         let (free, unit) = (Some(None), Some(Some(Conflict::Unit)));
         let (changed, removed) = (Some(Some(Conflict::Changed)), Some(Some(Conflict::Removed)));
-        // `tre` may have been any of those that went, so what is not known to be another stays.
+        // `trio` may have been any of those that went, so what is not known to be another stays.
         assert_eq!(of_all, [free, free, unit, changed, None, removed]);
         commit_all(&mut transaction);
         let read = |name: &str| std::fs::read_to_string(scene.project().join("d").join(name)).unwrap_or_default();
-        assert_eq!(["one", "uno", "two", "due", "three", "tre"].map(read), ["", "one\n", "two\n", "host\n", "", ""]);
+        assert_eq!(
+            ["one", "first", "two", "second", "three", "trio"].map(read),
+            ["", "one\n", "two\n", "host\n", "", ""]
+        );
     });
 }
 
@@ -151,7 +154,7 @@ fn what_may_have_been_renamed_and_changed_does_not_go_without_its_new_name() {
         let mut scene = Scene::new();
         sh(&scene.project(), "mkdir d; echo one > d/one; echo two > two");
         scene.begin();
-        sh(&scene.inside(), "mv d/one d/uno; echo more >> d/uno; rm two");
+        sh(&scene.inside(), "mv d/one d/first; echo more >> d/first; rm two");
         sh(&scene.project(), "echo x > d/other");
         let mut transaction = scene.end();
         commit_all(&mut transaction);
