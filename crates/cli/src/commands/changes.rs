@@ -419,6 +419,9 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, ChangesError> {
         let waits =
             Transaction::look(&found.path).ok().and_then(|one| one.changes().ok().map(|changes| (one, changes)));
         print(&lines::would_drop(&found.manifest, waits.as_ref().map(|(one, changes)| (one, changes.as_slice()))));
+        if transaction::last_commit(&found.path).is_some() {
+            print("what was committed of it stays, and `sandbox commit --undo` cannot take that back any more\n");
+        }
         if args.preview {
             return Ok(ExitCode::SUCCESS);
         }

@@ -239,6 +239,8 @@ fn a_commit_whose_rest_was_rolled_back_is_not_offered_to_be_taken_back() {
     let Some(place) = Place::with_repository() else { return };
     place.run(&["--transaction"], &["sh", "-c", "echo a > a; echo b > b"]).code(0);
     place.sandbox(&["commit", "a"]).says(&[]);
+    let preview = place.sandbox(&["rollback", "--preview"]).ok();
+    assert!(preview.contains("cannot take that back any more"), "{preview}");
     place.sandbox(&["rollback", "--yes"]).code(0);
     for words in [&["undo", "--yes"][..], &["undo", "--preview"], &["commit", "--undo"]] {
         place.sandbox(words).code(125).says(&["the rest of which was rolled back"]);
