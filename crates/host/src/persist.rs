@@ -237,11 +237,10 @@ impl<'a> Editor<'a> {
             if change.allow && self.places.holds_a_home(&change.path) {
                 return Err(PersistError::TooWide { path: change.path.clone() });
             }
-            let access = |rules: &RuleIndex<ExpandedRule>| rules.deciding(&change.path).map(|rule| rule.rule.access);
-            let now = access(&rules);
-            if [now, access(&approved)].iter().all(|now| now.is_some_and(|now| is_decided(change, now))) {
+            if [&rules, &approved].into_iter().all(|rules| is_decided(change, rules)) {
                 continue;
             }
+            let now = rules.deciding(&change.path).map(|rule| rule.rule.access);
             let path = self.written(&change.path)?;
             let word = if change.allow { "approved" } else { "denied" };
             let reason = format!("{word} {today}: {}", shortened(&change.program));
@@ -294,25 +293,23 @@ impl<'a> Editor<'a> {
     fn refuse_overruled(&self, policy: &Policy, changes: &[Change]) -> Result<(), PersistError> {
         let rules = real_rules(policy, &self.places);
         for change in changes {
-            match rules.deciding(&change.path) {
-                Some(rule) if !is_decided(change, rule.rule.access) => {
-                    let (file, path) = (self.target.file.clone(), change.path.clone());
-                    return Err(PersistError::Overruled { file, path, origin: rule.rule.origin.clone() });
-                }
-                _ => {}
+            if let Some(rule) = rules.deciding(&change.path).filter(|_| !is_decided(change, &rules)) {
+                let (file, path) = (self.target.file.clone(), change.path.clone());
+                return Err(PersistError::Overruled { file, path, origin: rule.rule.origin.clone() });
             }
         }
         Ok(())
     }
 }
 
-/// Whether a rule with this access gives the answer.
-fn is_decided(change: &Change, now: Access) -> bool {
+/// Whether these rules give the answer.
+fn is_decided(change: &Change, rules: &RuleIndex<ExpandedRule>) -> bool {
+    let now = rules.deciding(&change.path).map(|rule| rule.rule.access);
     match (change.allow, change.op.is_write()) {
-        (true, true) => now >= Access::Overlay,
-        (true, false) => now > Access::Mask,
-        (false, true) => now <= Access::Read,
-        (false, false) => now == Access::Deny,
+        (true, true) => now >= Some(Access::Overlay),
+        (true, false) => rules.deciding_reads(&change.path).is_some_and(|rule| rule.rule.access > Access::Mask),
+        (false, true) => now.is_some_and(|now| now <= Access::Read),
+        (false, false) => now == Some(Access::Deny),
     }
 }
 

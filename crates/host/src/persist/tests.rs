@@ -88,6 +88,21 @@ fn a_kept_answer_decides_at_the_next_run() {
 }
 
 #[test]
+fn a_protected_file_that_was_asked_about_is_kept_as_readable() {
+    let home = Home::new();
+    let path = home.path(".inputrc");
+    assert_eq!(home.access(&path).map(|(access, _)| access), Some(Access::Protect));
+    let saved = home.save(Keep::User, &[change(true, Op::Read, &path)]).expect("it can be kept");
+    assert!(saved.diff.contains("~/.inputrc"), "{}", saved.diff);
+    assert_eq!(home.access(&path), Some((Access::Read, Layer::User)));
+    // What a directory above gives already is not written again, and protected all the same.
+    home.write(USER, "[files]\nread = [\"~/.config\"]\n");
+    let below = home.path(".config/fish/config.fish.d");
+    assert_eq!(home.save(Keep::User, &[change(true, Op::Read, &below)]).expect("it can be kept").diff, "");
+    assert_eq!(home.access(&below).map(|(access, _)| access), Some(Access::Protect));
+}
+
+#[test]
 fn comments_order_and_formatting_stay() {
     let home = Home::new();
     let text = "# mine\nmode = \"dynamic\" # asks\n\n[files]\n# what I read\nread = [\n  \"~/a\", # about a\n  # about nothing\n]\nwrite = [\"~/w\"]\n\n[limits]\ntimeout = \"5m\"\n";

@@ -13,7 +13,7 @@ use cofferdam_policy::path::Base;
 use cofferdam_policy::{Access, Layer, Policy, RuleIndex};
 
 use crate::facts::host::HostFacts;
-use crate::facts::path::PathFact;
+use crate::facts::path::{Kind, PathFact};
 use crate::files::decision::Decision;
 
 /// Those below `given`; in static mode everything but the home.
@@ -30,10 +30,12 @@ pub(crate) fn absent(
     // What git has word for word is there, and shown: no decision is about it any more.
     let shown = facts.tracked.iter().filter(|file| file.object.is_some()).map(|file| file.path.as_os_str());
     let decided: HashSet<&OsStr> = decisions.iter().map(|decision| decision.path.as_os_str()).chain(shown).collect();
-    // Below these something else decides what can be seen.
-    let is_closed = |decision: &&Decision| {
-        matches!(decision.access, Access::Deny | Access::Overlay | Access::Write)
-            && matches!(decision.fact, PathFact::Present { .. })
+    // Below these something else decides what can be seen, or there is no below.
+    let is_closed = |decision: &&Decision| match decision.fact {
+        PathFact::Present { kind, .. } => {
+            kind != Kind::Directory || matches!(decision.access, Access::Deny | Access::Overlay | Access::Write)
+        }
+        _ => false,
     };
     let closed: Vec<&OsStr> = decisions.iter().filter(is_closed).map(|decision| decision.path.as_os_str()).collect();
     let is_wanted = |rule: &&cofferdam_policy::FileRule| {

@@ -107,26 +107,33 @@ impl<R: PlacedRule> RuleIndex<R> {
         self.rule(self.ruling(path))
     }
 
+    /// The rule that decides whether a path without links can be read: to protect says nothing about that.
+    pub fn deciding_reads(&self, path: &Path) -> Option<&R> {
+        let path = plain(path);
+        self.rule(self.ruling_of(path.as_os_str().as_encoded_bytes(), |rule| rule.access() != Access::Protect))
+    }
+
     /// The ruling about the root, which everything else begins with.
     pub fn root(&self) -> Ruling {
-        self.child_of(b"", None, b"")
+        self.child_of(b"", None, b"", every)
     }
 
     /// The ruling about a whole path without links.
     pub fn ruling(&self, path: &Path) -> Ruling {
         if !is_plain(path) {
-            return self.ruling_of(plain(path).as_os_str().as_encoded_bytes());
+            return self.ruling_of(plain(path).as_os_str().as_encoded_bytes(), every);
         }
-        self.ruling_of(path.as_os_str().as_encoded_bytes())
+        self.ruling_of(path.as_os_str().as_encoded_bytes(), every)
     }
 
-    fn ruling_of(&self, path: &[u8]) -> Ruling {
-        let mut ruling = self.root();
+    /// As if there were only the rules that count.
+    fn ruling_of(&self, path: &[u8], counts: impl Fn(&R) -> bool + Copy) -> Ruling {
+        let mut ruling = self.child_of(b"", None, b"", counts);
         let mut slash = 0;
         while slash + 1 < path.len() {
             let begin = slash + 1;
             let end = path[begin..].iter().position(|byte| *byte == b'/').map_or(path.len(), |at| begin + at);
-            ruling = self.child_of(&path[..slash], ruling, &path[begin..end]);
+            ruling = self.child_of(&path[..slash], ruling, &path[begin..end], counts);
             slash = end;
         }
         ruling
@@ -135,22 +142,22 @@ impl<R: PlacedRule> RuleIndex<R> {
     /// The ruling about a name in a directory that has the ruling `above`.
     pub fn child(&self, directory: &Path, above: Ruling, name: &OsStr) -> Ruling {
         let bytes = directory.as_os_str().as_encoded_bytes();
-        self.child_of(bytes.strip_suffix(b"/").unwrap_or(bytes), above, name.as_encoded_bytes())
+        self.child_of(bytes.strip_suffix(b"/").unwrap_or(bytes), above, name.as_encoded_bytes(), every)
     }
 
-    fn child_of(&self, directory: &[u8], above: Ruling, name: &[u8]) -> Ruling {
+    fn child_of(&self, directory: &[u8], above: Ruling, name: &[u8], counts: impl Fn(&R) -> bool) -> Ruling {
         let above = above.and_then(|number| Some((number, self.rule(Some(number))?)));
         if above.is_some_and(|(_, rule)| rule.is_final() && rule.access() == Access::Deny) {
             return above.map(|(number, _)| number);
         }
         let place = Place::of(directory, name);
         let mut contest = Contest::default();
-        for number in self.first.about(&place) {
+        for number in self.first.about(&place).filter(|number| counts(&self.first.rules[*number])) {
             contest.enter(number, &self.first.rules[number]);
         }
         if let Some(late) = self.late.as_ref().filter(|late| late.reaches(&place)) {
             let part = late.part();
-            for number in part.about(&place) {
+            for number in part.about(&place).filter(|number| counts(&part.rules[*number])) {
                 contest.enter(self.first.rules.len() + number, &part.rules[number]);
             }
         }
@@ -171,6 +178,10 @@ impl<R: PlacedRule> RuleIndex<R> {
         let refusing = rules.filter(|rule| refuses(rule.access()));
         refusing.filter_map(|rule| Some((rule, place_below(tree, rule)?))).collect()
     }
+}
+
+fn every<R>(_: &R) -> bool {
+    true
 }
 
 impl<R> Late<R>

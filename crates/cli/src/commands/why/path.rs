@@ -10,7 +10,8 @@ use cofferdam_plan::{
     Decision, GateRule, HostFacts, LaunchPlan, Request, all_gate_rules, decide, is_in_own_area, plan,
 };
 use cofferdam_policy::{
-    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, Places, Policy, Ruled, Transaction,
+    Access, ExpandedRule, Isolation, Layer, Mode, OnUnknown, Origin, PathExpr, PlacedRule, Places, Policy, Ruled,
+    Transaction,
 };
 
 /// Where no layer chose to ask, questions are asked at a terminal alone.
@@ -30,6 +31,8 @@ struct Decided {
     /// The path that the rule is about.
     at: PathBuf,
     is_socket: bool,
+    /// Whether what a protect rule is about can be read.
+    is_read: bool,
 }
 
 pub(super) fn about(
@@ -69,20 +72,23 @@ fn decided(plan: Option<&LaunchPlan>, policy: &Policy, facts: &HostFacts, path: 
     let planned = |plan: &LaunchPlan| {
         let decision = decide(&plan.decisions, path)?;
         let (origin, reason, at) = (decision.origin.clone(), decision.reason.clone(), decision.path.clone());
-        Some(Decided { access: decision.access, origin, reason, at, is_socket: decision.is_about_socket() })
+        let is_socket = decision.is_about_socket();
+        Some(Decided { access: decision.access, origin, reason, at, is_socket, is_read: true })
     };
     let named = || {
         let rules = real_rules(policy, &facts.places());
+        let is_read = policy.mode.value == Mode::Static || gives_reads(rules.deciding_reads(path));
         let ExpandedRule { path, rule, .. } = rules.deciding(path)?.clone();
         let at = written(path, rule.path.tail());
-        Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason, at, is_socket: false })
+        Some(Decided { access: rule.access, origin: rule.origin, reason: rule.reason, at, is_socket: false, is_read })
     };
     let gated = |plan: &LaunchPlan| {
         let rules = all_gate_rules(policy, facts, &plan.decisions);
         let is_socket = decide(&plan.decisions, path).is_some_and(Decision::is_about_socket);
+        let is_read = gives_reads(rules.deciding_reads(path));
         let GateRule { path, access, origin, reason, tail, .. } = rules.deciding(path)?.clone();
         let at = written(path, tail);
-        Some(Decided { access, origin, reason, at, is_socket })
+        Some(Decided { access, origin, reason, at, is_socket, is_read })
     };
     let is_missing = path.symlink_metadata().is_err();
     match plan {
@@ -91,6 +97,10 @@ fn decided(plan: Option<&LaunchPlan>, policy: &Policy, facts: &HostFacts, path: 
         Some(plan) if is_missing => named().or_else(|| planned(plan)),
         Some(plan) => planned(plan),
     }
+}
+
+fn gives_reads(rule: Option<&impl PlacedRule>) -> bool {
+    rule.is_some_and(|rule| rule.access() >= Access::Read)
 }
 
 /// A rule's place as a policy has it: `/project/**/.env` for one about any directory.
@@ -132,9 +142,12 @@ fn held(policy: &Policy, places: &Places, path: &Path) -> Vec<String> {
 
 fn verdict(policy: &Policy, path: &Path, decided: Option<&Decided>, transaction: Transaction, write: bool) -> String {
     let shown = path.display();
-    let Some(Decided { access, origin, reason, at, is_socket }) = decided else {
+    let Some(Decided { access, origin, reason, at, is_socket, is_read }) = decided else {
         return no_rule(policy, path, write);
     };
+    if *access == Access::Protect && !is_read && !write {
+        return format!("{}; it is protected from writes [{origin}: {reason}]", no_rule(policy, path, write));
+    }
     let what = match access {
         Access::Deny if *is_socket => "cannot be connected to",
         Access::Read if *is_socket => "can be connected to",
@@ -199,7 +212,8 @@ fn smallest_change(
         (Mode::Static, _) | (Mode::Dynamic, OnUnknown::AllowAndLog) => Access::Read,
         (Mode::Dynamic, _) => Access::Deny,
     };
-    let access = decided.map_or(unknown, |decided| decided.access);
+    let says_nothing = |decided: &&Decided| decided.access == Access::Protect && !decided.is_read && !write;
+    let access = decided.filter(|decided| !says_nothing(decided)).map_or(unknown, |decided| decided.access);
     // What is masked can be shown whole, or be hidden.
     let allowed = if write { access >= Access::Overlay } else { access > Access::Mask };
     let (flag, list) = match (allowed, write) {

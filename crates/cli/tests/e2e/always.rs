@@ -1,0 +1,110 @@
+//! 'Always' is a promise: what was answered so is not asked again, for any place that a shipped profile names.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::Place;
+
+const USER: &str = "home:.config/cofferdam/config.toml";
+/// Approves everything for good, as a person who presses `u` would.
+const HOOK: &str = r#"#!/bin/bash
+read -r line
+id=${line#*\"id\":}
+echo "{\"type\":\"cmd.approve\",\"id\":${id%%[,\}]*},\"scope\":\"file\",\"persist\":\"user\"}"
+echo "$line" >> "${0%/*}/asked"
+"#;
+/// Reads and then writes what the file `places` names, makes one more file, and says what succeeded.
+const WALK: &str = r#"
+while IFS= read -r place; do
+    text=$(cat "$HOME/$place" 2>/dev/null) && [[ $text == known* ]] && echo "read $place"
+    { echo more >> "$HOME/$place"; } 2>/dev/null && echo "wrote $place"
+done < places
+{ echo made > "$HOME/notes/made"; } 2>/dev/null && echo "wrote notes/made"
+"#;
+
+/// Places in the home that the policy in force names and does not keep secret, as files that are there.
+fn places(place: &Place) -> Vec<String> {
+    let shown = place.sandbox(&["policy", "show", "--json"]).ok();
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("it is JSON");
+    let rules = shown["policy"]["files"].as_array().expect("it has rules").iter();
+    let mut named: Vec<(String, bool)> = rules
+        .filter(|rule| !matches!(rule["access"].as_str(), Some("deny" | "mask")))
+        .filter_map(|rule| {
+            let path = rule["path"].as_str()?;
+            // Where a variable may move it, the place without the variable.
+            let path = path
+                .strip_prefix("${")
+                .and_then(|path| path.split_once(":-"))
+                .map_or_else(|| path.to_owned(), |(_, usual)| usual.replacen('}', "", 1));
+            Some((
+                path.strip_prefix("~/")?.replace('*', "x"),
+                rule["access"] == "protect" && !path.ends_with("/cofferdam"),
+            ))
+        })
+        .collect();
+    named.extend([("notes/list".to_owned(), true), (".config/some-program/settings".to_owned(), true)]);
+    named.sort();
+    let is_directory = |name: &str| {
+        let is_below = |other: &str| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        named.iter().any(|(other, is_file)| !is_file && other == name || is_below(other))
+    };
+    let file = |name: &str| if is_directory(name) { format!("{name}/file") } else { name.to_owned() };
+    let mut files: Vec<String> = named.iter().map(|(name, _)| file(name)).collect();
+    files.dedup();
+    files
+}
+
+#[test]
+fn what_is_answered_with_always_is_not_asked_again_for_any_place_of_any_profile() {
+    for preset in [r#""default""#, r#"["cargo", "go", "node", "python", "registries"]"#, r#""tool""#] {
+        let place = Place::new();
+        let hook = place.path("home:hook");
+        place.write("home:hook", HOOK);
+        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let settings = format!(
+            "preset = {preset}\nmode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [{:?}]\nper_minute = 10000\n",
+            hook
+        );
+        place.write(USER, &settings);
+        let places = places(&place);
+        assert!(places.len() > 100, "{preset}: {places:?}");
+        for name in &places {
+            place.write(&format!("home:{name}"), "known\n");
+        }
+        place.write("places", &(places.join("\n") + "\n"));
+        let asked = || place.read("home:asked").unwrap_or_default().lines().count();
+        let first = place.run(&["--network", "none"], &["bash", "-c", WALK]);
+        let before = asked();
+        assert!(before > 20, "{preset}: only {before} questions\n{}", first.err);
+        let second = place.run(&["--network", "none"], &["bash", "-c", WALK]);
+        let after = place.read("home:asked").unwrap_or_default();
+        let again: Vec<&str> = after.lines().skip(before).collect();
+        assert!(again.is_empty(), "{preset}: asked again: {again:#?}\n{}", first.err);
+        assert_eq!(first.out, second.out, "{preset}: the same is given\n{}", second.err);
+    }
+}
+
+#[test]
+fn why_says_of_what_is_protected_only_that_it_can_be_read_where_it_can() {
+    let place = Place::new();
+    place.write("home:.inputrc", "known\n");
+    let inputrc = place.path("home:.inputrc").display().to_string();
+    let flags = ["--on-unknown", "deny"];
+    place.run(&flags, &["cat", &inputrc]).code(1).says(&[&format!("allow it with --ro {inputrc}")]);
+    let why = || place.sandbox(&[&["why"], &flags[..], &[&inputrc]].concat()).ok();
+    let told = why();
+    assert!(!told.contains("can be read") && told.contains("protected") && told.contains("policy allow"), "{told}");
+    place.sandbox(&["policy", "allow", &inputrc]).ok();
+    assert_eq!(place.run(&flags, &["cat", &inputrc]).ok(), "known\n");
+    assert!(why().contains("can be read"), "{}", why());
+    assert_ne!(place.run(&flags, &["sh", "-c", "echo x >> ~/.inputrc"]).code, 0, "and stays as it is");
+}
+
+#[test]
+fn a_file_that_is_given_where_rules_hide_names_of_a_directory_is_given_as_a_file() {
+    let place = Place::new();
+    place.write("home:.claude", "known\n");
+    let path = place.path("home:.claude").display().to_string();
+    for mode in ["static", "dynamic"] {
+        assert_eq!(place.run(&["--mode", mode, "--ro", &path], &["cat", &path]).ok(), "known\n", "{mode}");
+    }
+}
