@@ -41,6 +41,10 @@ pub(crate) fn program_beside(name: &str) -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.join(name))
 }
 
+pub(crate) fn own_home() -> Result<PathBuf, HomeError> {
+    Ok(Homes::look(&environment())?.first)
+}
+
 /// Where this user's sessions and logs are.
 pub(crate) fn own_state() -> Result<PathBuf, HomeError> {
     let environment = environment();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cofferdam_plan::Step;
+use cofferdam_wire::Denied;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -95,6 +96,8 @@ pub enum LaunchError {
     #[error("cannot execute `{program}`")]
     Execute {
         program: String,
+        /// What was refused last before that.
+        denied: Option<Denied>,
         #[source]
         errno: Errno,
     },

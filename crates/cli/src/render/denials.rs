@@ -194,8 +194,18 @@ fn remedy(op: Op, path: &Path, home: &Path) -> String {
     match (op.is_write(), writable_place(path, home)) {
         (true, Some(remedy)) => remedy,
         (true, None) => "write in the project".to_owned(),
+        (false, _) if op == Op::Exec => allow_running(path, home),
         (false, _) => format!("allow it with --ro {}", path.display()),
     }
+}
+
+/// A program is given with what belongs to it where it lies as toolchains do; alone elsewhere.
+pub(crate) fn allow_running(program: &Path, home: &Path) -> String {
+    let directory = program.parent().filter(|parent| parent.ends_with("bin") || parent.ends_with("sbin"));
+    let is_shared =
+        |prefix: &Path| home.starts_with(prefix) || [".local", "usr", "opt"].iter().any(|end| prefix.ends_with(end));
+    let prefix = directory.and_then(Path::parent).filter(|prefix| !is_shared(prefix));
+    format!("allow it with --ro {}", prefix.unwrap_or(program).display())
 }
 
 fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {

@@ -1,12 +1,17 @@
 //! What an operator can do about an error of the crates below, which know nothing of flags. Owns those sentences; the errors
 //! are the crates'. Called by `failure` and where an answer could not be kept.
 
+use std::path::Path;
+
 use cofferdam_host::persist::{PersistError, StoreError};
 use cofferdam_host::policy_files::PolicyFilesError;
 use cofferdam_host::user_namespaces::{Obstacle, obstacle};
 use cofferdam_plan::{PlanError, Step};
 use cofferdam_supervisor::LaunchError;
 use rustix::io::Errno;
+
+use crate::environment::own_home;
+use crate::render::denials;
 
 const STREAMS: &str =
     "a standard stream may be a file, a pipe, a socket, a terminal or /dev/null; redirect it, as in `< /dev/null`";
@@ -124,8 +129,12 @@ pub(crate) fn launch(error: &LaunchError) -> Option<String> {
                 .to_owned()
         }
         LaunchError::Directory { .. } => "it is hidden or private inside; start from another directory".to_owned(),
-        LaunchError::Execute { errno, program } if *errno == Errno::NOENT => {
+        LaunchError::Execute { errno, program, .. } if *errno == Errno::NOENT => {
             format!("`{program}` is not in the sandbox's PATH, or its interpreter is hidden")
+        }
+        LaunchError::Execute { errno, denied: Some(denied), .. } if *errno == Errno::ACCESS => {
+            let home = own_home().unwrap_or_else(|_| "/".into());
+            format!("{} lies where nothing was approved: {}", denied.path, denials::allow_running(Path::new(&denied.path), &home))
         }
         LaunchError::Execute { errno, .. } if *errno == Errno::ACCESS => {
             "it is not executable, or lies where programs may not run; `sandbox explain` shows the rules".to_owned()

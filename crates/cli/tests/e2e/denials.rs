@@ -65,6 +65,37 @@ fn a_read_only_path_is_named_with_the_flag_that_opens_it() {
 }
 
 #[test]
+fn a_command_in_an_unknown_place_is_named_with_the_flag_that_lets_it_run() {
+    let place = Place::new();
+    place
+        .host(
+            "mkdir -p ~/tc/bin ~/tc/lib ~/other/bin ~/Downloads && echo from the toolchain > ~/tc/lib/text \
+         && printf '#!/bin/sh\\ncat ~/tc/lib/text\\n' > ~/tc/bin/tool && cp $(type -P true) ~/Downloads/program \
+         && cp $(type -P sh) ~/other/bin/interpreter \
+         && printf '#!%s/other/bin/interpreter\\n:\\n' ~ > script && chmod +x ~/tc/bin/tool script",
+        )
+        .ok();
+    let home = place.home.display();
+    let path = |name: &str| format!("{home}/{name}");
+    for (command, flag, out) in [
+        (vec![path("tc/bin/tool")], path("tc"), "from the toolchain\n"),
+        (vec!["env".to_owned(), path("tc/bin/tool")], path("tc"), "from the toolchain\n"),
+        (vec![path("Downloads/program")], path("Downloads/program"), ""),
+        (vec!["./script".to_owned()], path("other"), ""),
+    ] {
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let ran = place.run(&[], &command);
+        assert_eq!(ran.code, 126, "{command:?}: {}", ran.err);
+        let ran = ran.says(&[&format!("allow it with --ro {flag}\n")]);
+        assert!(!ran.err.contains("not executable"), "{}", ran.err);
+        assert_eq!(place.run(&["--ro", &flag], &command).ok(), out, "what it proposes is enough");
+    }
+    // What is no program is still told as that.
+    place.host("echo text > text").ok();
+    place.run(&[], &["./text"]).code(126).says(&["not executable"]);
+}
+
+#[test]
 fn a_new_file_in_a_read_only_directory_is_explained_too() {
     let place = Place::new();
     let path = place.path("home:new-file").display().to_string();

@@ -13,7 +13,7 @@ use cofferdam_launcher::marks;
 use cofferdam_launcher::report::Message;
 use cofferdam_plan::{LaunchPlan, Step, decide};
 use cofferdam_policy::decide::index::refuses;
-use cofferdam_wire::{Changed, End, TimingLine, Unrouted, Usage};
+use cofferdam_wire::{Changed, Denied, End, TimingLine, Unrouted, Usage};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -104,7 +104,7 @@ impl Begun<'_> {
         let obeyed = set_up.then(|| look_back(plan, options, (git, shown, since), &mut log, &mut summary));
         marks.mark(marks::LOOKED);
         let vanished = (!set_up && plan.namespaces.pid).then_some(LaunchError::Vanished);
-        let reported = reports.into_iter().next().map(|report| failure(plan, report));
+        let reported = reports.into_iter().next().map(|report| failure(plan, report, &summary.denied));
         let error = ended.err().or(failed).or(reported).or(vanished).or(kept.err());
         log.repeated(&summary.probed);
         log.unrouted(unrouted);
@@ -192,7 +192,7 @@ fn look_back(
     found
 }
 
-fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
+fn failure(plan: &LaunchPlan, report: Message, denied: &[Denied]) -> LaunchError {
     let errno = Errno::from_raw_os_error;
     match report {
         Message::Failed { step, errno: number, text } => LaunchError::Step {
@@ -202,7 +202,7 @@ fn failure(plan: &LaunchPlan, report: Message) -> LaunchError {
         },
         Message::NotExecuted { errno: number } => {
             let program = plan.command.argv.first().cloned().unwrap_or_default();
-            LaunchError::Execute { program, errno: errno(number) }
+            LaunchError::Execute { program, denied: denied.last().cloned(), errno: errno(number) }
         }
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
