@@ -157,7 +157,8 @@ impl Worker {
         match order {
             Order::Hold { id, path } => self.hold(id, mount::open_source(&path)?),
             Order::Make { id, name, mode } => {
-                let (directory, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+                // Taken out: where no file comes of it, the order to mount what is held must not find the directory.
+                let (directory, _) = self.held.remove(&id).ok_or(Errno::NOENT)?;
                 let file = make_file(directory.as_fd(), &name, mode)?;
                 self.hold(id, file)
             }

@@ -73,6 +73,11 @@ impl SessionAnswers {
         self.grants.iter().find(|grant| grant.covers(path, op))
     }
 
+    /// Whether this very grant was given, and not only one that covers it.
+    pub(crate) fn holds(&self, grant: &Grant) -> bool {
+        self.grants.contains(grant)
+    }
+
     pub(crate) fn is_denied(&self, path: &Path, op: Op) -> bool {
         self.denials.iter().any(|denial| {
             let is_about = if denial.is_tree { path.starts_with(&denial.path) } else { path == denial.path };

@@ -108,3 +108,46 @@ fn a_file_that_is_given_where_rules_hide_names_of_a_directory_is_given_as_a_file
         assert_eq!(place.run(&["--mode", mode, "--ro", &path], &["cat", &path]).ok(), "known\n", "{mode}");
     }
 }
+
+/// Approves everything for the session, once the script before it has run on the host.
+fn approving_after(script: &str) -> Place {
+    let place = Place::new();
+    let hook = place.path("home:hook");
+    let answer = "id=${line#*\\\"id\\\":}; echo \"{\\\"type\\\":\\\"cmd.approve\\\",\\\"id\\\":${id%%[,\\}]*},\\\"scope\\\":\\\"file\\\",\\\"persist\\\":\\\"session\\\"}\"";
+    place.write("home:hook", &format!("#!/bin/bash\nread -r line\ncd \"${{0%/*}}\"\n{script}\n{answer}\n"));
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    place.write(USER, &format!("mode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [{hook:?}]\n"));
+    place
+}
+
+#[test]
+fn what_the_host_makes_while_a_creation_is_asked_about_is_not_given_for_it() {
+    // A directory at that name: what was held to make the file in must not be mounted there.
+    let place = approving_after("mkdir -p made");
+    place.write("home:.ssh/id_rsa", "hunter2");
+    place.write("home:.bashrc", "mine\n");
+    let script = "exec 3>> ~/made; cat ~/made/.ssh/id_rsa; echo evil >> ~/made/.bashrc; ls ~/made";
+    let ran = place.run(&["--network", "none"], &["bash", "-c", script]);
+    assert!(!ran.out.contains("hunter2") && !ran.out.contains("project"), "{}\n{}", ran.out, ran.err);
+    assert_eq!(place.read("home:.bashrc").as_deref(), Some("mine\n"));
+    // A file: it is asked about by itself.
+    let place = approving_after("[[ -e made ]] || echo of the host > made");
+    let ran = place.run(&["--network", "none"], &["bash", "-c", "echo new >> ~/made"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(place.read("home:made").as_deref(), Some("of the host\n"));
+}
+
+#[test]
+fn what_may_be_written_can_be_written_after_it_was_read_again() {
+    let place = approving_after(":");
+    place.write("home:notes/list", "one\n");
+    let script = "echo two >> ~/notes/list; echo ready; read line; until [[ $(cat ~/notes/list) == new ]]; do sleep 0.05; done; \
+                  echo three >> ~/notes/list";
+    let mut session = place.start(&["--network", "none", "--timeout", "20s"], script);
+    assert_eq!(session.first_line, "ready");
+    // As an editor saves: the mount of the old file goes, and the next open mounts the new one.
+    place.host("echo new > ~/notes/.list && mv ~/notes/.list ~/notes/list").ok();
+    session.tell("go\n");
+    assert_eq!(session.end(), (0, String::new()));
+    assert_eq!(place.read("home:notes/list").as_deref(), Some("new\nthree\n"));
+}

@@ -68,7 +68,14 @@ impl Gate {
             Op::List => {}
             Op::Read | Op::Exec if keep == Keep::Once && can_serve => {}
             Op::Exec if can_serve && !is_script(&path) => self.answers.grant(Grant { path, gives: Gives::Start }),
-            Op::Read | Op::Exec => self.mount(id, object(id), path, Gives::File { write: false }),
+            Op::Read | Op::Exec => {
+                // It may be opened for writing next.
+                let ruling = self.rules.ruling(&path);
+                let is_writable = self.is_of_rule(id) && self.rules.standing(ruling) == Standing::Writable;
+                let asked = Grant { path: path.clone(), gives: Gives::File { write: true } };
+                let write = is_writable || self.answers.holds(&asked);
+                self.mount(id, object(id), path, Gives::File { write });
+            }
             Op::Write => self.mount(id, object(id), path, Gives::File { write: true }),
             // Carried out elsewhere.
             Op::Connect | Op::Sign => {}
