@@ -353,7 +353,7 @@ fn held_names(plan: &LaunchPlan, home: &Path) -> Vec<String> {
     let held = plan.holds.iter().filter(|hold| named(&hold.path));
     held.map(|hold| {
         let why = decide(&plan.decisions, &hold.path).map_or_else(String::new, |rule| format!(" [{}]", cite(rule)));
-        format!("{} does not exist and cannot be created inside{why}; make it outside first", hold.path.display())
+        format!("{} does not exist and cannot be created inside{why}; make it outside first, or run with --transaction and review it", hold.path.display())
     })
     .collect()
 }
