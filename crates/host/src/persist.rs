@@ -133,7 +133,7 @@ pub fn save_answer(
         }
         Subject::Key(_) => return Err(PersistError::NotKept),
     };
-    if allow && reach == Reach::File && question.is_dir {
+    if allow && !question.op.can_be_kept(question.is_dir, reach) {
         return Err(PersistError::OnlyNames { path: path.clone() });
     }
     let own = match (reach, path.parent()) {

@@ -45,6 +45,12 @@ impl Op {
         }
     }
 
+    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what
+    /// a key signs.
+    pub fn can_be_kept(self, is_dir: bool, reach: Reach) -> bool {
+        self != Op::Sign && !(is_dir && reach == Reach::File)
+    }
+
     /// Whether it is about a path.
     pub fn is_about_files(self) -> bool {
         !matches!(self, Op::Connect | Op::Sign)

@@ -147,12 +147,13 @@ impl Inbox {
         let Some(asked) = self.selected().and_then(|line| self.questions.get(line)) else { return Effect::Nothing };
         let has_toolchain = asked.request.toolchain.is_some();
         let reach = self.reach.unwrap_or(Reach::File);
+        let can_be_kept = asked.request.op.can_be_kept(asked.request.is_dir, reach);
         let allow = |keep| Verdict::Allow { reach, keep };
         let verdict = match key {
             'y' => allow(Keep::Once),
             's' => allow(Keep::Session),
-            'p' => allow(Keep::Project),
-            'u' => allow(Keep::User),
+            'p' if can_be_kept => allow(Keep::Project),
+            'u' if can_be_kept => allow(Keep::User),
             'n' => Verdict::DENY_ONCE,
             'N' => Verdict::Deny { reach, keep: Keep::Session },
             'd' => return self.toggle(Reach::Dir),

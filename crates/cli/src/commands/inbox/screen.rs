@@ -158,7 +158,10 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let on = |reach| if inbox.reach == Some(reach) { "ON" } else { "off" };
     let selected = inbox.selected().and_then(|line| inbox.questions.get(line));
     let toolchain = selected.and_then(|asked| asked.request.toolchain.as_deref());
-    let mut first = format!("[y] once [s] session [p] project [u] always [d] directory: {}", on(Reach::Dir));
+    let reach = inbox.reach.unwrap_or(Reach::File);
+    let can_be_kept = |asked: &Asked| asked.request.op.can_be_kept(asked.request.is_dir, reach);
+    let kept = if selected.is_none_or(can_be_kept) { " [p] project [u] always" } else { "" };
+    let mut first = format!("[y] once [s] session{kept} [d] directory: {}", on(Reach::Dir));
     if let Some(toolchain) = toolchain {
         first = format!("{first} [t] {}: {}", shown_short(toolchain.as_bytes(), 20), on(Reach::Toolchain));
     }

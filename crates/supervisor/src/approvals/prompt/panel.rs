@@ -59,8 +59,8 @@ impl Choices {
         match key {
             b"y" => allow(Keep::Once),
             b"s" => allow(Keep::Session),
-            b"p" => allow(Keep::Project),
-            b"u" => allow(Keep::User),
+            b"p" if self.can_be_kept(question) => allow(Keep::Project),
+            b"u" if self.can_be_kept(question) => allow(Keep::User),
             b"n" | b"\x1b" => Action::Answer(Verdict::DENY_ONCE),
             b"N" => Action::Answer(Verdict::Deny { reach: self.reach, keep: Keep::Session }),
             b"\x03" => Action::Interrupt,
@@ -77,6 +77,10 @@ impl Choices {
             }
             _ => Action::Nothing,
         }
+    }
+
+    fn can_be_kept(self, question: &Question) -> bool {
+        question.op.can_be_kept(question.is_dir, self.reach)
     }
 
     fn toggle(&mut self, reach: Reach) -> Action {
@@ -102,8 +106,10 @@ impl Choices {
 
     fn keys(self, question: &Question) -> Vec<String> {
         let on = |reach| if self.reach == reach { "ON" } else { "off" };
-        let mut keys: Vec<String> =
-            ["[y] once", "[s] this session", "[p] this project", "[u] always"].map(str::to_owned).to_vec();
+        let mut keys: Vec<String> = ["[y] once", "[s] this session"].map(str::to_owned).to_vec();
+        if self.can_be_kept(question) {
+            keys.extend(["[p] this project", "[u] always"].map(str::to_owned));
+        }
         if question.op.is_about_files() {
             keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
         }

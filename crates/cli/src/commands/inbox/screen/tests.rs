@@ -97,6 +97,20 @@ fn of_a_path_too_long_for_the_screen_the_end_is_shown() {
 }
 
 #[test]
+fn nothing_is_offered_for_good_that_no_rule_can_give() {
+    let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1));
+    let mut inbox = Inbox::default();
+    let Event::FsRequest(mut listing) = request(2, "/home/you/notes") else { panic!("it is a question") };
+    (listing.op, listing.is_dir) = (Op::List, true);
+    inbox.take("local-0a-6b1f0e92d7c4", Event::FsRequest(listing), now);
+    assert!(!drawn(&inbox).contains("[u] always"), "{}", drawn(&inbox));
+    assert_eq!(press(&mut inbox, 'u', later), Effect::Nothing);
+    press(&mut inbox, 'd', later);
+    assert!(drawn(&inbox).contains("[u] always"), "{}", drawn(&inbox));
+    assert!(matches!(press(&mut inbox, 'u', later), Effect::Say(..)));
+}
+
+#[test]
 fn an_answer_goes_to_the_session_that_asked() {
     let now = Instant::now();
     let later = now + Duration::from_secs(1);

@@ -160,3 +160,23 @@ fn without_keys_one_line_says_how_to_answer() {
     let expected = "sandbox: cat wants to read /home/you/\\u{1b}[2J: `sandbox approve 1f:3` or `sandbox deny 1f:3`";
     assert_eq!(line, expected);
 }
+
+#[test]
+fn nothing_is_offered_for_good_that_no_rule_can_give() {
+    let offered = |question: &Question, choices: Choices| {
+        let drawn = drawn(question, choices, VIEW);
+        (drawn.contains("[p] this project"), drawn.contains("[u] always"))
+    };
+    let mut listing = Question { op: Op::List, is_dir: true, ..question(b"/home/you/notes") };
+    let mut choices = Choices::default();
+    assert_eq!(offered(&listing, choices), (false, false), "the names of a directory alone");
+    assert_eq!(choices.key(b"u", &listing), Action::Nothing);
+    assert_eq!(choices.key(b"d", &listing), Action::Redraw);
+    assert_eq!(offered(&listing, choices), (true, true), "all of it");
+    let always = Verdict::Allow { reach: Reach::Dir, keep: Keep::User };
+    assert_eq!(choices.key(b"u", &listing), Action::Answer(always));
+    listing = Question { op: Op::Sign, subject: Subject::Key("SHA256:x".to_owned()), ..question(b"/x") };
+    assert_eq!(offered(&listing, Choices::default()), (false, false), "what a key signs");
+    assert_eq!(Choices::default().key(b"p", &listing), Action::Nothing);
+    assert_eq!(offered(&question(b"/home/you/notes"), Choices::default()), (true, true));
+}
