@@ -5,12 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::support::Place;
 
 const USER: &str = "home:.config/cofferdam/config.toml";
-/// Approves everything for good, as a person who presses `u` would.
+/// Writes down what it is asked, runs HOST, and approves.
 const HOOK: &str = r#"#!/bin/bash
+cd "${0%/*}"
 read -r line
+echo "$line" >> asked
+HOST
 id=${line#*\"id\":}
-echo "{\"type\":\"cmd.approve\",\"id\":${id%%[,\}]*},\"scope\":\"file\",\"persist\":\"user\"}"
-echo "$line" >> "${0%/*}/asked"
+echo "{\"type\":\"cmd.approve\",\"id\":${id%%[,\}]*},\"scope\":\"file\",\"persist\":\"KEEP\"}"
 "#;
 /// Reads and then writes what the file `places` names, makes one more file, and says what succeeded.
 const WALK: &str = r#"
@@ -20,6 +22,17 @@ while IFS= read -r place; do
 done < places
 { echo made > "$HOME/notes/made"; } 2>/dev/null && echo "wrote notes/made"
 "#;
+
+/// A place where every question is approved and kept so, after `host` has run outside.
+fn approving(keep: &str, host: &str, settings: &str) -> Place {
+    let place = Place::new();
+    let hook = place.path("home:hook");
+    place.write("home:hook", &HOOK.replace("HOST", host).replace("KEEP", keep));
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let unknown = format!("[unknown]\nverdict = \"ask\"\nhook = [\"{}\"]\nper_minute = 10000\n", hook.display());
+    place.write(USER, &format!("{settings}mode = \"dynamic\"\n{unknown}"));
+    place
+}
 
 /// Places in the home that the policy in force names and does not keep secret, as files that are there.
 fn places(place: &Place) -> Vec<String> {
@@ -56,15 +69,7 @@ fn places(place: &Place) -> Vec<String> {
 #[test]
 fn what_is_answered_with_always_is_not_asked_again_for_any_place_of_any_profile() {
     for preset in [r#""default""#, r#"["cargo", "go", "node", "python", "registries"]"#, r#""tool""#] {
-        let place = Place::new();
-        let hook = place.path("home:hook");
-        place.write("home:hook", HOOK);
-        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let settings = format!(
-            "preset = {preset}\nmode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [{:?}]\nper_minute = 10000\n",
-            hook
-        );
-        place.write(USER, &settings);
+        let place = approving("user", "", &format!("preset = {preset}\n"));
         let places = places(&place);
         assert!(places.len() > 100, "{preset}: {places:?}");
         for name in &places {
@@ -109,21 +114,10 @@ fn a_file_that_is_given_where_rules_hide_names_of_a_directory_is_given_as_a_file
     }
 }
 
-/// Approves everything for the session, once the script before it has run on the host.
-fn approving_after(script: &str) -> Place {
-    let place = Place::new();
-    let hook = place.path("home:hook");
-    let answer = "id=${line#*\\\"id\\\":}; echo \"{\\\"type\\\":\\\"cmd.approve\\\",\\\"id\\\":${id%%[,\\}]*},\\\"scope\\\":\\\"file\\\",\\\"persist\\\":\\\"session\\\"}\"";
-    place.write("home:hook", &format!("#!/bin/bash\nread -r line\ncd \"${{0%/*}}\"\n{script}\n{answer}\n"));
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    place.write(USER, &format!("mode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [{hook:?}]\n"));
-    place
-}
-
 #[test]
 fn what_the_host_makes_while_a_creation_is_asked_about_is_not_given_for_it() {
     // A directory at that name: what was held to make the file in must not be mounted there.
-    let place = approving_after("mkdir -p made");
+    let place = approving("session", "mkdir -p made", "");
     place.write("home:.ssh/id_rsa", "hunter2");
     place.write("home:.bashrc", "mine\n");
     let script = "exec 3>> ~/made; cat ~/made/.ssh/id_rsa; echo evil >> ~/made/.bashrc; ls ~/made";
@@ -131,7 +125,7 @@ fn what_the_host_makes_while_a_creation_is_asked_about_is_not_given_for_it() {
     assert!(!ran.out.contains("hunter2") && !ran.out.contains("project"), "{}\n{}", ran.out, ran.err);
     assert_eq!(place.read("home:.bashrc").as_deref(), Some("mine\n"));
     // A file: it is asked about by itself.
-    let place = approving_after("[[ -e made ]] || echo of the host > made");
+    let place = approving("session", "[[ -e made ]] || echo of the host > made", "");
     let ran = place.run(&["--network", "none"], &["bash", "-c", "echo new >> ~/made"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(place.read("home:made").as_deref(), Some("of the host\n"));
@@ -139,7 +133,7 @@ fn what_the_host_makes_while_a_creation_is_asked_about_is_not_given_for_it() {
 
 #[test]
 fn what_may_be_written_can_be_written_after_it_was_read_again() {
-    let place = approving_after(":");
+    let place = approving("session", "", "");
     place.write("home:notes/list", "one\n");
     let script = "echo two >> ~/notes/list; echo ready; read line; until [[ $(cat ~/notes/list) == new ]]; do sleep 0.05; done; \
                   echo three >> ~/notes/list";

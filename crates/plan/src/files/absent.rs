@@ -35,7 +35,7 @@ pub(crate) fn absent(
         PathFact::Present { kind, .. } => {
             kind != Kind::Directory || matches!(decision.access, Access::Deny | Access::Overlay | Access::Write)
         }
-        _ => false,
+        PathFact::Missing { .. } => false,
     };
     let closed: Vec<&OsStr> = decisions.iter().filter(is_closed).map(|decision| decision.path.as_os_str()).collect();
     let is_wanted = |rule: &&cofferdam_policy::FileRule| {
