@@ -90,6 +90,10 @@ fn a_command_in_an_unknown_place_is_named_with_the_flag_that_lets_it_run() {
         assert!(!ran.err.contains("not executable"), "{}", ran.err);
         assert_eq!(place.run(&["--ro", &flag], &command).ok(), out, "what it proposes is enough");
     }
+    // What a rule hides is not proposed: the directory around it holds keys.
+    place.host("mkdir -p ~/.ssh/bin && cp ~/Downloads/program ~/.ssh/bin/program").ok();
+    let ran = place.run(&[], &[&path(".ssh/bin/program")]);
+    assert!(ran.code != 0 && !ran.err.contains("--ro"), "{}", ran.err);
     // What is no program is still told as that.
     place.host("echo text > text").ok();
     place.run(&[], &["./text"]).code(126).says(&["not executable"]);

@@ -13,7 +13,7 @@ use cofferdam_launcher::marks;
 use cofferdam_launcher::report::Message;
 use cofferdam_plan::{LaunchPlan, Step, decide};
 use cofferdam_policy::decide::index::refuses;
-use cofferdam_wire::{Changed, Denied, End, TimingLine, Unrouted, Usage};
+use cofferdam_wire::{Changed, Denial, Denied, End, TimingLine, Unrouted, Usage};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -202,7 +202,9 @@ fn failure(plan: &LaunchPlan, report: Message, denied: &[Denied]) -> LaunchError
         },
         Message::NotExecuted { errno: number } => {
             let program = plan.command.argv.first().cloned().unwrap_or_default();
-            LaunchError::Execute { program, denied: denied.last().cloned(), errno: errno(number) }
+            // What a rule hides is not to be proposed.
+            let is_unapproved = |denied: &&Denied| matches!(denied.denial, Denial::Unapproved { .. });
+            LaunchError::Execute { program, denied: denied.last().filter(is_unapproved).cloned(), errno: errno(number) }
         }
         Message::NoDirectory { errno: number } => {
             LaunchError::Directory { path: plan.command.cwd.clone(), errno: errno(number) }
