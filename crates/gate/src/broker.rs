@@ -11,7 +11,7 @@ pub(crate) mod orders;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cofferdam_kernel::filtered::{self, Hidden, Place};
 use cofferdam_kernel::mount::{self, Attributes};
@@ -161,6 +161,32 @@ impl Worker {
                 let (directory, _) = self.held.remove(&id).ok_or(Errno::NOENT)?;
                 let file = make_file(directory.as_fd(), &name, mode)?;
                 self.hold(id, file)
+            }
+            Order::MakeDirectories { id, directories, hold } => {
+                if hold.as_os_str().is_empty() {
+                    let (tree, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+                    return directories
+                        .iter()
+                        .try_for_each(|(path, mode)| make_directory(tree.as_fd(), path, *mode, false))
+                        .map(|()| Outcome::Done);
+                }
+                // What is held is new as a whole only below the outermost of them.
+                let outermost = directories.first().map(|(path, _)| path.as_path());
+                if outermost
+                    .is_none_or(|outermost| hold.components().next() != Some(Component::Normal(outermost.as_os_str())))
+                {
+                    return Err(Errno::INVAL);
+                }
+                // Taken out, as above.
+                let (above, _) = self.held.remove(&id).ok_or(Errno::NOENT)?;
+                for (at, (path, mode)) in directories.iter().enumerate() {
+                    make_directory(above.as_fd(), path, *mode, at == 0)?;
+                }
+                self.hold(id, open_below(above.as_fd(), Path::new(""), &hold)?)
+            }
+            Order::Sync => {
+                let file = about.ok_or(Errno::BADF)?;
+                rustix::fs::fsync(file).map(|()| Outcome::Done)
             }
             Order::Release { id } => {
                 self.held.remove(&id);
@@ -391,6 +417,27 @@ fn open_below(root: BorrowedFd<'_>, target: &Path, path: &Path) -> Result<OwnedF
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat2(root, relative, flags, Mode::empty(), resolve)
+}
+
+/// One that has to be new is empty, too: a host program that put another one in its place in between gives nothing away.
+fn make_directory(above: BorrowedFd<'_>, path: &Path, mode: u32, is_new: bool) -> Result<(), Errno> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.map(|parent| open_below(above, Path::new(""), parent)).transpose()?;
+    let parent = parent.as_ref().map_or(above, AsFd::as_fd);
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode & 0o777)) {
+        Err(Errno::EXIST) if !is_new => return Ok(()),
+        other => other?,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(parent, name, flags, Mode::empty());
+    // A mode that keeps its owner out is as good: it was the program's choice.
+    let names = match made {
+        Err(Errno::ACCESS) if mode & 0o400 == 0 => return Ok(()),
+        other => rustix::fs::Dir::new(other?)?,
+    };
+    let is_empty = names.filter_map(Result::ok).all(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."));
+    if is_empty { Ok(()) } else { Err(Errno::EXIST) }
 }
 
 /// A new, empty file, as a descriptor that stands for it and nothing else.

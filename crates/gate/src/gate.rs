@@ -2,11 +2,15 @@
 //! verdicts (what a rule hides, what this session was denied or granted, what a rule gives, then the question) and the
 //! cases on their way. Driven by `supervisor::event_loop`: `wanted`, `turn`, `check_clock`, `answer`, `news`.
 
+mod askers;
 mod carry_out;
+mod interrupted;
+mod made;
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_kernel::seccomp::{Listener, Notification};
@@ -26,8 +30,9 @@ use crate::path_rules::{PathRules, RulesInHome, Standing};
 use crate::requester::Processes;
 use crate::session_answers::{Denial, Gives, Grant, SessionAnswers};
 use crate::triggers::fuse::Fuse;
+use crate::triggers::fuse::made::MadeFile;
 use crate::triggers::notify::Notify;
-use crate::triggers::{Access, Answer, CallId, Noticed, Refused, Trigger};
+use crate::triggers::{Access, Answer, CallId, Noticed, Trigger};
 
 /// Between two looks whether a thread that was sent a signal is being killed.
 const SECOND_LOOK: Duration = Duration::from_millis(10);
@@ -56,6 +61,8 @@ pub enum News {
         rule: Box<GateRule>,
         asker: Asker,
     },
+    /// A cache that was not there is a directory of the session's own, which goes with it.
+    ThrownAway(PathBuf),
     /// From here on questions are denied unasked, until a minute has fewer of them.
     OverBudget,
 }
@@ -101,6 +108,8 @@ enum Expected {
     Removed,
     /// Part of a series whose last order tells.
     Step(QuestionId),
+    /// A file is on the disk.
+    Synced(CallId),
     Nothing,
 }
 
@@ -111,6 +120,23 @@ struct Progress {
     left: usize,
     failed: bool,
     granted: Vec<PathBuf>,
+}
+
+/// Files that are to be on the disk before their programs go on.
+#[derive(Debug, Default)]
+struct Syncs {
+    under_way: usize,
+    waiting: VecDeque<(CallId, Rc<MadeFile>)>,
+}
+
+/// Where directories of the session's own can be made.
+#[derive(Debug, Default)]
+enum Caches {
+    /// Not known yet; these wait for it.
+    #[default]
+    Unknown,
+    In(PathBuf, usize),
+    Nowhere,
 }
 
 #[derive(Debug)]
@@ -137,15 +163,11 @@ pub struct Gate {
     told: HashSet<PathBuf>,
     late: LateMounts,
     trees: Vec<Trees>,
+    syncs: Syncs,
+    caches: Caches,
+    waiting_for_caches: Vec<Access>,
     /// The trigger has something to look at again.
     is_due: bool,
-}
-
-/// The number that a process has in its own namespace.
-fn inner_number(outside: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{outside}/status")).ok()?;
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_whitespace().last()?.parse().ok()
 }
 
 /// Number under which the broker holds what a question is about.
@@ -195,6 +217,9 @@ impl Gate {
             told: HashSet::new(),
             late: LateMounts::new(known),
             trees: Vec::new(),
+            syncs: Syncs::default(),
+            caches: Caches::default(),
+            waiting_for_caches: Vec::new(),
             is_due: false,
         }
     }
@@ -240,6 +265,12 @@ impl Gate {
             self.notice()?;
         }
         Ok(())
+    }
+
+    /// Where directories of the session's own can be made, once that is known; none where there is no such place.
+    pub fn keep_caches_in(&mut self, directory: Option<&Path>) -> Result<(), Errno> {
+        self.caches = directory.map_or(Caches::Nowhere, |directory| Caches::In(directory.to_path_buf(), 0));
+        std::mem::take(&mut self.waiting_for_caches).into_iter().try_for_each(|access| self.consider(access))
     }
 
     /// The sandbox's mount namespace, which grants are mounted in.
@@ -302,6 +333,7 @@ impl Gate {
     /// Every process that could ask is gone: whatever is still open ends so.
     pub fn end(&mut self) -> Result<(), Errno> {
         self.is_broken = true;
+        self.tell_unmade();
         for id in self.open.ids() {
             self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR)?;
         }
@@ -350,6 +382,9 @@ impl Gate {
         for noticed in noticed {
             match noticed {
                 Noticed::Access(access) => self.consider(access)?,
+                Noticed::Change(change) => self.change(change)?,
+                Noticed::Entered(access) => self.entered(access)?,
+                Noticed::Sync(call, file) => self.sync(call, file)?,
                 Noticed::Refused(refused) => self.tell_refused(refused),
                 Noticed::Hidden { path, thread } => self.tell_hidden(path, thread),
                 Noticed::Interrupted(call) => self.interrupted(call)?,
@@ -373,58 +408,6 @@ impl Gate {
         spent.is_ok()
     }
 
-    /// Who made a connection from this port in the session's network, and the package that it says it works for. `first`
-    /// is pid 1 of the session as seen from outside.
-    pub fn connected_from(&self, port: u16, first: u32) -> (Asker, Option<String>) {
-        let Some(processes) = &self.processes else { return Default::default() };
-        let first = if self.plan.trigger == cofferdam_plan::Trigger::Fuse { 1 } else { first };
-        let Some(holder) = processes.holder_of(port, first) else { return Default::default() };
-        Self::described(processes, holder)
-    }
-
-    /// The same of a process by its number outside.
-    pub fn known_as(&self, outside: u32) -> (Asker, Option<String>) {
-        let Some(processes) = &self.processes else { return Default::default() };
-        let is_inside = self.plan.trigger == cofferdam_plan::Trigger::Fuse;
-        let Some(process) = (if is_inside { inner_number(outside) } else { Some(outside) }) else {
-            return Default::default();
-        };
-        Self::described(processes, process)
-    }
-
-    fn described(processes: &Processes, holder: u32) -> (Asker, Option<String>) {
-        let asker = processes.asker(holder);
-        let package = std::iter::once(holder)
-            .chain(asker.parents.iter().map(|parent| parent.pid))
-            .find_map(|process| processes.package(process));
-        (asker, package)
-    }
-
-    fn asker(&self, thread: u32) -> Asker {
-        self.processes.as_ref().map(|processes| processes.asker(thread)).unwrap_or_default()
-    }
-
-    fn is_news(&mut self, path: &Path) -> bool {
-        let most = if self.plan.learns { MOST_LEARNED } else { MOST_TOLD };
-        self.told.len() < most && self.told.insert(path.to_path_buf())
-    }
-
-    fn tell_refused(&mut self, refused: Refused) {
-        if self.is_news(&refused.path) {
-            let asker = self.asker(refused.thread);
-            self.news.push(News::Refused { what: refused.what, path: refused.path, asker });
-        }
-    }
-
-    fn tell_hidden(&mut self, path: PathBuf, thread: u32) {
-        let ruling = self.rules.ruling(&path);
-        let rule = self.rules.rule(ruling).cloned();
-        if let Some(rule) = rule.filter(|_| self.is_news(&path)) {
-            let asker = self.asker(thread);
-            self.news.push(News::Hidden { path, rule: Box::new(rule), asker });
-        }
-    }
-
     /// What becomes of an access, in the order in which verdicts count.
     fn consider(&mut self, access: Access) -> Result<(), Errno> {
         let (path, op) = (access.path.clone(), access.op);
@@ -444,8 +427,16 @@ impl Gate {
         if self.answers.is_denied(&path, op) {
             return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
         }
+        let trigger = self.trigger.as_ref();
+        if op != Op::List && trigger.is_some_and(|trigger| trigger.is_made(&path)) {
+            return self.reply(access.call, Answer::Serve { identity: None });
+        }
+        let tree = trigger.filter(|_| op == Op::Create).and_then(|trigger| trigger.made_directory(&path));
         if let Some(grant) = self.answers.granted(&path, op).cloned() {
             return self.give_again(access, &grant);
+        }
+        if let Some(tree) = tree {
+            return self.consider_new(access, &tree);
         }
         let gives = match standing {
             Standing::Writable => true,
@@ -483,8 +474,11 @@ impl Gate {
     /// Something that was granted is met here all the same: a file that was replaced on the host, or a directory that
     /// a process stood in before it was covered by the grant.
     fn give_again(&mut self, access: Access, grant: &Grant) -> Result<(), Errno> {
+        if access.op == Op::Create && matches!(grant.gives, Gives::Tree { .. }) {
+            return self.make_below(&access);
+        }
         let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.answers.is_mounted(&grant.path);
-        if is_gone {
+        if is_gone || grant.gives == Gives::Make {
             let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
             return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
         }
@@ -560,7 +554,8 @@ impl Gate {
             flags: access.flags,
             asker: self.asker(access.thread),
             toolchain: self.rules.toolchain_of(&access.path).map(str::to_owned),
-            also: Vec::new(),
+            // What a file of this name is saved as: an answer that makes it is about that as well.
+            also: self.saved_as(access).into_iter().collect(),
             hint: None,
             waiting: 1,
             asked,
@@ -608,7 +603,14 @@ impl Gate {
             return Ok(());
         }
         self.broker = None;
-        self.expected.clear();
+        let sent = std::mem::take(&mut self.expected).into_iter().filter_map(|expected| match expected {
+            Expected::Synced(call) => Some(call),
+            _ => None,
+        });
+        let waiting = std::mem::take(&mut self.syncs).waiting.into_iter().map(|(call, _)| call);
+        for call in sent.chain(waiting).collect::<Vec<_>>() {
+            self.reply(call, Answer::Refuse(Errno::IO))?;
+        }
         self.progress.clear();
         for id in self.open.ids() {
             self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS)?;
@@ -626,6 +628,7 @@ impl Gate {
             Expected::Nothing => Ok(()),
             Expected::Object(id) => self.held(id, outcome),
             Expected::Step(id) => self.done(id, outcome, None),
+            Expected::Synced(call) => self.synced(call, outcome),
             Expected::Removed => match outcome {
                 // What is not there needs no removing. What stays although it must not ends the session.
                 Outcome::Failed(errno) if !matches!(errno, Errno::INVAL | Errno::NOENT) => Err(errno),
@@ -725,52 +728,6 @@ impl Gate {
         self.news.push(News::Settled(Box::new(settled)));
         for call in left {
             self.consider(call)?;
-        }
-        Ok(())
-    }
-
-    fn interrupted(&mut self, call: CallId) -> Result<(), Errno> {
-        let waiting = self.open.ids().into_iter().find_map(|id| {
-            self.open.get(id)?.calls.iter().find(|access| access.call == call).map(|access| access.thread)
-        });
-        if let Some(thread) = waiting {
-            self.signalled.push((call, thread));
-            self.look_after_signals(Instant::now())?;
-        }
-        Ok(())
-    }
-
-    /// A call that a signal has reached goes on waiting, unless the signal ends its thread.
-    fn look_after_signals(&mut self, now: Instant) -> Result<(), Errno> {
-        let is_dying = |thread: u32| self.processes.as_ref().is_none_or(|processes| processes.is_dying(thread));
-        let (dying, living): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.signalled).into_iter().partition(|(_, thread)| is_dying(*thread));
-        self.signalled = living;
-        let gone = self.gone();
-        let dying = dying.into_iter().chain(gone);
-        let is_told = self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve());
-        let is_watched = !self.signalled.is_empty() || !is_told && self.open.asked().next().is_some();
-        self.look_again = is_watched.then(|| now + SECOND_LOOK);
-        for (call, _) in dying {
-            self.reply(call, Answer::Refuse(Errno::INTR))?;
-            if let Some((id, _, true)) = self.open.withdraw(call) {
-                self.abandon(id)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls that no thread waits in any more, where the trigger is not told of that.
-    fn gone(&self) -> Vec<(CallId, u32)> {
-        let Some(trigger) = self.trigger.as_ref().filter(|trigger| !trigger.can_serve()) else { return Vec::new() };
-        let calls = self.open.asked().flat_map(|case| &case.calls);
-        calls.filter(|call| !trigger.is_waiting(call.call)).map(|call| (call.call, call.thread)).collect()
-    }
-
-    /// No call waits for a case any more. One that is being carried out is finished all the same.
-    fn abandon(&mut self, id: QuestionId) -> Result<(), Errno> {
-        if self.open.get(id).is_some_and(|case| case.stage == Stage::Asked) {
-            return self.close(id, Verdict::DENY_ONCE, Cause::Gone, Vec::new(), Errno::INTR);
         }
         Ok(())
     }

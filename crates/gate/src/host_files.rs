@@ -28,6 +28,11 @@ pub(crate) fn link(path: &Path) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
 }
 
+/// A directory, for changes of its names.
+pub(crate) fn directory(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::PATH | OFlags::DIRECTORY)
+}
+
 /// A file for reading, if it is still the one with this device and inode. Never blocks on what is no plain file.
 pub(crate) fn open_same(path: &Path, identity: (u64, u64)) -> Result<OwnedFd, Errno> {
     let fd = open(path, OFlags::RDONLY | OFlags::NONBLOCK)?;

@@ -30,6 +30,8 @@ pub(crate) struct Case {
     pub(crate) stage: Stage,
     /// Device and inode of what it is about.
     pub(crate) identity: Option<(u64, u64)>,
+    /// The outermost directory of the session alone that this would make.
+    pub(crate) tree: Option<PathBuf>,
     pub(crate) since: Instant,
     pub(crate) until: Instant,
 }
@@ -100,7 +102,7 @@ impl OpenQuestions {
 
     pub(crate) fn add(&mut self, question: Question, access: Access, stage: Stage, now: Instant) {
         let until = now + self.timeout;
-        let case = Case { calls: vec![access], stage, identity: None, since: now, until, question };
+        let case = Case { calls: vec![access], stage, identity: None, tree: None, since: now, until, question };
         self.cases.insert(case.question.id, case);
     }
 

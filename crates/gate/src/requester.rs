@@ -13,6 +13,8 @@ use rustix::io::Errno;
 const MOST_BYTES: usize = 4096;
 const MOST_PARENTS: usize = 16;
 const SIGKILL: u32 = 9;
+/// How a line about a call begins that changes the working directory by a path.
+const CHDIR: &str = "80 ";
 /// Of a table of connections.
 const MOST_TABLE: usize = 4 << 20;
 
@@ -138,6 +140,12 @@ impl Processes {
             None => name,
         });
         npm.or_else(|| value("CARGO_PKG_NAME="))
+    }
+
+    /// Whether a thread is about to stand in a directory, which decides nothing but when a question comes.
+    pub(crate) fn is_going_in(&self, thread: u32) -> bool {
+        let call = self.read(&format!("{thread}/syscall")).unwrap_or_default();
+        call.starts_with(CHDIR.as_bytes())
     }
 
     /// Whether a thread has only its end before it. One that cannot be found has met it.

@@ -19,6 +19,8 @@ pub(crate) enum Gives {
     Names,
     /// A program that can be started and not be read.
     Start,
+    /// A file of this name can be made where there is none; what is there is not given.
+    Make,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,7 @@ impl Grant {
             Gives::Tree { write } => path.starts_with(&self.path) && (write || !op.is_write()),
             Gives::Names => path == self.path && op == Op::List,
             Gives::Start => path == self.path && op == Op::Exec,
+            Gives::Make => path == self.path && op == Op::Create,
         }
     }
 }
@@ -122,6 +125,7 @@ mod tests {
             ("/h/t", Gives::Tree { write: false }),
             ("/h/l", Gives::Names),
             ("/h/x", Gives::Start),
+            ("/h/m", Gives::Make),
         ] {
             answers.grant(Grant { path: path.into(), gives });
         }
@@ -139,6 +143,9 @@ mod tests {
             ("/h/l/a", Op::Read, false),
             ("/h/x", Op::Exec, true),
             ("/h/x", Op::Read, false),
+            ("/h/m", Op::Create, true),
+            ("/h/m", Op::Write, false),
+            ("/h/m", Op::Read, false),
         ] {
             assert_eq!(answers.granted(Path::new(path), op).is_some(), covered, "{op:?} {path}");
         }

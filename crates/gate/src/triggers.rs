@@ -5,13 +5,15 @@ pub(crate) mod fuse;
 pub(crate) mod notify;
 
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cofferdam_kernel::seccomp::{Listener, Notification};
 use cofferdam_wire::Op;
 use rustix::io::Errno;
 
 use crate::path_rules::PathRules;
+use crate::triggers::fuse::made::MadeFile;
 
 /// A call that waits for an answer, as its trigger numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,9 +41,35 @@ pub(crate) struct Refused {
     pub(crate) thread: u32,
 }
 
+/// A change of a name that waits for a verdict. It holds the lock of a directory, so that comes at once: no operator is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) call: CallId,
+    /// What is done, as it is told where it is refused.
+    pub(crate) what: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) to: Option<NewName>,
+    pub(crate) thread: u32,
+}
+
+/// What a file or a directory of the session is to be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewName {
+    pub(crate) path: PathBuf,
+    /// The session made what is there, and it is to be replaced.
+    pub(crate) replaces: bool,
+    /// What gets the name is on the host.
+    pub(crate) is_file: bool,
+}
+
+#[derive(Debug)]
 pub(crate) enum Noticed {
     Access(Access),
+    Change(Change),
+    /// A thread looks at a directory of the session alone; where it wants to stand in it, that is asked about.
+    Entered(Access),
+    /// What was written to a file of the session's is to be on the disk.
+    Sync(CallId, Rc<MadeFile>),
     Refused(Refused),
     /// A process looked for a name that a rule hides.
     Hidden {
@@ -61,6 +89,8 @@ pub(crate) enum Answer {
     Serve {
         identity: Option<(u64, u64)>,
     },
+    /// The change is carried out, or what was looked at is told.
+    Go,
     Refuse(Errno),
 }
 
@@ -84,6 +114,27 @@ pub(crate) trait Trigger: std::fmt::Debug {
     /// Whether a call still waits, where the trigger is not told of the end of one.
     fn is_waiting(&self, _call: CallId) -> bool {
         true
+    }
+
+    /// The outermost directory of the session alone at or above a path.
+    fn made_directory(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    /// The directories of the session alone at and below a path, outer ones first, with their modes.
+    fn made_in(&self, _tree: &Path) -> Vec<(PathBuf, u32)> {
+        Vec::new()
+    }
+
+    /// Whether a path is a file that the session made and may open again.
+    fn is_made(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// Makes the file that a call wants, in the directory with this device and inode. It is served from then on; false where
+    /// it has to be mounted.
+    fn make(&mut self, _access: &Access, _directory: (u64, u64), _is_for_once: bool) -> Result<bool, Errno> {
+        Ok(false)
     }
 
     /// Whether content can go through the trigger itself, for one call and without a mount.

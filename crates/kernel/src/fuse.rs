@@ -31,6 +31,6 @@ pub fn new_tree(device: BorrowedFd<'_>, uid: u32, gid: u32, exec: bool) -> Resul
         ("group_id", &gid),
         ("default_permissions", ""),
     ];
-    // Writable, so that a write is asked for instead of refused at once; nothing is ever written through it.
+    // Writable, so that a write is asked for instead of refused at once; what is written through it is `gate`'s to decide.
     new_filesystem("fuse", &options, Attributes { write: true, exec, devices: false })
 }

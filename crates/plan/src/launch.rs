@@ -123,20 +123,27 @@ impl LaunchPlan {
 
     /// The overlays of which what was written is kept: those that a flag or a file of the user's asked for. In this order the manifest
     /// of a transaction has them, and the set-up child sends how it sees them.
-    pub fn kept_overlays(&self) -> Vec<KeptOverlay<'_>> {
-        let learns = self.gate.as_ref().is_some_and(|gate| gate.learns);
-        let mounts = self.steps.iter().filter_map(|step| match step {
-            Step::Mount(mount) => Some(mount),
+    pub fn kept_overlays(&self) -> Vec<SlotOverlay<'_>> {
+        self.overlays().filter(|overlay| self.is_kept(overlay)).collect()
+    }
+
+    /// The overlays that go with their session, whatever was written to them: the caches of the shipped lists, and all where it learns.
+    pub fn thrown_away_overlays(&self) -> impl Iterator<Item = SlotOverlay<'_>> {
+        self.overlays().filter(|overlay| !self.is_kept(overlay))
+    }
+
+    fn is_kept(&self, overlay: &SlotOverlay<'_>) -> bool {
+        let is_asked = decide(&self.decisions, overlay.lower).is_some_and(|one| one.origin.layer != Layer::BuiltIn);
+        is_asked && !self.gate.as_ref().is_some_and(|gate| gate.learns)
+    }
+
+    fn overlays(&self) -> impl Iterator<Item = SlotOverlay<'_>> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Mount(Mount { target, kind: MountKind::Overlay { lower, slot, .. }, .. }) => {
+                Some(SlotOverlay { slot: *slot, lower, target })
+            }
             _ => None,
-        });
-        let overlays = mounts.filter_map(|mount| match &mount.kind {
-            MountKind::Overlay { lower, slot, .. } => Some(KeptOverlay { slot: *slot, lower, target: &mount.target }),
-            _ => None,
-        });
-        let is_asked = |overlay: &KeptOverlay<'_>| {
-            decide(&self.decisions, overlay.lower).is_some_and(|decision| decision.origin.layer != Layer::BuiltIn)
-        };
-        overlays.filter(|overlay| !learns && is_asked(overlay)).collect()
+        })
     }
 
     /// The overlays of the transaction, each with its slot.
@@ -160,9 +167,9 @@ impl LaunchPlan {
     }
 }
 
-/// An overlay whose upper layer outlives the session.
+/// An overlay whose upper layer is a directory of the session's, by its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptOverlay<'a> {
+pub struct SlotOverlay<'a> {
     pub slot: usize,
     /// On the host.
     pub lower: &'a Path,

@@ -2,10 +2,11 @@
 //! their content is `profiles/`, their checks are the build script's. Called by `resolve`, `decide` and `report`.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::language::endpoint::{Endpoint, Ports, Target};
-use crate::language::path::{PathExpr, Piece, Shipped, StaticBase, StaticPath};
+use crate::language::path::{PathExpr, Piece, Places, Shipped, StaticBase, StaticPath};
 use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
 use crate::types::network::NetworkMode;
 use crate::types::network_part::{HostRule, NetworkPart};
@@ -125,6 +126,19 @@ impl Preset {
     fn gave_this(&self, rule: &FileRule) -> bool {
         rule.origin.layer == Layer::BuiltIn && rule.origin.source == self.source
     }
+}
+
+/// The presets that make a place writable for real that is thrown away without them.
+pub fn presets_that_keep(path: &Path, places: &Places) -> Vec<&'static str> {
+    let keeps = |preset: &&'static Preset| {
+        preset.settings().any(|setting| match setting.value {
+            Setting::File { access: Access::Write, path: kept, .. } => {
+                kept.expand(places).iter().any(|kept| kept == path)
+            }
+            _ => false,
+        })
+    };
+    PRESETS.iter().filter(keeps).map(|preset| preset.name).collect()
 }
 
 /// The hosts of the preset `registries`: what package managers are known to reach.

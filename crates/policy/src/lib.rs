@@ -15,7 +15,9 @@ mod resolve;
 pub mod secret_text;
 mod types;
 
-pub use builtin::{DEFAULT_PRESET, PRESETS, Preset, dependency_directories, obeyed_names, registries, toolchains};
+pub use builtin::{
+    DEFAULT_PRESET, PRESETS, Preset, dependency_directories, obeyed_names, presets_that_keep, registries, toolchains,
+};
 pub use decide::files::{ExpandedRule, hold_of, index_of, rules_in_force};
 pub use decide::index::{PlacedRule, RuleIndex, Ruling};
 pub use format::by_hand::{BY_HAND, ByHand, NoValue};

@@ -19,7 +19,7 @@ pub enum Op {
     Exec,
     /// Change what is there.
     Write,
-    /// Make a file that is not there yet.
+    /// Make a file or a directory that is not there yet.
     Create,
     /// Reach a host.
     Connect,
@@ -46,9 +46,9 @@ impl Op {
     }
 
     /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what
-    /// a key signs.
+    /// a key signs. A directory that is not there yet is given with what comes into it.
     pub fn can_be_kept(self, is_dir: bool, reach: Reach) -> bool {
-        self != Op::Sign && !(is_dir && reach == Reach::File)
+        self != Op::Sign && !(is_dir && reach == Reach::File && self != Op::Create)
     }
 
     /// Whether it is about a path.

@@ -25,7 +25,7 @@ pub(crate) fn ended(prepared: &Prepared, outcome: &Outcome, code: u8, changes: O
     json!({
         "version": 1, "session": outcome.session, "end": outcome.end, "exit_code": code, "error": error_of(prepared, outcome),
         "blocked": outcome.summary.blocked, "probed": outcome.summary.probed, "denied": outcome.summary.denied, "hosts": outcome.summary.hosts, "fallen": outcome.fallen, "warnings": outcome.summary.warnings, "obeyed": outcome.obeyed,
-        "violations": outcome.summary.violations, "indicators": outcome.summary.indicators, "attempt": outcome.summary.attempt, "quarantined": outcome.summary.quarantined, "kept": outcome.kept, "left_behind": outcome.left_behind,
+        "violations": outcome.summary.violations, "indicators": outcome.summary.indicators, "attempt": outcome.summary.attempt, "quarantined": outcome.summary.quarantined, "kept": outcome.kept, "thrown_away": outcome.thrown_away, "left_behind": outcome.left_behind,
         "unrouted": outcome.unrouted, "changes": changes, "posture": prepared.plan.posture, "usage": outcome.usage, "timing": outcome.timing,
     })
 }

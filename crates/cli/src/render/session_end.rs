@@ -3,7 +3,7 @@
 
 use cofferdam_host::preparation::Prepared;
 use cofferdam_plan::Searched;
-use cofferdam_policy::Transaction;
+use cofferdam_policy::{Transaction, presets_that_keep};
 use cofferdam_supervisor::Outcome;
 use cofferdam_workspace::{self as workspace, Changes};
 use serde_json::Value;
@@ -105,6 +105,9 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) -> Transac
     for line in obeyed::lines(&outcome.obeyed) {
         say!("sandbox: {line}");
     }
+    if let Some(line) = thrown_away(prepared, outcome) {
+        say!("sandbox: {}", escaped(&line));
+    }
     for told in &outcome.summary.answers {
         for line in told.lines() {
             say!("sandbox: {}", escaped(line));
@@ -141,4 +144,22 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) -> Transac
         );
     }
     transaction
+}
+
+/// Which caches the next session will not find, and what keeps them.
+fn thrown_away(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
+    if outcome.thrown_away.is_empty() || prepared.plan.gate.as_ref().is_some_and(|gate| gate.learns) {
+        return None;
+    }
+    let places = prepared.known.facts.places();
+    let mut flags: Vec<String> = Vec::new();
+    for path in &outcome.thrown_away {
+        let preset = presets_that_keep(path, &places).first().map(|preset| format!("--preset {preset}"));
+        let flag = preset.unwrap_or_else(|| format!("--rw {}", path.display()));
+        if !flags.contains(&flag) {
+            flags.push(flag);
+        }
+    }
+    let written: Vec<String> = outcome.thrown_away.iter().map(|path| path.display().to_string()).collect();
+    Some(format!("written for this session only: {}; {} keeps it", written.join(", "), flags.join(" ")))
 }

@@ -216,12 +216,6 @@ fn a_held_name_that_the_command_wanted_to_make_is_named() {
 }
 
 #[test]
-fn a_cache_that_does_not_exist_is_to_be_made_outside() {
-    let place = Place::new();
-    place.inside("mkdir ~/.npm").says(&["could not make the directory ", "make it outside first: mkdir -p ", "/.npm"]);
-}
-
-#[test]
 fn a_covered_socket_is_named_with_the_flag_that_gives_it() {
     let place = Place::new();
     let socket = place.path("db.sock");

@@ -43,6 +43,7 @@ mod learn;
 mod leftovers;
 mod limits;
 mod limits_policy;
+mod made;
 mod masked;
 mod messages;
 mod obeyed;

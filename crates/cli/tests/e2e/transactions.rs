@@ -213,7 +213,8 @@ fn a_session_that_was_undone_to_nothing_is_not_meant_beside_another() {
 fn an_ended_session_whose_output_is_kept_says_how_its_changes_are_opened() {
     let Some(place) = Place::with_repository() else { return };
     let name = place.run(&["--detach", "--transaction"], &["sh", "-c", "echo 1 > one; echo said"]).ok();
-    wait_for("its end", || place.sandbox(&["ps"]).ok().contains("(ended;").then_some(()));
+    // Its command ends before it does.
+    wait_for("its end", || place.sandbox(&["commit"]).err.contains("has ended").then_some(()));
     for command in [&["commit"][..], &["undo"], &["rollback"]] {
         place
             .sandbox(command)

@@ -27,6 +27,15 @@ pub(crate) enum Order {
         name: PathBuf,
         mode: u32,
     },
+    /// Make directories below the one that is held under `id`, and hold the one called `hold` instead; the first of them must
+    /// not be there yet. Where `hold` is empty the same one stays held, and what is there already is as good.
+    MakeDirectories {
+        id: u64,
+        directories: Vec<(PathBuf, u32)>,
+        hold: PathBuf,
+    },
+    /// Write what the descriptor that comes along stands for to the disk.
+    Sync,
     Release {
         id: u64,
     },
@@ -123,6 +132,11 @@ impl Order {
         match self {
             Order::Hold { id, path } => begin(b'H').number(*id).path(path).0,
             Order::Make { id, name, mode } => begin(b'C').number(*id).path(name).number((*mode).into()).0,
+            Order::MakeDirectories { id, directories, hold } => {
+                let out = begin(b'D').number(*id).path(hold).number(u64::try_from(directories.len()).unwrap_or(0));
+                directories.iter().fold(out, |out, (path, mode)| out.path(path).number((*mode).into())).0
+            }
+            Order::Sync => begin(b'S').0,
             Order::Release { id } => begin(b'R').number(*id).0,
             Order::Remove { target } => begin(b'U').path(target).0,
             Order::CoverAgain { name, how, exec } => begin(b'A').path(name).number(how.code()).number((*exec).into()).0,
@@ -147,6 +161,15 @@ impl Order {
                 let (id, name) = (reader.number()?, reader.path()?);
                 Order::Make { id, name, mode: u32::try_from(reader.number()?).ok()? }
             }
+            b'D' => {
+                let (id, hold) = (reader.number()?, reader.path()?);
+                let mut directories = Vec::new();
+                for _ in 0..reader.number()? {
+                    directories.push((reader.path()?, u32::try_from(reader.number()?).ok()?));
+                }
+                Order::MakeDirectories { id, directories, hold }
+            }
+            b'S' => Order::Sync,
             b'R' => Order::Release { id: reader.number()? },
             b'U' => Order::Remove { target: reader.path()? },
             b'A' => {
@@ -238,6 +261,9 @@ mod tests {
         prop_oneof![
             (any::<u64>(), path()).prop_map(|(id, path)| Order::Hold { id, path }),
             (any::<u64>(), path(), any::<u32>()).prop_map(|(id, name, mode)| Order::Make { id, name, mode }),
+            (any::<u64>(), prop::collection::vec((path(), any::<u32>()), 0..4), path())
+                .prop_map(|(id, directories, hold)| Order::MakeDirectories { id, directories, hold }),
+            Just(Order::Sync),
             any::<u64>().prop_map(|id| Order::Release { id }),
             path().prop_map(|target| Order::Remove { target }),
             (path(), how(), any::<bool>()).prop_map(|(name, how, exec)| Order::CoverAgain { name, how, exec }),

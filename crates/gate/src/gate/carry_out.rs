@@ -25,6 +25,10 @@ impl Gate {
         let question = case.question.clone();
         let write = question.op.is_write();
         self.progress.push(Progress { id, ..Progress::default() });
+        if let Some(tree) = case.tree.clone() {
+            self.give_new(id, asked_path(&question), &tree);
+            return self.begun(id);
+        }
         let reach = if reach == Reach::Dir && self.is_too_wide(&tree_of(&question)) { Reach::File } else { reach };
         match reach {
             Reach::Toolchain if question.toolchain.is_some() && !write => {
@@ -43,10 +47,23 @@ impl Gate {
             Reach::Dir => {
                 let tree = tree_of(&question);
                 let held = if tree == asked_path(&question) { object(id) } else { parent(id) };
+                if write {
+                    self.make_all_in(held, &tree);
+                }
                 self.mount(id, held, tree, Gives::Tree { write });
             }
-            Reach::File | Reach::Toolchain => self.give_file(id, &question, keep),
+            Reach::File | Reach::Toolchain => {
+                if let Err(errno) = self.give_file(id, &question, keep) {
+                    self.progress.retain(|progress| progress.id != id);
+                    return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), errno);
+                }
+            }
         }
+        self.begun(id)
+    }
+
+    /// The orders are on their way; where there are none, all is there.
+    fn begun(&mut self, id: QuestionId) -> Result<(), Errno> {
         self.lose_broken()?;
         if self.progress.iter().any(|progress| progress.id == id && progress.left == 0) {
             return self.finish(id);
@@ -54,7 +71,7 @@ impl Gate {
         Ok(())
     }
 
-    fn give_file(&mut self, id: QuestionId, question: &Question, keep: Keep) {
+    fn give_file(&mut self, id: QuestionId, question: &Question, keep: Keep) -> Result<(), Errno> {
         let path = asked_path(question).to_path_buf();
         let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
         match question.op {
@@ -79,6 +96,8 @@ impl Gate {
             Op::Write => self.mount(id, object(id), path, Gives::File { write: true }),
             // Carried out elsewhere.
             Op::Connect | Op::Sign => {}
+            // As long as it is served, it can be renamed and removed.
+            Op::Create if self.make_served(id, keep)? => {}
             Op::Create => {
                 let name = PathBuf::from(path.file_name().unwrap_or_default());
                 let mode = self.open.get(id).and_then(|case| case.calls.first()).map_or(0o600, |call| call.mode);
@@ -87,6 +106,7 @@ impl Gate {
                 self.mount(id, object(id), path, Gives::File { write: true });
             }
         }
+        Ok(())
     }
 
     fn is_for_once(&self, id: QuestionId) -> bool {
@@ -111,7 +131,7 @@ impl Gate {
         }
     }
 
-    fn mount(&mut self, id: QuestionId, held: u64, target: PathBuf, gives: Gives) {
+    pub(super) fn mount(&mut self, id: QuestionId, held: u64, target: PathBuf, gives: Gives) {
         let is_covered = self.answers.granted(&target, Op::List).is_some_and(|grant| grant.gives == gives);
         if is_covered && self.answers.is_mounted(&target) {
             return;

@@ -3,18 +3,22 @@
 //! and open handles. Driven by `Gate`.
 //!
 //! Questions are only ever asked at OPEN and OPENDIR: a thread that waits there holds no lock of a directory, so others
-//! that want the same name go on. Nothing is written through this file system.
+//! that want the same name go on. Written through this file system are only files that an answer made (`made`).
 
+mod changes;
+pub(crate) mod made;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cofferdam_policy::{Metadata, Ruling};
 use cofferdam_wire::Op;
+use made::{Made, MadeFile};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use wire::{Attr, Body, Listing, Name, Out, ROOT, Request};
@@ -22,7 +26,7 @@ use wire::{Attr, Body, Listing, Name, Out, ROOT, Request};
 use crate::host_files;
 use crate::host_files::masked::masked_at;
 use crate::path_rules::{PathRules, Standing};
-use crate::triggers::{Access, Answer, CallId, Noticed, Refused, Trigger};
+use crate::triggers::{Access, Answer, CallId, Noticed, Trigger};
 
 /// For how long the kernel may take a name for known, in seconds. What a name stands for is looked at again at its open.
 const NAMES: u64 = 3600;
@@ -35,6 +39,13 @@ const MOST_NODES: usize = 1 << 18;
 /// Files and listings that are open through here at once; each costs the supervisor a descriptor or memory.
 const MOST_HANDLES: usize = 256;
 const ACCESS_MODE: u32 = 3;
+/// Files that the session made and that are served, each by a descriptor of the supervisor's; further ones are mounted.
+const MOST_FILES: usize = 128;
+/// Directories of the session alone.
+const MOST_DIRECTORIES: usize = 4096;
+/// Flags of a renaming call; no other one is known.
+const NO_REPLACE: u32 = 1;
+const MODE_DIRECTORY: u32 = 0o040_000;
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
 const WRITABLE: u32 = 0o222;
@@ -45,8 +56,7 @@ struct Node {
     ruling: Ruling,
     /// References that the kernel holds.
     lookups: u64,
-    /// A file that a program wants to make: nothing is on the host yet.
-    wanted: Option<u32>,
+    made: Made,
     /// Its content goes through here, so its size must be the real one.
     is_served: bool,
 }
@@ -54,16 +64,33 @@ struct Node {
 #[derive(Debug)]
 enum Handle {
     File(OwnedFd),
+    Made(Rc<MadeFile>),
     /// What a masked file read as when it was opened.
     Text(String),
     Names(Vec<Name>),
 }
 
-/// An open that waits.
+/// A request that waits for a verdict.
 #[derive(Debug)]
-struct Waiting {
-    node: u64,
-    is_dir: bool,
+enum Waiting {
+    Open {
+        node: u64,
+        is_dir: bool,
+    },
+    /// A look at a directory of the session alone.
+    Attributes {
+        node: u64,
+    },
+    MakeDirectory {
+        path: PathBuf,
+        ruling: Ruling,
+        mode: u32,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+    },
+    Sync,
 }
 
 #[derive(Debug)]
@@ -71,6 +98,9 @@ pub(crate) struct Fuse {
     device: OwnedFd,
     nodes: HashMap<u64, Node>,
     by_path: HashMap<PathBuf, u64>,
+    /// Paths whose nodes are the session's own, as files and as directories.
+    made_files: BTreeSet<PathBuf>,
+    made_directories: BTreeSet<PathBuf>,
     next_node: u64,
     handles: HashMap<u64, Handle>,
     next_handle: u64,
@@ -104,11 +134,13 @@ impl Identity {
 
 impl Fuse {
     pub(crate) fn new(device: OwnedFd, metadata: Metadata) -> Self {
-        let root = Node { path: PathBuf::from("/"), ruling: None, lookups: 1, wanted: None, is_served: false };
+        let root = Node { path: PathBuf::from("/"), ruling: None, lookups: 1, made: Made::Nothing, is_served: false };
         Fuse {
             device,
             nodes: HashMap::from([(ROOT, root)]),
             by_path: HashMap::from([(PathBuf::from("/"), ROOT)]),
+            made_files: BTreeSet::new(),
+            made_directories: BTreeSet::new(),
             next_node: ROOT + 1,
             handles: HashMap::new(),
             next_handle: 1,
@@ -136,6 +168,7 @@ impl Fuse {
                 self.reply(unique, result.as_deref().map_err(|errno| *errno))?;
                 return Ok(self.hidden(node, &name, rules).map(|path| Noticed::Hidden { path, thread }));
             }
+            Body::GetAttr if self.is_made_directory(node) => return Ok(Some(self.look(unique, node, thread))),
             Body::GetAttr => self.attributes(node, rules),
             Body::ReadLink => self.link(node),
             Body::StatFs => Ok(Out::statfs()),
@@ -162,11 +195,27 @@ impl Fuse {
                 return Ok(self.waiting.contains_key(&unique).then_some(Noticed::Interrupted(CallId(unique))));
             }
             Body::Open { flags } => return Ok(Some(self.ask(unique, node, thread, flags, false))),
+            Body::OpenDir if self.is_made_directory(node) => self.open_made(node),
             Body::OpenDir => return Ok(Some(self.ask(unique, node, thread, 0, true))),
+            Body::MakeDirectory { name, mode } => {
+                return self.want_directory(unique, (node, &name), mode, thread, rules);
+            }
+            Body::Rename { name, to, flags } => return self.want_name(unique, (node, &name), to, flags, thread),
+            Body::Remove { name } => return self.remove(unique, (node, &name), thread),
+            Body::RemoveDirectory { name } => return self.remove_directory(unique, (node, &name), thread),
+            Body::SetAttributes(wanted) => return self.set_attributes(unique, node, &wanted, thread, rules),
+            Body::Write { handle, offset, data } => self.write(handle, offset, &data),
+            Body::Sync { handle } => match self.handles.get(&handle) {
+                Some(Handle::Made(file)) => {
+                    let file = Rc::clone(file);
+                    self.waiting.insert(unique, Waiting::Sync);
+                    return Ok(Some(Noticed::Sync(CallId(unique), file)));
+                }
+                _ => Ok(Vec::new()),
+            },
             Body::Change { what, name } => {
-                self.reply(unique, Err(Errno::ROFS))?;
                 let path = self.path_of(node, name.as_deref());
-                return Ok(path.map(|path| Noticed::Refused(Refused { what, path, thread })));
+                return self.refuse_change(unique, what, path, thread);
             }
         };
         self.reply(unique, result.as_deref().map_err(|errno| *errno))?;
@@ -180,7 +229,8 @@ impl Fuse {
 
     fn ask(&mut self, unique: u64, node: u64, thread: u32, flags: u32, is_dir: bool) -> Noticed {
         let (path, wanted) = match self.nodes.get(&node) {
-            Some(node) => (node.path.clone(), node.wanted),
+            Some(Node { path, made: Made::Wanted { mode }, .. }) => (path.clone(), Some(*mode)),
+            Some(node) => (node.path.clone(), None),
             None => (PathBuf::from("/"), None),
         };
         let op = match () {
@@ -190,7 +240,7 @@ impl Fuse {
             () if flags & ACCESS_MODE != 0 => Op::Write,
             () => Op::Read,
         };
-        self.waiting.insert(unique, Waiting { node, is_dir });
+        self.waiting.insert(unique, Waiting::Open { node, is_dir });
         let mode = wanted.unwrap_or(0);
         Noticed::Access(Access { call: CallId(unique), op, path, mode, flags, thread })
     }
@@ -212,14 +262,20 @@ impl Fuse {
         let standing = rules.standing(ruling);
         let attr = match (host_files::stat(&path), known) {
             (Ok(stat), _) if standing == Standing::Masked => self.masked_attr(&path, &stat)?,
-            (Ok(stat), known) => self.attr(&stat, standing, known.is_some_and(|node| node.is_served)),
-            (Err(Errno::NOENT), Some(Node { wanted: Some(mode), .. })) => self.wanted_attr(*mode),
+            (Ok(stat), known) => {
+                let is_made = known.is_some_and(|node| matches!(&node.made, Made::File(file) if file.is(&stat)));
+                self.attr(&stat, standing, is_made || known.is_some_and(|node| node.is_served))
+            }
+            (Err(Errno::NOENT | Errno::NOTDIR), Some(node)) if !matches!(node.made, Made::Nothing | Made::File(_)) => {
+                self.made_attr(&path, &node.made)
+            }
             (Err(errno), _) => return Err(errno),
         };
         Ok((path, ruling, attr))
     }
 
     fn lookup(&mut self, directory: u64, name: &[u8], rules: &PathRules) -> Result<Vec<u8>, Errno> {
+        self.forget_replaced(directory, name);
         match self.find(directory, name, rules) {
             Ok((path, ..)) if self.is_full(&path) => Err(Errno::NOMEM),
             Ok((path, ruling, attr)) => {
@@ -248,9 +304,10 @@ impl Fuse {
 
     /// For how long a name and its attributes may be taken for known.
     fn seconds(&self, node: u64, attr: &Attr) -> (u64, u64) {
-        let is_wanted = self.nodes.get(&node).is_some_and(|node| node.wanted.is_some());
+        // What the session makes may be removed and made again; a look at a directory of its own may be the way into it.
+        let is_made = self.nodes.get(&node).is_some_and(|node| !node.made.is_nothing());
         let is_file = attr.mode & MODE_TYPE == MODE_FILE;
-        (if is_wanted { 0 } else { NAMES }, if is_file { 0 } else { NAMES })
+        (if is_made { 0 } else { NAMES }, if is_file || is_made { 0 } else { NAMES })
     }
 
     /// One more reference of the kernel's to the node of a path. A path keeps its number as long as there is one: the
@@ -266,26 +323,32 @@ impl Fuse {
         let number = self.next_node;
         self.next_node += 1;
         self.by_path.insert(path.clone(), number);
-        self.nodes.insert(number, Node { path, ruling, lookups: 1, wanted: None, is_served: false });
+        self.nodes.insert(number, Node { path, ruling, lookups: 1, made: Made::Nothing, is_served: false });
         number
     }
 
     fn forget(&mut self, number: u64, count: u64) {
         let Some(node) = self.nodes.get_mut(&number).filter(|_| number != ROOT) else { return };
         node.lookups = node.lookups.saturating_sub(count);
-        if node.lookups == 0 {
-            self.by_path.remove(&node.path);
+        // A name that was removed may be that of another node by now.
+        let is_named = self.by_path.get(&node.path) == Some(&number);
+        let is_made = self.made_files.contains(&node.path) || self.made_directories.contains(&node.path);
+        if node.lookups == 0 && !(is_named && is_made) {
+            if is_named {
+                self.by_path.remove(&node.path);
+            }
             self.nodes.remove(&number);
         }
     }
 
     fn attributes(&self, number: u64, rules: &PathRules) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.get(&number).ok_or(Errno::STALE)?;
-        let attr = match (host_files::stat(&node.path), node.wanted) {
+        let attr = match (host_files::stat(&node.path), &node.made) {
+            (_, Made::File(file)) => self.attr(&file.stat()?, Standing::Readable, true),
             (Ok(stat), _) if rules.standing(node.ruling) == Standing::Masked => self.masked_attr(&node.path, &stat)?,
             (Ok(stat), _) => self.attr(&stat, rules.standing(node.ruling), node.is_served),
-            (Err(Errno::NOENT), Some(mode)) => self.wanted_attr(mode),
-            (Err(errno), _) => return Err(errno),
+            (Err(errno), Made::Nothing) => return Err(errno),
+            (Err(_), made) => self.made_attr(&node.path, made),
         };
         Ok(Out::attributes(&attr, self.seconds(number, &attr).1))
     }
@@ -315,9 +378,17 @@ impl Fuse {
         Ok(Attr { size: u64::try_from(text.len()).unwrap_or(0), mode: attr.mode & !WRITABLE, ..attr })
     }
 
-    fn wanted_attr(&self, mode: u32) -> Attr {
+    /// Of what is not on the host.
+    fn made_attr(&self, path: &Path, made: &Made) -> Attr {
+        let (mode, links) = match made {
+            Made::Directory { mode } => (MODE_DIRECTORY | mode & 0o777, 2),
+            Made::Wanted { mode } => (MODE_FILE | mode & 0o777, 1),
+            Made::Nothing | Made::File(_) => (MODE_FILE, 1),
+        };
+        // Programs take directories with one number for a circle.
+        let ino = self.by_path.get(path).map_or(0, |number| 1 << 62 | number);
         let uid = rustix::process::getuid().as_raw();
-        Attr { mode: MODE_FILE | mode & 0o777, links: 1, uid, gid: self.identity.gid, ..Attr::default() }
+        Attr { ino, mode, links, uid, gid: self.identity.gid, ..Attr::default() }
     }
 
     fn link(&self, node: u64) -> Result<Vec<u8>, Errno> {
@@ -337,17 +408,17 @@ impl Fuse {
         if rules.is_own(&parent.path) || matches!(rules.standing(ruling), Standing::Hidden | Standing::Masked) {
             return Err(Errno::ACCESS);
         }
-        if host_files::stat(&path).is_ok() {
+        if host_files::stat(&path).is_ok() || self.made_directories.contains(&path) {
             return Err(Errno::EXIST);
         }
         if self.is_full(&path) {
             return Err(Errno::DQUOT);
         }
-        let number = self.refer(path, ruling);
-        if let Some(node) = self.nodes.get_mut(&number) {
-            node.wanted = Some(mode);
-        }
-        Ok(Out::entry(number, &self.wanted_attr(mode), 0, 0))
+        let number = self.refer(path.clone(), ruling);
+        let Some(node) = self.nodes.get_mut(&number) else { return Err(Errno::STALE) };
+        node.made = Made::Wanted { mode };
+        let attr = self.made_attr(&path, &Made::Wanted { mode });
+        Ok(Out::entry(number, &attr, 0, 0))
     }
 
     fn keep(&mut self, handle: Handle) -> Vec<u8> {
@@ -357,12 +428,22 @@ impl Fuse {
         Out::opened(number)
     }
 
-    fn serve(&mut self, waiting: &Waiting, identity: Option<(u64, u64)>, rules: &PathRules) -> Result<Vec<u8>, Errno> {
+    fn serve(
+        &mut self,
+        number: u64,
+        is_dir: bool,
+        identity: Option<(u64, u64)>,
+        rules: &PathRules,
+    ) -> Result<Vec<u8>, Errno> {
         if self.handles.len() >= MOST_HANDLES {
             return Err(Errno::NFILE);
         }
-        let node = self.nodes.get_mut(&waiting.node).ok_or(Errno::STALE)?;
-        if waiting.is_dir {
+        let node = self.nodes.get_mut(&number).ok_or(Errno::STALE)?;
+        if let Made::File(file) = &node.made {
+            let file = Rc::clone(file);
+            return Ok(self.keep(Handle::Made(file)));
+        }
+        if is_dir {
             let path = node.path.clone();
             let names = self.visible_names(&path, rules)?;
             return Ok(self.keep(Handle::Names(names)));
@@ -389,12 +470,17 @@ impl Fuse {
                 names.push(Name { bytes: name, ino, kind });
             }
         }
+        let made =
+            self.names_made_in(path).into_iter().filter(|made| !names.iter().any(|name| name.bytes == made.bytes));
+        let made: Vec<Name> = made.collect();
+        names.extend(made);
         Ok(names)
     }
 
     fn read(&self, handle: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
         let file = match self.handles.get(&handle) {
             Some(Handle::File(file)) => file,
+            Some(Handle::Made(made)) => &made.file,
             Some(Handle::Text(text)) => {
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
                 let end = begin.saturating_add(usize::try_from(size).unwrap_or(0)).min(text.len());
@@ -471,15 +557,50 @@ impl Trigger for Fuse {
 
     fn answer(&mut self, call: CallId, answer: Answer, rules: &PathRules) -> Result<(), Errno> {
         let Some(waiting) = self.waiting.remove(&call.0) else { return Ok(()) };
-        let result = match answer {
-            Answer::Again => Err(Errno::STALE),
-            Answer::Refuse(errno) => Err(errno),
-            Answer::Serve { identity } => self.serve(&waiting, identity, rules),
+        let result = match (answer, &waiting) {
+            (Answer::Again, _) => Err(Errno::STALE),
+            (Answer::Refuse(errno), _) => Err(errno),
+            (Answer::Serve { identity }, Waiting::Open { node, is_dir }) => self.serve(*node, *is_dir, identity, rules),
+            (Answer::Serve { .. } | Answer::Go, _) => self.go(&waiting, rules),
         };
-        if let Some(node) = self.nodes.get_mut(&waiting.node) {
-            node.wanted = None;
+        if let Waiting::Open { node, .. } = waiting
+            && let Some(node) = self.nodes.get_mut(&node)
+            && matches!(node.made, Made::Wanted { .. })
+        {
+            node.made = Made::Nothing;
         }
         self.reply(call.0, result.as_deref().map_err(|errno| *errno))
+    }
+
+    fn made_directory(&self, path: &Path) -> Option<PathBuf> {
+        let is_made = |above: &&Path| self.made_directories.contains(*above) && host_files::stat(above).is_err();
+        path.ancestors().filter(is_made).last().map(Path::to_path_buf)
+    }
+
+    fn made_in(&self, tree: &Path) -> Vec<(PathBuf, u32)> {
+        let inside = self.made_directories.iter().filter(|made| made.starts_with(tree));
+        let modes = inside.filter_map(|made| match self.nodes.get(self.by_path.get(made)?)?.made {
+            Made::Directory { mode } => Some((made.clone(), mode)),
+            _ => None,
+        });
+        modes.collect()
+    }
+
+    fn is_made(&self, path: &Path) -> bool {
+        self.made_file(path).is_some_and(|file| !file.is_for_once)
+    }
+
+    fn make(&mut self, access: &Access, directory: (u64, u64), is_for_once: bool) -> Result<bool, Errno> {
+        let Some(Waiting::Open { node: number, .. }) = self.waiting.get(&access.call.0) else { return Ok(false) };
+        let Some(node) = self.nodes.get_mut(number).filter(|node| matches!(node.made, Made::Wanted { .. })) else {
+            return Ok(false);
+        };
+        if self.made_files.len() >= MOST_FILES || node.path != access.path {
+            return Ok(false);
+        }
+        node.made = Made::File(Rc::new(MadeFile::make(&access.path, access.mode, directory, is_for_once)?));
+        self.made_files.insert(access.path.clone());
+        Ok(true)
     }
 
     fn can_serve(&self) -> bool {

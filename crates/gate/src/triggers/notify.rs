@@ -475,7 +475,7 @@ impl Trigger for Notify {
                 self.incoming.push_back((waiting.notification, waiting.looks + 1));
                 Ok(())
             }
-            Answer::Again => self.go_on(call.0),
+            Answer::Again | Answer::Go => self.go_on(call.0),
             Answer::Serve { .. } => {
                 if waiting.is_listing {
                     self.show_names(&waiting.path, rules);

@@ -20,7 +20,7 @@ impl Running<'_> {
                 match &news {
                     News::Asked(question) => self.ask(question)?,
                     News::Settled(settled) => self.settled(settled)?,
-                    News::Refused { .. } | News::Hidden { .. } | News::OverBudget => {}
+                    News::Refused { .. } | News::Hidden { .. } | News::ThrownAway(_) | News::OverBudget => {}
                 }
             }
         }

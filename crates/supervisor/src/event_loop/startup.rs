@@ -52,10 +52,18 @@ impl<'a> Running<'a> {
     }
 
     fn make_directory(&mut self) {
-        let Some(state) = &self.options.state else { return };
+        let Some(state) = &self.options.state else {
+            let told = self.gate.as_mut().map_or(Ok(()), |gate| gate.keep_caches_in(None));
+            self.startup.failed = self.startup.failed.or(told.err());
+            return;
+        };
         let session = self.log.session();
         self.startup.directory =
             self.startup.directory.take().or_else(|| SessionDir::create(state, session, 0, &[]).ok());
+        let path = self.startup.directory.as_ref().map(|directory| directory.path.clone());
+        if let Some(gate) = &mut self.gate {
+            self.startup.failed = self.startup.failed.or(gate.keep_caches_in(path.as_deref()).err());
+        }
     }
 
     /// A session that cannot be listed runs all the same, and says so at its end.

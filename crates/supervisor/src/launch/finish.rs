@@ -22,7 +22,7 @@ use crate::error::LaunchError;
 use crate::event_loop::Running;
 use crate::execs::NotStarted;
 use crate::execs::linger::Lingering;
-use crate::launch::overlays::{finish_directory, learned_changes};
+use crate::launch::overlays::{finish_directory, learned_changes, thrown_away};
 use crate::limits::project_quota::Quota;
 use crate::network::no_route::Counters;
 use crate::options::Options;
@@ -45,6 +45,8 @@ pub struct Outcome {
     pub obeyed: Obeyed,
     /// What a session that learns wrote where no rule lets it.
     pub changed: Vec<Changed>,
+    /// What was written for the session alone, and has gone with it: caches, and overlays of one that learns.
+    pub thrown_away: Vec<PathBuf>,
     /// Why output could not be passed on, as an errno; a reader that went away is no such reason.
     pub output_failed: Option<i32>,
     pub log_failed: bool,
@@ -118,6 +120,8 @@ impl Begun<'_> {
         }
         best_effort(lingering.map_or(Ok(()), Lingering::serve), "what was not read is gone");
         let changed = learned_changes(plan, directory.as_ref());
+        let mut thrown_away = thrown_away(plan, directory.as_ref());
+        thrown_away.append(&mut summary.new_caches);
         let (kept, left_behind) = finish_directory(plan, directory, options);
         drop(quota);
         let transaction = kept.first().and_then(|(_, upper)| upper.ancestors().nth(2)).map(PathBuf::from);
@@ -136,6 +140,7 @@ impl Begun<'_> {
             fallen,
             obeyed,
             changed,
+            thrown_away,
             output_failed,
             log_failed,
             is_unlisted,

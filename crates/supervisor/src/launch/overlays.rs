@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_host::state::{make_all, sessions_in};
 use cofferdam_kernel::file;
-use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, Step, all_gate_rules};
+use cofferdam_plan::{GateRule, GitDir, GitRole, LaunchPlan, SlotOverlay, Step, all_gate_rules};
 use cofferdam_policy::Transaction;
 use cofferdam_wire::Changed;
 use cofferdam_workspace::copied;
@@ -130,6 +130,16 @@ fn lead_home(plan: &LaunchPlan, directory: &SessionDir) -> Result<(), Errno> {
 pub(super) fn learned_changes(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<Changed> {
     let upper = directory.and_then(|directory| upper_of_root(plan, directory));
     upper.map(|upper| overlay_changes::below(&upper)).unwrap_or_default()
+}
+
+/// The places that look written to the session and are as they were: overlays that go with it and that hold something.
+pub(super) fn thrown_away(plan: &LaunchPlan, directory: Option<&SessionDir>) -> Vec<PathBuf> {
+    let Some(directory) = directory else { return Vec::new() };
+    let holds = |overlay: &SlotOverlay<'_>| {
+        let upper = directory.path.join(overlay.slot.to_string()).join("upper");
+        std::fs::read_dir(upper).is_ok_and(|mut names| names.next().is_some())
+    };
+    plan.thrown_away_overlays().filter(holds).map(|overlay| overlay.target.to_path_buf()).collect()
 }
 
 /// The overlays that are kept, and the directory that could not be removed.

@@ -326,6 +326,8 @@ impl<'a> Log<'a> {
             News::Settled(settled) => self.file_decided(settled),
             News::Refused { what, path, asker } => self.violation(what, path, asker, None),
             News::Hidden { path, rule, asker } => self.violation("find", path, asker, Some(&rule.origin.to_string())),
+            // The verdict of its rule is written down when it is settled.
+            News::ThrownAway(_) => {}
             News::OverBudget => self.named_limit(Event::ResourceLimitExceeded, "questions", 0),
         }
     }

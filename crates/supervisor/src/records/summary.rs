@@ -1,7 +1,7 @@
 //! What happened to a session, for its end: counted, and bounded, however much the workload does. Owns what counts as the same;
 //! the records of the log are `log`'s, the words are `cli`'s. Fed by the supervisor's loop.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cofferdam_gate::News;
 use cofferdam_host::quarantine::Quarantined;
@@ -40,6 +40,8 @@ pub struct Summary {
     pub(crate) wrote_project: bool,
     /// Paths that were unknown and were given, by a person, a hook or a rule.
     pub allowed: Vec<Allowed>,
+    /// Caches that were not there and were written for the session alone.
+    pub(crate) new_caches: Vec<PathBuf>,
     /// Hosts that were to be reached, allowed or not.
     pub hosts: Vec<Reached>,
     /// What is weaker than it should be.
@@ -80,6 +82,7 @@ impl Summary {
             }
             News::Refused { what, path, .. } => (path, Denial::CannotBeAsked { call: what }),
             News::Hidden { path, rule, .. } => (path, Denial::Hidden { origin: rule.origin.to_string() }),
+            News::ThrownAway(path) => return self.new_caches.push(path.clone()),
             News::Asked(_) | News::OverBudget => return,
         };
         if !matches!(news, News::Settled(_)) {

@@ -5,6 +5,7 @@
 mod changes;
 mod ends;
 mod grants;
+mod made;
 mod opens;
 mod stage;
 mod waits;
@@ -61,4 +62,38 @@ for_both_triggers! {
     waits::a_flood_of_questions_is_denied_and_others_are_served;
     ends::a_killed_supervisor_takes_everybody_along;
     ends::without_a_broker_nothing_is_given;
+}
+
+/// Where the root is no FUSE file system, what an answer made is mounted, and directories are not made: `approvals.md` says so.
+macro_rules! for_fuse_alone {
+    ($($name:ident;)+) => {
+        mod fuse_alone {
+            $(#[test]
+            fn $name() {
+                crate::stage::play("fuse", crate::made::$name);
+            })+
+        }
+    };
+}
+
+for_fuse_alone! {
+    a_file_that_was_made_is_renamed_and_removed;
+    a_file_that_was_made_is_itself_to_every_call;
+    a_name_that_was_not_told_is_asked_about;
+    a_new_name_never_takes_the_place_of_the_hosts_file;
+    a_name_that_the_session_gave_up_is_the_hosts_again;
+    a_file_that_the_host_replaced_is_not_the_sessions;
+    what_was_made_cannot_be_called_what_is_protected;
+    an_answer_for_once_opens_nothing_again;
+    more_files_than_are_served_are_made_all_the_same;
+    a_directory_is_the_sessions_alone_until_something_is_opened_below;
+    a_directory_that_is_denied_is_never_made;
+    a_process_that_goes_into_a_new_directory_writes_there;
+    what_the_host_makes_at_the_name_of_a_new_directory_is_not_given;
+    a_directory_of_the_host_is_not_given_with_what_the_session_had_made_in_it;
+    a_new_directory_is_renamed_removed_and_listed;
+    secrets_in_a_new_directory_stay_hidden;
+    a_cache_that_is_missing_is_thrown_away;
+    a_flood_of_new_directories_is_bounded;
+    a_program_that_syncs_without_end_keeps_no_other_from_its_answer;
 }

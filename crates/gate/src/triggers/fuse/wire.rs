@@ -76,12 +76,80 @@ pub(super) enum Body {
     /// Creating an open file at once would hold the directory's lock while the operator decides: the kernel then makes
     /// the file first and opens it afterwards.
     Create,
-    /// Changes something, by a name in the node or on the node itself.
+    MakeDirectory {
+        name: Vec<u8>,
+        mode: u32,
+    },
+    Remove {
+        name: Vec<u8>,
+    },
+    RemoveDirectory {
+        name: Vec<u8>,
+    },
+    Rename {
+        name: Vec<u8>,
+        /// Of the directory that it goes to, and what it is called there.
+        to: (u64, Vec<u8>),
+        flags: u32,
+    },
+    SetAttributes(NewAttributes),
+    Write {
+        handle: u64,
+        offset: u64,
+        data: Vec<u8>,
+    },
+    Sync {
+        handle: u64,
+    },
+    /// Changes something in a way that is never carried out, by a name in the node or on the node itself.
     Change {
         what: &'static str,
         name: Option<Vec<u8>>,
     },
     Other,
+}
+
+/// A time of a file that is to change, in seconds and nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum NewTime {
+    #[default]
+    AsItIs,
+    Now,
+    At(u64, u32),
+}
+
+/// What is to change of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NewAttributes {
+    pub(super) size: Option<u64>,
+    pub(super) mode: Option<u32>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) accessed: NewTime,
+    pub(super) modified: NewTime,
+}
+
+impl NewAttributes {
+    fn parse(arg: &[u8]) -> Option<NewAttributes> {
+        let valid = u32_at(arg, 0)?;
+        let has = |bit: u32| valid & 1 << bit != 0;
+        let number = |bit: u32, at| if has(bit) { u32_at(arg, at).map(Some) } else { Some(None) };
+        let time = |bit: u32, now: u32, seconds, nanoseconds| match (has(bit), has(now)) {
+            (_, true) => Some(NewTime::Now),
+            (true, false) => Some(NewTime::At(u64_at(arg, seconds)?, u32_at(arg, nanoseconds)?)),
+            (false, false) => Some(NewTime::AsItIs),
+        };
+        // The last of its fields: what is cut off is no request.
+        u32_at(arg, 84)?;
+        Some(NewAttributes {
+            mode: number(0, 68)?,
+            uid: number(1, 76)?,
+            gid: number(2, 80)?,
+            size: if has(3) { Some(u64_at(arg, 16)?) } else { None },
+            accessed: time(4, 7, 32, 56)?,
+            modified: time(5, 8, 40, 60)?,
+        })
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -116,20 +184,21 @@ fn body(opcode: u32, arg: &[u8]) -> Option<Body> {
         1 => Some(Body::Lookup { name: name_at(arg, 0)? }),
         2 => Some(Body::Forget { count: u64_at(arg, 0)? }),
         3 => Some(Body::GetAttr),
-        4 => change("change the attributes of", None),
+        4 => Some(Body::SetAttributes(NewAttributes::parse(arg)?)),
         5 => Some(Body::ReadLink),
         6 => change("make the link", Some(0)),
         8 => Some(Body::Mknod { name: name_at(arg, 16)?, mode: u32_at(arg, 0)? }),
-        9 => change("make the directory", Some(8)),
-        10 => change("remove", Some(0)),
-        11 => change("remove the directory", Some(0)),
-        12 => change("rename", Some(8)),
+        9 => Some(Body::MakeDirectory { name: name_at(arg, 8)?, mode: u32_at(arg, 0)? }),
+        10 => Some(Body::Remove { name: name_at(arg, 0)? }),
+        11 => Some(Body::RemoveDirectory { name: name_at(arg, 0)? }),
+        12 => rename(arg, 8, 0),
         13 => change("make the link", Some(8)),
         14 => Some(Body::Open { flags: u32_at(arg, 0)? }),
         15 => Some(Body::Read { handle: u64_at(arg, 0)?, offset: u64_at(arg, 8)?, size: u32_at(arg, 16)? }),
-        16 => change("write to", None),
+        16 => write(arg),
         17 => Some(Body::StatFs),
         18 | 29 => Some(Body::Release { handle: u64_at(arg, 0)? }),
+        20 => Some(Body::Sync { handle: u64_at(arg, 0)? }),
         21 => change("change the attributes of", None),
         26 => Some(Body::Init { flags: u32_at(arg, 12)?, readahead: u32_at(arg, 8)? }),
         27 => Some(Body::OpenDir),
@@ -139,9 +208,21 @@ fn body(opcode: u32, arg: &[u8]) -> Option<Body> {
         38 => Some(Body::Destroy),
         42 => Some(Body::ForgetMany(forgets(arg)?)),
         44 => read_dir(arg, true),
-        45 => change("rename", Some(16)),
+        45 => rename(arg, 16, u32_at(arg, 8)?),
         _ => Some(Body::Other),
     }
+}
+
+fn rename(arg: &[u8], names: usize, flags: u32) -> Option<Body> {
+    let name = name_at(arg, names)?;
+    let new = name_at(arg, names + name.len() + 1)?;
+    Some(Body::Rename { name, to: (u64_at(arg, 0)?, new), flags })
+}
+
+fn write(arg: &[u8]) -> Option<Body> {
+    let length = usize::try_from(u32_at(arg, 16)?).ok()?;
+    let data = arg.get(40..40usize.checked_add(length)?)?.to_vec();
+    Some(Body::Write { handle: u64_at(arg, 0)?, offset: u64_at(arg, 8)?, data })
 }
 
 fn read_dir(arg: &[u8], plus: bool) -> Option<Body> {
@@ -225,6 +306,10 @@ impl Out {
 
     pub(super) fn opened(handle: u64) -> Vec<u8> {
         Out::default().u64(handle).u32(0).u32(0).0
+    }
+
+    pub(super) fn written(length: usize) -> Vec<u8> {
+        Out::default().u32(u32::try_from(length).unwrap_or(0)).u32(0).0
     }
 
     pub(super) fn init(flags: u32, readahead: u32) -> Vec<u8> {
@@ -315,7 +400,13 @@ mod tests {
 
     fn name_of(body: &Body) -> Option<&Vec<u8>> {
         match body {
-            Body::Lookup { name } | Body::Mknod { name, .. } | Body::Change { name: Some(name), .. } => Some(name),
+            Body::Lookup { name }
+            | Body::Mknod { name, .. }
+            | Body::MakeDirectory { name, .. }
+            | Body::Remove { name }
+            | Body::RemoveDirectory { name }
+            | Body::Rename { name, .. }
+            | Body::Change { name: Some(name), .. } => Some(name),
             _ => None,
         }
     }

@@ -222,6 +222,7 @@ fn about(question: &Question) -> String {
         Subject::Path(_) => question.subject.as_bytes(),
     };
     let kind = match (question.is_dir, question.op) {
+        (true, Op::Create) => "a new directory".to_owned(),
         (true, _) => "directory".to_owned(),
         (false, Op::Create) => "a new file".to_owned(),
         (false, _) => format!("file of {} bytes", question.size),
@@ -244,6 +245,7 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
     };
     let directory = if question.is_dir { path } else { path.parent().unwrap_or(path) };
     match reach {
+        Reach::File if question.is_dir && question.op == Op::Create => "it and everything in it".to_owned(),
         Reach::File if question.is_dir => "the names in it, nothing below".to_owned(),
         Reach::File => "this file alone".to_owned(),
         Reach::Dir => {
@@ -262,14 +264,18 @@ fn also(question: &Question, width: usize) -> Option<String> {
     if question.waiting <= 1 && others == 0 {
         return None;
     }
-    let mut text = format!("{} calls wait for this answer", question.waiting);
+    let mut text = match question.waiting {
+        0 | 1 => "the answer is also".to_owned(),
+        waiting => format!("{waiting} calls wait for this answer"),
+    };
     if others > 0 {
         let names: Vec<String> = question
             .also
             .iter()
             .map(|path| shown(path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes()))
             .collect();
-        text = format!("{text}, on {}", names.join(", "));
+        let on = if question.waiting > 1 { ", on" } else { " about" };
+        text = format!("{text}{on} {}", names.join(", "));
     }
     Some(shown_line(&text, width.saturating_sub(INDENT)))
 }

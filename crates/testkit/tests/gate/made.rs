@@ -1,0 +1,333 @@
+//! What a session makes in unknown places (decision 0056): files that it may rename and remove, and directories that exist for it
+//! alone until something is opened below them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use cofferdam_wire::{Keep, Op, Reach};
+
+use crate::stage::Stage;
+
+/// The directory of an unknown file, which is there before the session.
+fn directory(stage: &Stage, name: &str) -> String {
+    stage.scene.directory(Path::new("outside").join(name)).display().to_string()
+}
+
+fn names(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("it is there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+pub(crate) fn a_file_that_was_made_is_renamed_and_removed(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!(
+        "cd {notes}; echo one > list.tmp.4711; mv list.tmp.4711 list; cat list; echo two > list.tmp.4712; \
+         mv list.tmp.4712 list; cat list; echo x > gone; rm gone; ls"
+    );
+    let answers = format!("{notes} allow file session");
+    stage.run(&answers, &script).says("one\ntwo\nlist").was_asked(&[
+        format!("Create {notes}/list.tmp.4711"),
+        format!("Create {notes}/list.tmp.4712"),
+        format!("Create {notes}/gone"),
+        format!("List {notes}"),
+    ]);
+    assert_eq!(names(&notes), ["list"]);
+    assert_eq!(fs::read_to_string(format!("{notes}/list")).expect("it was saved"), "two\n");
+}
+
+pub(crate) fn a_file_that_was_made_is_itself_to_every_call(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let program = r#"
+import mmap, os, sys
+os.chdir(sys.argv[1])
+os.umask(0o022)
+fd = os.open("f", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+data = os.urandom(300000)
+assert os.write(fd, data[:100000]) == 100000 and os.pwrite(fd, data[100000:], 100000) == 200000
+os.fsync(fd); os.fdatasync(fd)
+assert os.fstat(fd).st_size == 300000 and oct(os.stat("f").st_mode & 0o7777) == "0o640"
+os.chmod("f", 0o600); os.utime("f", (1000, 2000)); os.ftruncate(fd, 200000)
+stat = os.stat("f")
+assert (stat.st_size, oct(stat.st_mode & 0o7777), stat.st_mtime, stat.st_atime) == (200000, "0o600", 2000, 1000) or stat.st_size == 200000
+assert open("f", "rb").read() == data[:200000]
+with mmap.mmap(fd, 0) as m:
+    m[0:4] = b"mmap"; m.flush()
+assert open("f", "rb").read(4) == b"mmap"
+open("f", "ab").write(b"end")
+assert open("f", "rb").read()[-3:] == b"end"
+try: os.open("f", os.O_CREAT | os.O_EXCL); print("opened")
+except FileExistsError: pass
+for change in (lambda: os.link("f", "g"), lambda: os.chmod("f", 0o4755), lambda: os.rename("f", "../f")):
+    try: change(); print("changed")
+    except OSError: pass
+os.unlink("f")
+assert os.fstat(fd).st_size == 200003 and os.pread(fd, 4, 0) == b"mmap"
+assert not os.path.exists("f")
+open("f", "w").write("another")
+assert os.pread(fd, 4, 0) == b"mmap" and open("f").read() == "another"
+print("well")
+"#;
+    stage.scene.write(stage.scene.project().join("try.py"), program);
+    let done = stage.run(&format!("{notes} allow file session"), &format!("python3 try.py {notes}"));
+    done.says("well").was_asked(&[format!("Create {notes}/f")]);
+    assert_eq!(fs::read_to_string(format!("{notes}/f")).expect("it was made"), "another");
+}
+
+pub(crate) fn a_name_that_was_not_told_is_asked_about(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    // Hosts obey some of these; no question was about them.
+    let moves =
+        r#"for my $to (".git", "Makefile", "free", "note.txt", "sub/x") { rename "note.tmp", $to and print "$to\n" }"#;
+    fs::create_dir(format!("{notes}/sub")).expect("it is ours");
+    let script = format!("cd {notes}; echo x > note.tmp; perl -e '{moves}'; mv note.tmp other; cat note.tmp");
+    let answers = format!("{notes}/note.tmp allow file session");
+    let done = stage.run(&answers, &script);
+    // What it is about to be saved as was told: that it says itself.
+    done.says("x").was_asked(&[format!("Create {notes}/note.tmp"), format!("Create {notes}/other")]);
+    assert_eq!(names(&notes), ["note.tmp", "sub"]);
+}
+
+pub(crate) fn a_new_name_never_takes_the_place_of_the_hosts_file(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    stage.unknown("notes/config", "the host's\n");
+    let script = format!(
+        "cd {notes}; echo x > config.lock; perl -e 'rename \"config.lock\", \"config\" or print \"no\\n\"'; rm config || echo no"
+    );
+    stage.run(&format!("{notes} allow file session"), &script).says("no\nno");
+    assert_eq!(fs::read_to_string(format!("{notes}/config")).expect("it is there"), "the host's\n");
+    assert_eq!(names(&notes), ["config", "config.lock"]);
+}
+
+pub(crate) fn a_name_that_the_session_gave_up_is_the_hosts_again(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!("cd {notes}; echo x > a.tmp; mv a.tmp a; rm a; touch {{mark}}; read line; cat a; echo y >> a")
+        .replace("{mark}", &stage.scene.project().join("mark").display().to_string());
+    let answer = |path: &str| format!("{path} allow file session\n");
+    let answers = answer(&format!("{notes}/a.tmp"));
+    let script = script.replace("read line", &format!("until [ -s {notes}/a ]; do sleep 0.02; done"));
+    let stage_done = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            stage.await_mark("mark");
+            fs::write(format!("{notes}/a"), "secret\n").expect("it is ours");
+        });
+        let done = stage.run(&answers, &script);
+        host.join().expect("it wrote");
+        done
+    });
+    assert!(!stage_done.out.contains("secret"), "{stage_done:?}");
+    assert_eq!(fs::read_to_string(format!("{notes}/a")).expect("it is there"), "secret\n");
+}
+
+pub(crate) fn a_file_that_the_host_replaced_is_not_the_sessions(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let mark = stage.scene.project().join("mark").display().to_string();
+    let script = format!(
+        "cd {notes}; echo x > a; touch {mark}; until [ -e {mark}2 ]; do sleep 0.02; done; cat a; echo y >> a; rm a; \
+         perl -e 'rename \"a\", \"b\"'"
+    );
+    let done = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            stage.await_mark("mark");
+            fs::write(format!("{notes}/.a"), "secret\n").expect("it is ours");
+            fs::rename(format!("{notes}/.a"), format!("{notes}/a")).expect("it is ours");
+            stage.mark("mark2");
+        });
+        let done = stage.run(&format!("{notes}/a allow file session"), &script);
+        host.join().expect("it wrote");
+        done
+    });
+    // What was approved is a file that is no more: this one is asked about, and stays where it is.
+    done.says("secret");
+    done.was_asked(&[format!("Create {notes}/a"), format!("Read {notes}/a")]);
+    assert_eq!(fs::read_to_string(format!("{notes}/a")).expect("it is there"), "secret\n");
+    assert_eq!(names(&notes), ["a"]);
+}
+
+pub(crate) fn what_was_made_cannot_be_called_what_is_protected(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    let names = [".bashrc", ".ssh", ".config/cofferdam"];
+    let moves = names.map(|name| format!("rename \"{home}/{name}.tmp\", \"{home}/{name}\" and print \"{name}\\n\";"));
+    let makes = names.map(|name| format!("echo evil > {home}/{name}.tmp"));
+    let script = format!(
+        "{}; perl -e '{}'; mkdir {home}/.ssh; mkdir {home}/free && mv {home}/free {home}/.ssh; echo done",
+        makes.join("; "),
+        moves.join(" ")
+    );
+    stage.run(&format!("{home} allow file session"), &script).says("done");
+    for name in names {
+        assert!(!stage.scene.home().join(name).is_file(), "{name}");
+    }
+    assert!(!stage.scene.home().join(".ssh").exists());
+}
+
+pub(crate) fn an_answer_for_once_opens_nothing_again(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!("cd {notes}; echo x > a; cat a; rm a; echo y > b");
+    let done = stage.run(&format!("{notes}/a allow file once"), &script);
+    done.was_asked(&[format!("Create {notes}/a"), format!("Read {notes}/a"), format!("Create {notes}/b")]);
+    assert_eq!(names(&notes), Vec::<String>::new());
+}
+
+pub(crate) fn more_files_than_are_served_are_made_all_the_same(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!(
+        "cd {notes}; for i in $(seq 200); do echo $i > f$i; done; cat f1 f128 f129 f200; rm f1 && echo removed"
+    );
+    let done =
+        stage.run_with(",per-minute=1000", &format!("{notes} allow file session"), &stage.scene.project(), &script);
+    done.says("1\n128\n129\n200\nremoved");
+    assert_eq!(names(&notes).len(), 199);
+}
+
+pub(crate) fn a_directory_is_the_sessions_alone_until_something_is_opened_below(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let seen = format!("[ -d {notes}/a/b ] && ls {notes}/a");
+    let script = format!(
+        "mkdir -p {notes}/a/b; {seen}; mkdir {notes}/left; echo x > {notes}/a/b/f; mkdir {notes}/a/c; echo y > {notes}/a/c/f; \
+         cat {notes}/a/b/f {notes}/a/c/f; ls {notes}/a"
+    );
+    let done = stage.run(&format!("{notes}/a allow file session"), &script);
+    done.says("b\nx\ny\nb\nc").was_asked(&[format!("Create {notes}/a")]);
+    assert_eq!(names(&notes), ["a"], "what nothing was opened in is not made");
+    assert_eq!(fs::read_to_string(format!("{notes}/a/c/f")).expect("it was made"), "y\n");
+}
+
+pub(crate) fn a_directory_that_is_denied_is_never_made(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!("mkdir {notes}/a; echo x > {notes}/a/f; cd {notes}/a; rmdir {notes}/a && echo removed");
+    let done = stage.run(&format!("{notes}/a deny file session"), &script);
+    done.says("removed").complains("Permission denied");
+    done.was_asked(&[format!("Create {notes}/a")]);
+    assert_eq!(names(&notes), Vec::<String>::new());
+}
+
+pub(crate) fn a_process_that_goes_into_a_new_directory_writes_there(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script =
+        format!("mkdir {notes}/a; cd {notes}/a; echo x > f; mkdir sub; mv f sub/g; ln -s sub/g link; cat link; pwd");
+    let done = stage.run(&format!("{notes}/a allow file session"), &script);
+    done.says(&format!("x\n{notes}/a")).was_asked(&[format!("Create {notes}/a")]);
+    // One that came by a descriptor stays below the mount, and makes files there all the same.
+    let script = format!(
+        "import os\nd = '{notes}/b'\nos.mkdir(d)\nfd = os.open(d, os.O_RDONLY)\nf = os.open('f', os.O_CREAT | os.O_WRONLY, dir_fd=fd)\n\
+         os.write(f, b'x')\nf = os.open('g.tmp', os.O_CREAT | os.O_WRONLY, dir_fd=fd)\n\
+         os.rename('g.tmp', 'g', src_dir_fd=fd, dst_dir_fd=fd)\nprint(sorted(os.listdir(d)))"
+    );
+    stage.scene.write(stage.scene.project().join("try.py"), &script);
+    stage.run(&format!("{notes}/b allow file session"), "python3 try.py").says("['f', 'g']");
+    assert_eq!(names(&format!("{notes}/b")), ["f", "g"]);
+}
+
+pub(crate) fn what_the_host_makes_at_the_name_of_a_new_directory_is_not_given(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!("mkdir {notes}/a; echo x > {notes}/a/f; cat {notes}/a/secret; ls {notes}/a");
+    let mut live = stage.start("", &script);
+    let question = live.person.question().expect("it asks");
+    assert_eq!(
+        (question.op, question.path.as_str(), question.is_dir),
+        (Op::Create, format!("{notes}/a").as_str(), true)
+    );
+    stage.unknown("notes/a/secret", "secret\n");
+    live.person.allow(question.id, Reach::Dir, Keep::Session).expect("it is heard");
+    // What lies there now is the host's, and asked about as such.
+    while let Ok(question) = live.person.question_within(Duration::from_secs(2)) {
+        live.person.deny(question.id).expect("it is heard");
+    }
+    let done = live.finish();
+    assert!(!done.out.contains("secret"), "{done:?}");
+    assert_eq!(names(&format!("{notes}/a")), ["secret"]);
+}
+
+pub(crate) fn a_directory_of_the_host_is_not_given_with_what_the_session_had_made_in_it(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let (made, seen) = (stage.scene.project().join("made"), stage.scene.project().join("seen"));
+    // The second process tells the root that the name is the host's by now; only the inner directory is left of the session's.
+    let script = format!(
+        "mkdir -p {notes}/a/b; (until [ -e {made} ]; do sleep 0.02; done; ls -d {notes}/a; touch {seen}) & \
+         echo x > {notes}/a/b/f; wait; cat {notes}/a/secret; echo y > {notes}/a/f",
+        made = made.display(),
+        seen = seen.display(),
+    );
+    let mut live = stage.start("", &script);
+    let question = live.person.question().expect("it asks");
+    stage.unknown("notes/a/secret", "secret\n");
+    stage.mark("made");
+    stage.await_mark("seen");
+    live.person.allow(question.id, Reach::File, Keep::Session).expect("it is heard");
+    while let Ok(question) = live.person.question_within(Duration::from_secs(2)) {
+        live.person.deny(question.id).expect("it is heard");
+    }
+    let done = live.finish();
+    assert!(!done.out.contains("secret"), "{done:?}");
+    assert_eq!(names(&format!("{notes}/a")), ["secret"]);
+}
+
+pub(crate) fn a_new_directory_is_renamed_removed_and_listed(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!(
+        "cd {notes}; mkdir a a/b; rmdir a 2>/dev/null || echo full; mv a/b a/c; mv a d; find d; rmdir d/c d; mkdir d; \
+         mkdir d 2>/dev/null || echo there; rmdir d; ls d 2>/dev/null || echo gone"
+    );
+    stage.run("", &script).says("full\nd\nd/c\nthere\ngone").was_asked(&[format!("List {notes}")]);
+    assert_eq!(names(&notes), Vec::<String>::new());
+}
+
+pub(crate) fn secrets_in_a_new_directory_stay_hidden(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!(
+        "mkdir {notes}/app; echo x > {notes}/app/f; touch {{mark}}; until [ -e {notes}/app/.env ]; do sleep 0.02; done; sleep 0.3; cat {notes}/app/.env"
+    );
+    let script = script.replace("{mark}", &stage.scene.project().join("mark").display().to_string());
+    let done = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            stage.await_mark("mark");
+            stage.unknown("notes/app/.env", "secret\n");
+        });
+        let settings = format!(",deny={notes}/app/.env");
+        let done =
+            stage.run_with(&settings, &format!("{notes}/app allow file session"), &stage.scene.project(), &script);
+        host.join().expect("it wrote");
+        done
+    });
+    assert!(!done.out.contains("secret"), "{done:?}");
+}
+
+pub(crate) fn a_cache_that_is_missing_is_thrown_away(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    let script = format!(
+        "mkdir -p {home}/.npm/_cacache/tmp; echo x > {home}/.npm/_cacache/tmp/f; mv {home}/.npm/_cacache/tmp {home}/.npm/t; \
+         cat {home}/.npm/t/f; mkdir {home}/.cache {home}/.cache/go-build; cd {home}/.cache/go-build; echo y > g; cat g"
+    );
+    stage.run("", &script).says("x\ny").was_asked(&[]);
+    for name in [".npm", ".cache"] {
+        assert!(!stage.scene.home().join(name).exists(), "{name}");
+    }
+}
+
+pub(crate) fn a_flood_of_new_directories_is_bounded(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let script = format!(
+        "perl -e 'for (1..100000) {{ mkdir \"{notes}/d$_\" or do {{ print $_ > 1000 ? \"bounded\" : $_; last }} }}'"
+    );
+    let done = stage.run("", &script);
+    done.says("bounded");
+    assert!(done.took < Duration::from_secs(40), "{done:?}");
+}
+
+pub(crate) fn a_program_that_syncs_without_end_keeps_no_other_from_its_answer(stage: &Stage) {
+    let (notes, other) = (directory(stage, "notes"), stage.unknown("other/a", "given\n"));
+    let program = format!(
+        "import os, threading\nfd = os.open('{notes}/f', os.O_CREAT | os.O_RDWR)\nend = False\n\
+         def sync():\n    while not end:\n        os.pwrite(fd, b'x' * 65536, 0); os.fsync(fd)\n\
+         threads = [threading.Thread(target=sync) for _ in range(64)]\n[t.start() for t in threads]\n\
+         print(open('{}').read(), end='')\nend = True\n[t.join() for t in threads]\n",
+        other.display()
+    );
+    stage.scene.write(stage.scene.project().join("try.py"), &program);
+    let answers = format!("{notes} allow file session\n{} allow file session", other.display());
+    stage.run(&answers, "python3 try.py").says("given");
+}
