@@ -8,6 +8,7 @@
 
 pub(crate) mod coverer;
 pub(crate) mod orders;
+pub(crate) mod queue;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,18 +46,13 @@ impl Broker {
         }
     }
 
-    /// An outcome comes for each order, in the same order.
-    pub(crate) fn send(&self, order: &Order) -> Result<(), Errno> {
-        socket::send(self.socket.as_fd(), &order.encode(), None)
-    }
-
-    /// The same with a descriptor that the order is about.
-    pub(crate) fn send_about(&self, order: &Order, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        socket::send(self.socket.as_fd(), &order.encode(), Some(fd))
+    /// An encoded order, with a descriptor that it is about. An outcome comes for each, in the same order.
+    fn send(&self, order: &[u8], about: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+        socket::send(self.socket.as_fd(), order, about)
     }
 
     /// The outcome, and the view of a tree that is written directly with covers on it.
-    pub(crate) fn receive(&self) -> Result<(Outcome, Option<OwnedFd>), Errno> {
+    fn receive(&self) -> Result<(Outcome, Option<OwnedFd>), Errno> {
         let (bytes, view) = socket::receive(&self.socket)?;
         Ok((Outcome::decode(&bytes).ok_or(Errno::PIPE)?, view))
     }
@@ -201,7 +197,7 @@ impl Worker {
                 };
                 self.in_sandbox(|| mount::attach(tree.as_fd(), open_target(&target)?.as_fd()))?;
                 self.view = (write && !covers.is_empty()).then_some(tree);
-                Ok(Outcome::Done)
+                self.identity(id)
             }
             Order::Remove { target } => {
                 let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
@@ -249,6 +245,12 @@ impl Worker {
             return Err(Errno::ACCESS);
         }
         self.held.insert(id, (object, kind == FileType::Directory));
+        self.identity(id)
+    }
+
+    fn identity(&self, id: u64) -> Result<Outcome, Errno> {
+        let (object, _) = self.held.get(&id).ok_or(Errno::NOENT)?;
+        let stat = rustix::fs::fstat(object)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(Outcome::Held { device: stat.st_dev, inode: stat.st_ino, mode: stat.st_mode, size })
     }

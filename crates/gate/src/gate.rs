@@ -20,8 +20,8 @@ use cofferdam_policy::{OnUnknown, Places};
 use cofferdam_wire::{Asker, Cause, Keep, Op, Question, QuestionId, Reach, Settled, Subject, Verdict};
 use rustix::io::Errno;
 
-use crate::broker::Broker;
 use crate::broker::orders::{Cover, Order, Outcome};
+use crate::broker::queue::Queue;
 use crate::host_files;
 use crate::host_files::late_mounts::LateMounts;
 use crate::host_files::stale::Stale;
@@ -38,6 +38,8 @@ use crate::triggers::{Access, Answer, CallId, Noticed, Trigger};
 const SECOND_LOOK: Duration = Duration::from_millis(10);
 /// For how long a mount that is meant for one call stays: it has to be met by that call, which was let go already.
 const ONCE: Duration = Duration::from_millis(100);
+/// Walks that are to begin again and are remembered.
+const MOST_SENT_AGAIN: usize = 1024;
 /// Paths that are told about although the operator was not asked; a program that tries more learns nothing by it.
 const MOST_TOLD: usize = 4096;
 /// The same where all that is touched is to be known.
@@ -145,7 +147,7 @@ pub struct Gate {
     rules: PathRules,
     trigger: Option<Box<dyn Trigger>>,
     namespace: Option<OwnedFd>,
-    broker: Option<Broker>,
+    broker: Option<Queue>,
     /// The broker was there and is not any more: nothing can be granted.
     is_broken: bool,
     processes: Option<Processes>,
@@ -166,6 +168,8 @@ pub struct Gate {
     syncs: Syncs,
     caches: Caches,
     waiting_for_caches: Vec<Access>,
+    /// Threads that were to walk again, and to what.
+    sent_again: VecDeque<(u32, PathBuf)>,
     /// The trigger has something to look at again.
     is_due: bool,
 }
@@ -220,6 +224,7 @@ impl Gate {
             syncs: Syncs::default(),
             caches: Caches::default(),
             waiting_for_caches: Vec::new(),
+            sent_again: VecDeque::new(),
             is_due: false,
         }
     }
@@ -431,7 +436,8 @@ impl Gate {
         if op != Op::List && trigger.is_some_and(|trigger| trigger.is_made(&path)) {
             return self.reply(access.call, Answer::Serve { identity: None });
         }
-        let tree = trigger.filter(|_| op == Op::Create).and_then(|trigger| trigger.made_directory(&path));
+        let new = || trigger.and_then(|trigger| trigger.made_directory(&path)).or_else(|| self.open.new_above(&path));
+        let tree = (op == Op::Create).then(new).flatten();
         if let Some(grant) = self.answers.granted(&path, op).cloned() {
             return self.give_again(access, &grant);
         }
@@ -474,8 +480,19 @@ impl Gate {
     /// Something that was granted is met here all the same: a file that was replaced on the host, or a directory that
     /// a process stood in before it was covered by the grant.
     fn give_again(&mut self, access: Access, grant: &Grant) -> Result<(), Errno> {
-        if access.op == Op::Create && matches!(grant.gives, Gives::Tree { .. }) {
-            return self.make_below(&access);
+        if matches!(grant.gives, Gives::Tree { .. }) {
+            // The path leads to what is mounted by now. A walk that does not meet that begins at a descriptor from before.
+            let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
+            if can_serve && !self.was_sent_again(&access) {
+                return self.send_again(&access);
+            }
+            // What the host has at this name by now was not asked about.
+            if !self.is_still_there(&grant.path) {
+                return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
+            }
+            if access.op == Op::Create {
+                return self.make_below(&access);
+            }
         }
         let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.answers.is_mounted(&grant.path);
         if is_gone || grant.gives == Gives::Make {
@@ -483,6 +500,26 @@ impl Gate {
             return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
         }
         self.serve_now(&access)
+    }
+
+    /// Whether this walk was to begin again already.
+    fn was_sent_again(&mut self, access: &Access) -> bool {
+        let same = |(thread, path): &(u32, PathBuf)| *thread == access.thread && access.path.starts_with(path);
+        let at = self.sent_again.iter().position(same);
+        at.and_then(|at| self.sent_again.remove(at)).is_some()
+    }
+
+    fn send_again(&mut self, access: &Access) -> Result<(), Errno> {
+        self.sent_again.push_front((access.thread, access.path.clone()));
+        self.sent_again.truncate(MOST_SENT_AGAIN);
+        self.reply(access.call, Answer::Again)
+    }
+
+    /// Whether the host has at this name what was mounted there. Where nothing goes through the trigger, nothing is met but the mount.
+    fn is_still_there(&self, path: &Path) -> bool {
+        let can_serve = self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve());
+        let Some(object) = self.answers.mounted_object(path).filter(|_| can_serve) else { return true };
+        host_files::stat(path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == object)
     }
 
     fn serve_now(&mut self, access: &Access) -> Result<(), Errno> {
@@ -582,7 +619,7 @@ impl Gate {
 
     fn has_broker(&mut self) -> bool {
         if self.broker.is_none() && !self.is_broken {
-            let started = self.namespace.as_ref().ok_or(Errno::NOENT).and_then(|fd| Broker::start(fd.as_fd()));
+            let started = self.namespace.as_ref().ok_or(Errno::NOENT).and_then(|fd| Queue::start(fd.as_fd()));
             self.is_broken = started.is_err();
             self.broker = started.ok();
         }
@@ -590,7 +627,7 @@ impl Gate {
     }
 
     fn order(&mut self, order: &Order, expected: Expected) {
-        let sent = self.broker.as_ref().ok_or(Errno::PIPE).and_then(|broker| broker.send(order));
+        let sent = self.broker.as_mut().ok_or(Errno::PIPE).and_then(|broker| broker.send(order, None));
         match sent {
             Ok(()) => self.expected.push_back(expected),
             Err(_) => self.is_broken = true,
@@ -619,7 +656,7 @@ impl Gate {
     }
 
     fn hear(&mut self) -> Result<(), Errno> {
-        let Some(broker) = &self.broker else { return Ok(()) };
+        let Some(broker) = &mut self.broker else { return Ok(()) };
         let (Ok((outcome, view)), Some(expected)) = (broker.receive(), self.expected.pop_front()) else {
             self.is_broken = true;
             return self.lose_broken();
@@ -639,7 +676,11 @@ impl Gate {
                     let given = Given { tree: grant.path.clone(), view, covers, absent, exec: self.plan.exec };
                     self.trees.push(Trees::Given(given));
                 }
-                self.done(id, outcome, Some(grant))
+                let object = match outcome {
+                    Outcome::Held { device, inode, .. } => Some((device, inode)),
+                    _ => None,
+                };
+                self.done(id, outcome, Some((grant, object)))
             }
         }
     }
@@ -711,7 +752,7 @@ impl Gate {
             match verdict {
                 Verdict::Deny { .. } => self.reply(call.call, Answer::Refuse(errno))?,
                 Verdict::Allow { .. } if is_given || cause == Cause::Rule && !granted.is_empty() => {
-                    self.reply(call.call, Answer::Again)?;
+                    self.send_again(&call)?;
                 }
                 Verdict::Allow { .. } if is_asked => {
                     self.reply(call.call, Answer::Serve { identity: case.identity })?;

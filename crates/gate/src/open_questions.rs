@@ -85,6 +85,17 @@ impl OpenQuestions {
         self.cases.values_mut().find(joins)
     }
 
+    /// The new directory that an open case is about and that this path lies in: it may be on the host by now.
+    pub(crate) fn new_above(&self, path: &Path) -> Option<PathBuf> {
+        let trees = self.cases.values().filter_map(|case| case.tree.as_deref());
+        trees.filter(|tree| path.starts_with(tree)).min().map(Path::to_path_buf)
+    }
+
+    /// The case that makes this place, in whatever stage: a second one would make it again.
+    pub(crate) fn joinable_new(&mut self, tree: &Path, path: &Path) -> Option<&mut Case> {
+        self.cases.values_mut().find(|case| case.tree.as_deref() == Some(tree) && asked_path(&case.question) == path)
+    }
+
     /// Whether one more question may be asked now.
     pub(crate) fn spend(&mut self, now: Instant) -> Result<(), OverBudget> {
         while self.recent.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {

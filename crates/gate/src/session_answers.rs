@@ -1,7 +1,7 @@
 //! What this session was granted and denied, and what is mounted where. Owns the memory of answers; asks no operator. Used
 //! by `Gate`, which also remembers here what the set-up had mounted.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cofferdam_wire::Op;
@@ -52,12 +52,13 @@ pub(crate) struct Denial {
 pub(crate) struct SessionAnswers {
     grants: Vec<Grant>,
     denials: Vec<Denial>,
-    mounted: BTreeSet<PathBuf>,
+    /// With device and inode of what was mounted by an answer: as long as it is mounted, nothing else has them.
+    mounted: BTreeMap<PathBuf, Option<(u64, u64)>>,
 }
 
 impl SessionAnswers {
     pub(crate) fn new(mounted: impl IntoIterator<Item = PathBuf>) -> Self {
-        SessionAnswers { mounted: mounted.into_iter().collect(), ..SessionAnswers::default() }
+        SessionAnswers { mounted: mounted.into_iter().map(|path| (path, None)).collect(), ..SessionAnswers::default() }
     }
 
     pub(crate) fn grant(&mut self, grant: Grant) {
@@ -89,11 +90,15 @@ impl SessionAnswers {
     }
 
     pub(crate) fn is_mounted(&self, path: &Path) -> bool {
-        self.mounted.contains(path)
+        self.mounted.contains_key(path)
     }
 
-    pub(crate) fn mount(&mut self, path: PathBuf) {
-        self.mounted.insert(path);
+    pub(crate) fn mounted_object(&self, path: &Path) -> Option<(u64, u64)> {
+        self.mounted.get(path).copied().flatten()
+    }
+
+    pub(crate) fn mount(&mut self, path: PathBuf, object: Option<(u64, u64)>) {
+        self.mounted.insert(path, object);
     }
 
     pub(crate) fn unmount(&mut self, path: &Path) {
@@ -103,7 +108,7 @@ impl SessionAnswers {
     /// The outermost of what is mounted below `path`: a mount there would cover them.
     pub(crate) fn children(&self, path: &Path) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
-        for below in self.mounted.iter().filter(|below| *below != path && below.starts_with(path)) {
+        for below in self.mounted.keys().filter(|below| *below != path && below.starts_with(path)) {
             if !found.iter().any(|outer| below.starts_with(outer)) {
                 found.push(below.clone());
             }

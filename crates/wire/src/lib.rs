@@ -18,4 +18,6 @@ pub use outcome::{
     Allowed, Attempt, Blocked, Changed, Indicators, Level, NetworkOutcome, Probed, Reached, TimingLine, Unrouted,
     Usage, Wall,
 };
-pub use question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Subject, Verdict};
+pub use question::{
+    Asker, Cause, Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Settled, Subject, Verdict,
+};

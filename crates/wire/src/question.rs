@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Counts up within a session and is never given twice, so that a late answer meets no other question.
 pub type QuestionId = u64;
 
+/// What an answer gives that makes a directory, in the words of prompt and inbox.
+pub const NEW_DIRECTORY: &str = "it and all in it, but names that rules protect";
+
 /// What a program wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

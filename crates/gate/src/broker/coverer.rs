@@ -22,7 +22,8 @@ impl Coverer {
     /// Covers `name` in a directory of the sandbox's view; EXDEV where it is covered. Nothing that it does asks a FUSE root,
     /// so the process that serves one may wait for it.
     pub fn cover(&self, directory: BorrowedFd<'_>, name: &OsStr, how: How, exec: bool) -> Result<(), Errno> {
-        self.0.send_about(&Order::CoverAgain { name: PathBuf::from(name), how, exec }, directory)?;
+        let order = Order::CoverAgain { name: PathBuf::from(name), how, exec };
+        self.0.send(&order.encode(), Some(directory))?;
         match self.0.receive()?.0 {
             Outcome::Done => Ok(()),
             Outcome::Failed(errno) => Err(errno),

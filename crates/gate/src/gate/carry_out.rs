@@ -109,12 +109,12 @@ impl Gate {
         Ok(())
     }
 
-    fn is_for_once(&self, id: QuestionId) -> bool {
+    pub(super) fn is_for_once(&self, id: QuestionId) -> bool {
         let stage = self.open.get(id).map(|case| case.stage);
         matches!(stage, Some(Stage::Settling { verdict: Verdict::Allow { keep: Keep::Once, .. }, .. }))
     }
 
-    fn is_of_rule(&self, id: QuestionId) -> bool {
+    pub(super) fn is_of_rule(&self, id: QuestionId) -> bool {
         let stage = self.open.get(id).map(|case| case.stage);
         matches!(stage, Some(Stage::Settling { cause: Cause::Rule, .. }))
     }
@@ -122,6 +122,13 @@ impl Gate {
     pub(super) fn more(&mut self, id: QuestionId) {
         if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
             progress.left += 1;
+        }
+    }
+
+    /// Nothing is mounted for it: the calls are to look again.
+    pub(super) fn gave(&mut self, id: QuestionId, path: PathBuf) {
+        if let Some(progress) = self.progress.iter_mut().find(|progress| progress.id == id) {
+            progress.granted.push(path);
         }
     }
 
@@ -204,15 +211,20 @@ impl Gate {
     }
 
     /// The root, the home directory and what lies above it are never given as a whole by an answer.
-    fn is_too_wide(&self, tree: &Path) -> bool {
+    pub(super) fn is_too_wide(&self, tree: &Path) -> bool {
         self.rules.holds_a_home(tree) || tree == Path::new("/") || self.rules.is_own(tree)
     }
 
-    pub(super) fn done(&mut self, id: QuestionId, outcome: Outcome, grant: Option<Grant>) -> Result<(), Errno> {
+    pub(super) fn done(
+        &mut self,
+        id: QuestionId,
+        outcome: Outcome,
+        grant: Option<(Grant, Option<(u64, u64)>)>,
+    ) -> Result<(), Errno> {
         let failed = matches!(outcome, Outcome::Failed(_));
-        if let Some(grant) = grant.filter(|_| !failed) {
+        if let Some((grant, object)) = grant.filter(|_| !failed) {
             self.rules.pass(&grant.path);
-            self.answers.mount(grant.path.clone());
+            self.answers.mount(grant.path.clone(), object);
             if matches!(grant.gives, Gives::File { .. }) {
                 self.stale.watch(&grant.path);
             }
@@ -239,7 +251,8 @@ impl Gate {
             return Ok(());
         };
         // Of several places one that cannot be given does not take the others along.
-        if progress.failed && progress.granted.is_empty() {
+        let is_nothing_mounted = progress.granted.iter().all(|given| !self.answers.is_mounted(given));
+        if progress.failed && is_nothing_mounted {
             return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), Errno::ACCESS);
         }
         self.close(id, verdict, cause, progress.granted, Errno::ACCESS)

@@ -3,7 +3,6 @@
 //! allowed, and what a first open below a new directory comes to; the changes themselves are the trigger's. Part of `Gate`.
 
 use std::collections::HashSet;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,6 +23,9 @@ use crate::triggers::{Access, Answer, CallId, Change, Refused};
 
 /// Orders to write to the disk that are on their way at once: the broker must always have room for the next order.
 const MOST_SYNCS: usize = 8;
+/// New directories that one answer makes, and the bytes of their names.
+const MOST_AT_ONCE: usize = 512;
+const MOST_BYTES: usize = 64 << 10;
 
 impl Gate {
     /// The lock of a directory is held meanwhile: answered at once, by rules and by what was answered before.
@@ -43,7 +45,9 @@ impl Gate {
             (Standing::Hidden | Standing::Masked, _) => Err(Errno::ACCESS),
             (Standing::Protected, _) => Err(Errno::ROFS),
             _ if self.answers.is_denied(path, Op::Create) => Err(Errno::ACCESS),
+            // A cache is given for the session alone; what else is known is for reading.
             (Standing::Readable, Some(to)) if to.is_file => Err(Errno::ROFS),
+            (Standing::Readable, _) if !self.is_cache(path) && !self.rules.is_on_the_way(path) => Err(Errno::ROFS),
             (_, Some(to)) if to.is_file => {
                 let is_known = to.replaces
                     || self.answers.granted(path, Op::Create).is_some()
@@ -58,6 +62,10 @@ impl Gate {
             }
             _ => Ok(()),
         }
+    }
+
+    fn is_cache(&self, path: &Path) -> bool {
+        self.rules.rule(self.rules.ruling(path)).is_some_and(|rule| rule.access == RuleAccess::Overlay)
     }
 
     /// A thread that only looks at a directory of the session alone is told; one that goes in would stay below what is
@@ -88,7 +96,12 @@ impl Gate {
                 let place: PathBuf = access.path.components().take(depth).collect();
                 let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
                 let stage = Stage::Settling { verdict, cause: Cause::Rule };
-                self.open_new(Access { path: place, ..access }, tree, stage)
+                let access = Access { path: place, ..access };
+                match self.open.joinable_new(tree, &access.path) {
+                    Some(case) => case.join(access),
+                    None => return self.open_new(access, tree, stage),
+                }
+                Ok(())
             }
             // As in a known place that is there: it is read-only, and programs go on without.
             Some((RuleAccess::Read, _)) => self.reply(access.call, Answer::Refuse(Errno::ROFS)),
@@ -102,10 +115,11 @@ impl Gate {
         if self.answers.is_denied(tree, Op::Create) {
             return self.reply(access.call, Answer::Refuse(Errno::ACCESS));
         }
-        let same = self.open.asked().find(|case| case.tree.as_deref() == Some(tree)).map(|case| case.question.id);
-        if let Some(case) = same.and_then(|id| self.open.get_mut(id)) {
+        if let Some(case) = self.open.joinable_new(tree, tree) {
             case.join(access);
-            self.news.push(News::Asked(case.question.clone()));
+            if case.stage == Stage::Asked {
+                self.news.push(News::Asked(case.question.clone()));
+            }
             return Ok(());
         }
         if self.spend() {
@@ -149,9 +163,7 @@ impl Gate {
     /// Makes the directories for real, or for a cache that is thrown away in the session's own, and mounts what was asked.
     pub(super) fn give_new(&mut self, id: QuestionId, path: &Path, tree: &Path) {
         let above = tree.parent().unwrap_or(tree);
-        let is_thrown_away =
-            self.rules.rule(self.rules.ruling(path)).is_some_and(|rule| rule.access == RuleAccess::Overlay);
-        if is_thrown_away {
+        if self.is_cache(path) {
             let Ok(source) = self.new_cache(path) else { return self.fail(id) };
             self.order(&Order::Hold { id: object(id), path: source }, Expected::Nothing);
             self.news.push(News::ThrownAway(path.to_path_buf()));
@@ -159,19 +171,25 @@ impl Gate {
         }
         let is_directory = self.is_new_directory(path);
         let place = if is_directory { path } else { path.parent().unwrap_or(path) };
+        let is_whole = !is_directory || self.may_be_given_whole(id, path);
         // Of the directories around it only those on the way.
         let mut directories = self.made_in(tree, above);
         directories.retain(|(made, _)| {
             let made = above.join(made);
-            place.starts_with(&made) || is_directory && made.starts_with(place)
+            place.starts_with(&made) || is_directory && is_whole && made.starts_with(place)
         });
         let hold = place.strip_prefix(above).unwrap_or(place).to_path_buf();
         // The session has removed it meanwhile, or the host has made one: that is another directory than was asked about.
-        if directories.first().is_none_or(|(made, _)| above.join(made) != tree) {
+        let is_another = directories.first().is_none_or(|(made, _)| above.join(made) != tree);
+        if is_another || is_too_much(&directories) {
             return self.fail(id);
         }
         self.order(&Order::MakeDirectories { id: object(id), directories, hold }, Expected::Step(id));
         self.more(id);
+        if !is_whole {
+            // It is there from then on, and what comes into it is asked about.
+            return self.gave(id, path.to_path_buf());
+        }
         if is_directory {
             return self.mount(id, object(id), path.to_path_buf(), Gives::Tree { write: true });
         }
@@ -180,6 +198,13 @@ impl Gate {
         self.order(&Order::Make { id: object(id), name, mode }, Expected::Step(id));
         self.more(id);
         self.mount(id, object(id), path.to_path_buf(), Gives::File { write: true });
+    }
+
+    /// Rules about names in it need these names to cover: while they are missing, what the session moves there would be under none.
+    fn may_be_given_whole(&self, id: QuestionId, path: &Path) -> bool {
+        let has_names = self.rules.covers_below(path).iter().any(|(rule, _)| rule.tail == 0);
+        let is_given_by_rule = self.is_of_rule(id);
+        is_given_by_rule || !has_names && !self.is_too_wide(path) && !self.is_for_once(id)
     }
 
     /// A directory of the session's own, with the directories in it that the session has made by now.
@@ -208,7 +233,7 @@ impl Gate {
     /// In a tree that is given all of it: directories of the session alone would be gone below the mount.
     pub(super) fn make_all_in(&mut self, held: u64, tree: &Path) {
         let directories = self.made_in(tree, tree);
-        if !directories.is_empty() {
+        if !directories.is_empty() && !is_too_much(&directories) {
             self.order(&Order::MakeDirectories { id: held, directories, hold: PathBuf::new() }, Expected::Nothing);
         }
     }
@@ -268,8 +293,11 @@ impl Gate {
                 self.reply(call, Answer::Refuse(Errno::IO))?;
                 continue;
             }
-            let sent =
-                self.broker.as_ref().ok_or(Errno::PIPE).and_then(|b| b.send_about(&Order::Sync, file.file.as_fd()));
+            let Ok(file) = rustix::io::fcntl_dupfd_cloexec(&file.file, 3) else {
+                self.reply(call, Answer::Refuse(Errno::NFILE))?;
+                continue;
+            };
+            let sent = self.broker.as_mut().ok_or(Errno::PIPE).and_then(|broker| broker.send(&Order::Sync, Some(file)));
             match sent {
                 Ok(()) => self.expected.push_back(Expected::Synced(call)),
                 Err(_) => self.is_broken = true,
@@ -302,4 +330,10 @@ impl Gate {
             }
         }
     }
+}
+
+/// More than one order to the broker can say.
+fn is_too_much(directories: &[(PathBuf, u32)]) -> bool {
+    directories.len() > MOST_AT_ONCE
+        || directories.iter().map(|(path, _)| path.as_os_str().len()).sum::<usize>() > MOST_BYTES
 }

@@ -100,6 +100,8 @@ pub(crate) struct Fuse {
     by_path: HashMap<PathBuf, u64>,
     /// Paths whose nodes are the session's own, as files and as directories.
     made_files: BTreeSet<PathBuf>,
+    /// One reference for each file that is held, also of those whose name is gone.
+    held: Rc<()>,
     made_directories: BTreeSet<PathBuf>,
     next_node: u64,
     handles: HashMap<u64, Handle>,
@@ -140,6 +142,7 @@ impl Fuse {
             nodes: HashMap::from([(ROOT, root)]),
             by_path: HashMap::from([(PathBuf::from("/"), ROOT)]),
             made_files: BTreeSet::new(),
+            held: Rc::new(()),
             made_directories: BTreeSet::new(),
             next_node: ROOT + 1,
             handles: HashMap::new(),
@@ -595,10 +598,10 @@ impl Trigger for Fuse {
         let Some(node) = self.nodes.get_mut(number).filter(|node| matches!(node.made, Made::Wanted { .. })) else {
             return Ok(false);
         };
-        if self.made_files.len() >= MOST_FILES || node.path != access.path {
+        if Rc::strong_count(&self.held) > MOST_FILES || node.path != access.path {
             return Ok(false);
         }
-        node.made = Made::File(Rc::new(MadeFile::make(&access.path, access.mode, directory, is_for_once)?));
+        node.made = Made::File(Rc::new(MadeFile::make(&access.path, access.mode, directory, is_for_once, &self.held)?));
         self.made_files.insert(access.path.clone());
         Ok(true)
     }

@@ -477,6 +477,7 @@ fn question_details(question: &Question) -> Value {
         "parents": question.asker.parents.iter().map(|parent| parent.exe.as_str()).collect::<Vec<_>>(),
         "isDirectory": question.is_dir,
         "waiting": question.waiting,
+        "also": question.also.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
     });
     match &question.subject {
         Subject::Path(path) => put_path(&mut details, "path", path),

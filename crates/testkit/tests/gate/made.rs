@@ -266,6 +266,118 @@ pub(crate) fn a_directory_of_the_host_is_not_given_with_what_the_session_had_mad
     assert_eq!(names(&format!("{notes}/a")), ["secret"]);
 }
 
+pub(crate) fn a_new_directory_above_protected_names_is_made_and_not_given_whole(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    let script = format!(
+        "mkdir {home}/.config; echo a > {home}/.config/tool; cat {home}/.config/tool; cd {home}/.config; \
+         for name in git systemd autostart cofferdam; do \
+           mkdir t; echo evil > t/config; mkdir -p t/user; echo evil > t/user/evil.service; mv t $name; rm -rf t; mkdir $name; echo evil > $name/config; \
+         done; ln -s {home}/project gh; echo done"
+    );
+    stage.run(&format!("{home} allow file session"), &script).says("a\ndone");
+    let left = names(&format!("{home}/.config"));
+    assert!(left.contains(&"tool".to_owned()), "{left:?}");
+    for name in ["git", "systemd", "autostart", "cofferdam", "gh"] {
+        assert!(!left.contains(&name.to_owned()), "{left:?}");
+    }
+}
+
+/// Each of these threads is the first to open a file there; what it wrote has to be there afterwards.
+fn opened_by_many(stage: &Stage, answers: &str, directory: &str, by_descriptor: bool) {
+    let program = format!(
+        "import os, threading\nd = '{directory}'\nn = 300\nos.makedirs(d + '/sub')\nthreading.stack_size(65536)\n\
+         at = os.open(d + '/sub', os.O_PATH) if {} else None\nbarrier = threading.Barrier(n)\nlost = []\n\
+         def write(i):\n    name = 'f%d' % i if at is not None else d + '/sub/f%d' % i\n    barrier.wait()\n\
+         \x20   try:\n        f = os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=at)\n        os.write(f, b'x')\n        os.close(f)\n\
+         \x20   except OSError as error:\n        lost.append(error.errno)\n\
+         threads = [threading.Thread(target=write, args=(i,)) for i in range(n)]\n[t.start() for t in threads]\n[t.join() for t in threads]\n\
+         there = len(os.listdir(d + '/sub'))\nprint('all' if at is not None or there + len(lost) == n and not lost else (there, lost))\n",
+        if by_descriptor { "True" } else { "False" }
+    );
+    stage.scene.write(stage.scene.project().join("try.py"), &program);
+    stage.run(answers, "python3 try.py").says("all");
+}
+
+pub(crate) fn many_first_opens_below_a_missing_cache_all_find_one_cache(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    opened_by_many(stage, "", &format!("{home}/.npm"), false);
+    // By a descriptor from before they cannot meet the mount; they have to end all the same.
+    opened_by_many(stage, "", &format!("{home}/.cache/go-build"), true);
+}
+
+pub(crate) fn many_first_opens_below_a_new_directory_all_find_it(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    opened_by_many(stage, &format!("{notes}/new allow file session"), &format!("{notes}/new"), false);
+}
+
+pub(crate) fn what_replaces_a_directory_that_was_given_is_not_given(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let (made, replaced) = (stage.scene.project().join("made"), stage.scene.project().join("replaced"));
+    let program = format!(
+        "import os, time\nd = '{notes}/d'\nos.mkdir(d)\nk = os.open(d, os.O_PATH | os.O_DIRECTORY)\nopen(d + '/first', 'w').close()\n\
+         open('{}', 'w').close()\nwhile not os.path.exists('{}'): time.sleep(0.02)\n\
+         def tried(call):\n    try: return call()\n    except OSError: return 'refused'\n\
+         print(tried(lambda: os.listdir('/proc/self/fd/%d' % k)))\n\
+         print(tried(lambda: os.read(os.open('secret', 0, dir_fd=k), 99)))\n\
+         print(tried(lambda: os.write(os.open('sub/.git', os.O_CREAT | os.O_WRONLY, 0o644, dir_fd=k), b'gitdir: /x')))\n",
+        made.display(),
+        replaced.display()
+    );
+    stage.scene.write(stage.scene.project().join("try.py"), &program);
+    let done = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            stage.await_mark("made");
+            fs::remove_dir_all(format!("{notes}/d")).expect("it is ours");
+            fs::create_dir_all(format!("{notes}/d/sub")).expect("it is ours");
+            stage.unknown("notes/d/secret", "secret\n");
+            stage.mark("replaced");
+        });
+        let done = stage.run(&format!("{notes}/d allow file session"), "python3 try.py");
+        host.join().expect("it wrote");
+        done
+    });
+    done.says("refused\nrefused\nrefused");
+    assert!(names(&format!("{notes}/d/sub")).is_empty());
+}
+
+pub(crate) fn no_file_that_the_host_saves_is_removed_for_one_of_the_session(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let made = stage.scene.project().join("made");
+    // The second answer is about the file of the host, where it is met.
+    let program = format!(
+        "import os, time\np = '{notes}/x'\nopen('{}', 'w').close()\nend = time.time() + 3\nmade = 0\n\
+         while time.time() < end:\n    try:\n        os.close(os.open(p, os.O_CREAT | os.O_EXCL | os.O_WRONLY))\n        made += 1\n\
+         \x20       os.unlink(p)\n    except OSError: pass\nprint('made' if made else 'never')\n",
+        made.display()
+    );
+    stage.scene.write(stage.scene.project().join("try.py"), &program);
+    let (done, lost) = std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            stage.await_mark("made");
+            let (temporary, saved) = (format!("{notes}/.host"), format!("{notes}/x"));
+            let (mut lost, until) = (0, std::time::Instant::now() + Duration::from_millis(2500));
+            while std::time::Instant::now() < until {
+                fs::write(&temporary, "the host's").expect("it is ours");
+                fs::rename(&temporary, &saved).expect("it is ours");
+                // The session may have it under another name for a moment, and puts it back.
+                let gone =
+                    cofferdam_testkit::person::until(Duration::from_millis(500), || fs::remove_file(&saved).ok());
+                lost += usize::from(gone.is_err());
+            }
+            lost
+        });
+        let done = stage.run_with(
+            ",per-minute=100000",
+            &format!("{notes}/x allow file session"),
+            &stage.scene.project(),
+            "python3 try.py",
+        );
+        (done, host.join().expect("it wrote"))
+    });
+    done.says("made");
+    assert_eq!(lost, 0);
+}
+
 pub(crate) fn a_new_directory_is_renamed_removed_and_listed(stage: &Stage) {
     let notes = directory(stage, "notes");
     let script = format!(
@@ -279,17 +391,18 @@ pub(crate) fn a_new_directory_is_renamed_removed_and_listed(stage: &Stage) {
 pub(crate) fn secrets_in_a_new_directory_stay_hidden(stage: &Stage) {
     let notes = directory(stage, "notes");
     let script = format!(
-        "mkdir {notes}/app; echo x > {notes}/app/f; touch {{mark}}; until [ -e {notes}/app/.env ]; do sleep 0.02; done; sleep 0.3; cat {notes}/app/.env"
+        "mkdir {notes}/app; echo x > {notes}/app/f; touch {{mark}}; until [ -e {{mark}}2 ]; do sleep 0.02; done; sleep 0.3; cat {notes}/app/.env"
     );
     let script = script.replace("{mark}", &stage.scene.project().join("mark").display().to_string());
     let done = std::thread::scope(|scope| {
         let host = scope.spawn(|| {
             stage.await_mark("mark");
             stage.unknown("notes/app/.env", "secret\n");
+            stage.mark("mark2");
         });
         let settings = format!(",deny={notes}/app/.env");
-        let done =
-            stage.run_with(&settings, &format!("{notes}/app allow file session"), &stage.scene.project(), &script);
+        let answers = format!("{notes}/app allow file session\n{notes}/app/f allow file session");
+        let done = stage.run_with(&settings, &answers, &stage.scene.project(), &script);
         host.join().expect("it wrote");
         done
     });

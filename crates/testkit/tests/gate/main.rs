@@ -91,6 +91,11 @@ for_fuse_alone! {
     a_process_that_goes_into_a_new_directory_writes_there;
     what_the_host_makes_at_the_name_of_a_new_directory_is_not_given;
     a_directory_of_the_host_is_not_given_with_what_the_session_had_made_in_it;
+    a_new_directory_above_protected_names_is_made_and_not_given_whole;
+    many_first_opens_below_a_missing_cache_all_find_one_cache;
+    many_first_opens_below_a_new_directory_all_find_it;
+    what_replaces_a_directory_that_was_given_is_not_given;
+    no_file_that_the_host_saves_is_removed_for_one_of_the_session;
     a_new_directory_is_renamed_removed_and_listed;
     secrets_in_a_new_directory_stay_hidden;
     a_cache_that_is_missing_is_thrown_away;

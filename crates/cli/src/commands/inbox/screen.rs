@@ -6,7 +6,7 @@ use std::time::Instant;
 use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::protocol::{Decision, FsRequest};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Keep, Reach};
+use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -108,6 +108,7 @@ fn length(request: &FsRequest) -> usize {
 fn extent(reach: Option<Reach>, asked: &Asked) -> String {
     let request = &asked.request;
     match reach.unwrap_or(Reach::File) {
+        Reach::File if request.is_dir && request.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if request.is_dir => "the names in it, nothing below".to_owned(),
         Reach::File => "this file alone".to_owned(),
         Reach::Dir if request.is_dir => format!("EVERYTHING below {}", path(request)),

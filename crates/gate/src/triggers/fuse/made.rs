@@ -10,6 +10,9 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use rustix::rand::GetRandomFlags;
+
+use cofferdam_policy::{ObeyedClass, folds_alike, obeyed_names};
 
 use super::wire::{NewAttributes, NewTime};
 use crate::host_files;
@@ -44,11 +47,19 @@ pub(crate) struct MadeFile {
     pub(crate) file: OwnedFd,
     /// Whether it may be opened again without a question.
     pub(super) is_for_once: bool,
+    /// Counts the files that are held.
+    _held: Rc<()>,
 }
 
 impl MadeFile {
     /// A new file in the directory with this device and inode, and under this name.
-    pub(super) fn make(path: &Path, mode: u32, directory: (u64, u64), is_for_once: bool) -> Result<MadeFile, Errno> {
+    pub(super) fn make(
+        path: &Path,
+        mode: u32,
+        directory: (u64, u64),
+        is_for_once: bool,
+        held: &Rc<()>,
+    ) -> Result<MadeFile, Errno> {
         let (parent, name) = split(path)?;
         let stat = rustix::fs::fstat(&parent)?;
         if (stat.st_dev, stat.st_ino) != directory {
@@ -56,7 +67,7 @@ impl MadeFile {
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode & PERMISSIONS))?;
-        Ok(MadeFile { file, is_for_once })
+        Ok(MadeFile { file, is_for_once, _held: Rc::clone(held) })
     }
 
     pub(super) fn stat(&self) -> Result<Stat, Errno> {
@@ -119,7 +130,21 @@ impl MadeFile {
     pub(super) fn remove(&self, path: &Path) -> Result<(), Errno> {
         let (directory, name) = split(path)?;
         self.check_at(&directory, name)?;
-        rustix::fs::unlinkat(&directory, name, AtFlags::empty())
+        self.take_away(&directory, name)
+    }
+
+    /// Removed under a name that no program knows: what a host program put at its own name in between is not this file, and
+    /// goes back there.
+    fn take_away(&self, directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        let mut random = [0_u8; 16];
+        rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
+        let aside = OsString::from(format!(".cofferdam-{:032x}", u128::from_ne_bytes(random)));
+        rustix::fs::renameat_with(directory, name, directory, &aside, RenameFlags::NOREPLACE)?;
+        self.check_at(directory, &aside).inspect_err(|_| {
+            let back = rustix::fs::renameat_with(directory, &aside, directory, name, RenameFlags::NOREPLACE);
+            cofferdam_kernel::best_effort(back, "a host program has taken the name again");
+        })?;
+        rustix::fs::unlinkat(directory, &aside, AtFlags::empty())
     }
 
     /// Gives it another name in its directory: a free one, or that of another file of the session's, which goes.
@@ -142,7 +167,7 @@ impl MadeFile {
             let back = rustix::fs::renameat_with(&directory, name, &directory, to, RenameFlags::EXCHANGE);
             cofferdam_kernel::best_effort(back, "a host program has taken one of the names away");
         })?;
-        rustix::fs::unlinkat(&directory, name, AtFlags::empty())
+        over.take_away(&directory, name)
     }
 }
 
@@ -163,7 +188,8 @@ fn split(path: &Path) -> Result<(OwnedFd, &OsStr), Errno> {
 }
 
 /// The name that a program is about to give to a file of this name, by the marks that programs set on what is not finished:
-/// `x.tmp.1`, `x.lock`, `x~`, `.x.swp`. The operator is told it with the question.
+/// `x.tmp.1`, `x.lock`. The operator is told it with the question. No name that begins with a dot or that programs of the host
+/// obey unasked: who answers for one name has not thought of such another.
 pub(crate) fn saved_as(name: &OsStr) -> Option<OsString> {
     const MARKS: [&str; 7] = ["tmp", "temp", "lock", "new", "part", "partial", "bak"];
     let name = name.to_str()?;
@@ -176,7 +202,17 @@ pub(crate) fn saved_as(name: &OsStr) -> Option<OsString> {
     let first = (1..parts.len()).find(|at| is_mark(parts[*at]))?;
     let before = parts[..first].join(".");
     let is_whole = parts[first..].iter().all(|part| is_mark(part) || is_random(part));
-    (is_whole && !before.is_empty() && before != ".").then(|| before.into())
+    (is_whole && !before.is_empty() && !before.starts_with('.') && !is_obeyed(&before)).then(|| before.into())
+}
+
+fn is_obeyed(name: &str) -> bool {
+    let opens = obeyed_names().filter(|obeyed| obeyed.class == ObeyedClass::Opens && !obeyed.in_git);
+    let mut first = opens.map(|obeyed| (obeyed.name.split('/').next().unwrap_or_default(), obeyed.is_glob));
+    first.any(|(obeyed, is_glob)| {
+        let end = obeyed.strip_prefix('*').filter(|_| is_glob);
+        let tail = end.map_or(name.as_bytes(), |end| &name.as_bytes()[name.len().saturating_sub(end.len())..]);
+        folds_alike(tail, end.unwrap_or(obeyed).as_bytes())
+    })
 }
 
 #[cfg(test)]
@@ -186,7 +222,13 @@ mod tests {
     #[test]
     fn a_name_says_what_it_will_be_saved_as() {
         for (name, saved) in [
-            (".claude.json.tmp.48271.1a2b3c4d", Some(".claude.json")),
+            (".claude.json.tmp.48271.1a2b3c4d", None),
+            ("state.json.tmp.48271.1a2b3c4d", Some("state.json")),
+            (".git.tmp", None),
+            (".envrc.lock", None),
+            ("mise.toml.tmp", None),
+            ("Opencode.json.lock", None),
+            ("my.code-workspace.tmp", None),
             ("config.lock", Some("config")),
             ("settings.json.1712345678", Some("settings.json")),
             ("a.tmp", Some("a")),

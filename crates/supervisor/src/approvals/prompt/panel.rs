@@ -3,7 +3,7 @@
 
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Keep, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
+use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
 
 /// Where the second column begins.
 const INDENT: usize = 9;
@@ -245,7 +245,7 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
     };
     let directory = if question.is_dir { path } else { path.parent().unwrap_or(path) };
     match reach {
-        Reach::File if question.is_dir && question.op == Op::Create => "it and everything in it".to_owned(),
+        Reach::File if question.is_dir && question.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if question.is_dir => "the names in it, nothing below".to_owned(),
         Reach::File => "this file alone".to_owned(),
         Reach::Dir => {
