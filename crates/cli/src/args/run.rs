@@ -18,8 +18,8 @@ pub(crate) struct RunArgs {
     /// Print the session's name once the command runs, and leave it: see `sandbox output`, `ps`, `attach`, `kill`
     #[arg(long, conflicts_with = "timing")]
     pub(crate) detach: bool,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct LearnArgs {
     /// Print one JSON object to stderr when the session ends, instead of the policy
     #[arg(long)]
     pub(crate) json: bool,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct ExplainArgs {
     /// List every secret and every protected path
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }

@@ -29,7 +29,7 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// The command and its arguments; without one, your shell
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 

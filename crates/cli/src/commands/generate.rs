@@ -4,18 +4,17 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cofferdam_host::policy_files::text::WriteError;
 
 use crate::args::Cli;
 use crate::render::exit::OUR_FAILURE;
-use crate::render::output::{escaped, print, say_text};
+use crate::render::output::{print, say_text};
 use crate::render::report;
 
 /// What clap says about a command line it does not take. Help and version are no failures.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        say_text(&format!("{}{}", error.render(), hint(error).unwrap_or_default()));
+        say_text(&error.render().to_string());
         let words: Vec<OsString> = std::env::args_os().collect();
         if let Some(object) = report::misused(&words, error, OUR_FAILURE) {
             report::say_json(&object);
@@ -24,13 +23,6 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     } else {
         print(&error.render().to_string())
     }
-}
-
-/// `sandbox run npm test` is what most people type first.
-fn hint(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
-    let is_command = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
-    is_command.then(|| format!("hint: put `--` before the command: `sandbox run -- {} ...`\n", escaped(word)))
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {

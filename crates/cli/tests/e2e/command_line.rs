@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::{Place, binary, finish};
 
 #[test]
@@ -80,12 +82,23 @@ fn our_own_failures_are_125_and_nothing_runs() {
 }
 
 #[test]
-fn a_command_without_the_dashes_gets_a_hint() {
+fn the_first_word_that_is_no_option_begins_the_command() {
     let place = Place::new();
-    place
-        .sandbox(&["run", "npm", "test"])
-        .code(125)
-        .says(&["hint: put `--` before the command: `sandbox run -- npm ...`"]);
+    place.write("file", "text\n");
+    let first_line = |words: &[&str]| place.sandbox(words).ok().lines().next().unwrap_or_default().to_owned();
+    assert_eq!(first_line(&["run", "cat", "-A", "file"]), "text$");
+    assert_eq!(first_line(&["run", "--mode", "static", "cat", "--show-ends", "file"]), "text$");
+    // What follows it is the command's, also what looks like an option of ours or ends options.
+    assert_eq!(first_line(&["run", "echo", "--mode", "static", "--", "--json"]), "--mode static -- --json");
+    assert_eq!(first_line(&["run", "--", "echo", "--", "x"]), "-- x");
+    let explained: Value =
+        serde_json::from_str(&place.sandbox(&["explain", "--json", "make", "-j", "2"]).ok()).expect("JSON");
+    assert_eq!(explained["plan"]["command"]["argv"], serde_json::json!(["make", "-j", "2"]));
+    let learned = place.sandbox(&["learn", "cat", "-A", "file"]).ok();
+    assert!(learned.contains("Learned from: cat -A file"), "{learned}");
+    // A misspelt option before it is no command.
+    place.sandbox(&["run", "--mod", "static", "touch", "ran"]).code(125).says(&["--mod"]);
+    assert!(!place.exists("ran"));
 }
 
 #[test]
@@ -144,11 +157,11 @@ fn explain_shows_rules_with_origins_steps_and_posture() {
 #[test]
 fn explain_and_doctor_speak_json() {
     let place = Place::new();
-    let explained: serde_json::Value =
+    let explained: Value =
         serde_json::from_str(&place.sandbox(&["explain", "--json", "--", "make"]).ok()).expect("JSON");
     assert_eq!(explained["plan"]["command"]["argv"][0], "make");
     assert!(explained["plan"]["steps"].as_array().is_some_and(|steps| steps.len() > 20));
-    let doctor: serde_json::Value = serde_json::from_str(&place.sandbox(&["doctor", "--json"]).ok()).expect("JSON");
+    let doctor: Value = serde_json::from_str(&place.sandbox(&["doctor", "--json"]).ok()).expect("JSON");
     let checks = doctor["checks"].as_array().expect("a list");
     assert!(checks.len() >= 8, "{doctor}");
     let text = place.sandbox(&["doctor"]).ok();
