@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::typed() {
         Ok(cli) => cli,
-        Err(error) => return generate::usage(&error),
+        Err(error) => return generate::usage(error),
     };
     if !matches!(cli.command, Command::Run(_) | Command::Learn(_))
         && let Ok(state) = environment::own_state()

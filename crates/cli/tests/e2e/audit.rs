@@ -121,7 +121,7 @@ fn trust_in_a_project_policy_is_recorded_as_a_persons_doing() {
     place.write(".cofferdam/policy.toml", "[limits]\ntimeout = \"5m\"\n");
     place.sandbox(&["trust", "--dry-run"]).ok();
     assert!(records(&place).is_empty());
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     place.sandbox(&["trust", "--revoke"]).ok();
     let records = records(&place);
     let actions: Vec<_> = records.iter().map(|record| record["details"]["action"].as_str()).collect();
