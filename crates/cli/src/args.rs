@@ -130,6 +130,8 @@ pub(crate) enum Command {
     Deny(AnswerArgs),
     /// Answer the questions of all running sessions on one screen
     Inbox,
+    /// Show the sessions that run on one screen, with the CPU time and memory that they use
+    Top,
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
