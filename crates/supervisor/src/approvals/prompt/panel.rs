@@ -129,7 +129,7 @@ fn title(question: &Question, view: View) -> String {
         words.push(format!("({} of {})", view.place.0, view.place.1));
     }
     if let Some(seconds) = view.seconds_left {
-        words.push(format!("- answer within {seconds} s"));
+        words.push(format!("- answer in {seconds} s"));
     }
     words.push(match view.keys {
         Keys::Program => "- wait, keys go to the program".to_owned(),
