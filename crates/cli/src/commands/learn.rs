@@ -9,7 +9,7 @@ use cofferdam_host::flags::{FlagError, value};
 use cofferdam_host::persist::{self, PersistError};
 use cofferdam_host::policy_files::real_rules;
 use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
-use cofferdam_plan::{LaunchPlan, MountKind, Step};
+use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::{
     Accessed, Draft, Endpoint, Host, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Scalar, Setting,
     Touch, learn as smallest, with_port,
@@ -124,18 +124,7 @@ fn takes_writes(plan: &LaunchPlan) -> bool {
 }
 
 fn tell_of_changes(plan: &LaunchPlan, outcome: &Outcome) {
-    let overlays = plan.steps.iter().filter_map(|step| match step {
-        Step::Mount(mount) => matches!(mount.kind, MountKind::Overlay { .. }).then_some(mount.target.as_path()),
-        _ => None,
-    });
-    let is_changed = |place: &&Path| outcome.changed.iter().any(|changed| changed.path.starts_with(place));
-    let places: Vec<String> = overlays.filter(is_changed).map(|place| place.display().to_string()).collect();
-    let what = if places.is_empty() {
-        "nothing was written".to_owned()
-    } else {
-        format!("nothing was written for real: changes in {} were thrown away", escaped(&places.join(", ")))
-    };
-    say!("sandbox: {what}");
+    say!("sandbox: nothing was written for real: what the command changed was thrown away");
     for changed in outcome.changed.iter().take(MOST_TOLD) {
         let what = if changed.is_new { "made" } else { "changed" };
         say!("sandbox: {what} in the session only: {}", escaped(&changed.path.display().to_string()));

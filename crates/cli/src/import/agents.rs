@@ -89,7 +89,9 @@ fn runtime(import: &mut Import, prefix: &str) {
 fn relative_path(path: &str) -> String {
     match path {
         "." | "./" => "./".to_owned(),
-        path if path.starts_with(['/', '~', '.', '$']) => path.to_owned(),
+        path if path.starts_with(['/', '~', '$']) || path.starts_with("./") || path.starts_with("../") => {
+            path.to_owned()
+        }
         path => format!("./{path}"),
     }
 }

@@ -57,7 +57,11 @@ impl SessionLog {
         let word = |name: &str| details[name].as_str().unwrap_or_default();
         let Some(event) = Event::from_name(&entry.event) else { return Some(rest(entry)) };
         Some(match event {
-            Event::SandboxEntered | Event::SandboxDestroyed if details["leftBehind"].is_null() => return None,
+            Event::SandboxEntered => return None,
+            Event::SandboxDestroyed if !details["why"].is_null() => {
+                format!("removed by a later session: {}", word("why"))
+            }
+            Event::SandboxDestroyed if details["leftBehind"].is_null() => return None,
             Event::SandboxCreated => {
                 let place = self.short_path(word("cwd"));
                 let network = if word("network") == "own" { "none" } else { word("network") };

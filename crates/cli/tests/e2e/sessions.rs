@@ -88,7 +88,7 @@ fn a_session_that_does_not_listen_is_killed_after_the_grace_and_leaves_nothing()
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     assert_eq!(running.end().0, 137);
     assert!(listed(&place).is_empty());
-    assert!(place.sandbox(&["logs", "last"]).ok().contains("SANDBOX_DESTROYED"));
+    assert!(place.sandbox(&["audit", "last"]).ok().contains("SANDBOX_DESTROYED"));
 }
 
 #[test]
