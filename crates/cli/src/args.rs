@@ -22,7 +22,7 @@ use crate::args::quarantine::QuarantineCommand;
 use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
 use crate::args::sessions::{AnswerArgs, AttachArgs, KillArgs, OutputArgs, PsArgs, QuestionsArgs};
 
-/// Run what you do not trust, without it reading, writing or reaching what was not approved.
+/// Run a command that can read, write and reach only what you approve.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -85,16 +85,18 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Print what a command wrote that was started with `run --detach`
     Output(OutputArgs),
-    /// Print what happened in one session
+    /// Print what happened in one session: what was denied, asked and reached, and how it ended
     Logs(LogsArgs),
     /// Print the audit log, or verify that it was not changed
     Audit(AuditArgs),
     /// Approve this project's policy files as they are now, so that they may also widen access
+    ///
+    /// Shows which rules widen access and which only tighten it, and asks at a terminal.
     Trust(TrustArgs),
     /// Show, check, compare, export, import and try policies
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Say which rule of which layer decides about a path, a host or a system call, and the smallest change
+    /// Say which rule of which layer decides about a path, a host, a variable or a system call, and the smallest change
     Why(Box<WhyArgs>),
     /// List what sessions wrote in a transaction and what waits to be committed or dropped
     Changes(ChangesArgs),
@@ -128,6 +130,8 @@ pub(crate) enum Command {
     Deny(AnswerArgs),
     /// Answer the questions of all running sessions on one screen
     Inbox,
+    /// Show the sessions that run on one screen, with the CPU time and memory that they use
+    Top,
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page

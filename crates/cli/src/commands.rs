@@ -26,6 +26,7 @@ pub(crate) mod run;
 pub(crate) mod selection;
 pub(crate) mod sessions;
 pub(crate) mod supervise;
+pub(crate) mod top;
 pub(crate) mod trust;
 pub(crate) mod verify;
 pub(crate) mod why;

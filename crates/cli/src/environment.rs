@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use cofferdam_host::state::state_dir;
 use cofferdam_host::{HomeError, Homes};
 use cofferdam_wire::exec::ExecRequest;
-use cofferdam_wire::order::{Given, Lifetime, ORDER_VERSION, Order};
+use cofferdam_wire::order::{Chosen, Given, Lifetime, ORDER_VERSION, Order};
 use rustix::stdio::{stderr, stdin};
 use rustix::termios::isatty;
 
@@ -18,12 +18,13 @@ pub(crate) fn environment() -> Vec<(String, String)> {
 }
 
 /// What was typed here, for this process itself.
-pub(crate) fn typed(flags: &[Given], argv: &[String]) -> Order {
+pub(crate) fn typed(flags: &[Given], chosen: Chosen, argv: &[String]) -> Order {
     Order {
         version: ORDER_VERSION,
         cwd: None,
         environment: environment(),
         flags: flags.to_vec(),
+        chosen,
         exec: Some(ExecRequest { argv: argv.to_vec(), ..ExecRequest::default() }),
         lifetime: Lifetime::WithFirstExec { linger_seconds: 0 },
         can_ask: has_terminal(),

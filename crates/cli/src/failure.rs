@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use cofferdam_host::flags::FlagError;
+use cofferdam_host::names::NameError;
 use cofferdam_host::persist::{PersistError, StoreError};
 use cofferdam_host::policy_files::PolicyFilesError;
 use cofferdam_host::policy_files::lock::LockError;
@@ -64,6 +65,10 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Flag(#[from] FlagError),
     #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    PolicyFiles(PolicyFilesError),
+    #[error(transparent)]
     Lock(LockError),
     #[error(transparent)]
     Store(StoreError),
@@ -85,6 +90,8 @@ pub(crate) enum Failure {
     Log(LogError),
     #[error(transparent)]
     Trust(TrustError),
+    #[error(transparent)]
+    Why(WhyError),
     #[error(transparent)]
     Import(ImportError),
     #[error(transparent)]
@@ -118,11 +125,11 @@ macro_rules! gathered {
 gathered! {
     SurveyError { Home } else Survey;
     LockError { Write } else Lock;
-    PolicyFilesError { Policy, Read };
+    PolicyFilesError { Policy, Read } else PolicyFiles;
     StoreError { Read, Write } else Store;
     PersistError { Files, Lock, Store, Read, Write } else Persist;
     PrepareError { Survey, Flag, Files, Plan, Quarantine };
-    RunError { Prepare, HostNetwork, Launch };
+    RunError { Prepare, HostNetwork, Launch, Flag, Name };
     LearnError { Prepare, HostNetwork, Launch, Persist } else Learn;
     SessionError { Home, Flag, Read, Name } else Session;
     ChangesError { Home, Name } else Changes;
@@ -130,10 +137,10 @@ gathered! {
     OutputError { Session } else Output;
     LogError { Read, Name } else Log;
     AuditError { Home, Flag, Log, Read };
-    TrustError { Survey, Lock, Read, Write } else Trust;
+    TrustError { Survey, Lock, Files, Read, Write } else Trust;
     ImportError { Flag } else Import;
     PolicyCommandError { Prepare, Read, Import, Log, Persist };
-    WhyError { Prepare, Log };
+    WhyError { Prepare, Log } else Why;
     AnswerError { Survey } else Answer;
     QuarantineCommandError { Home, Quarantine };
     InboxError { Survey } else Inbox;
@@ -181,7 +188,7 @@ impl Failure {
                 | PlanError::ControlSocket { .. }
                 | PlanError::SyscallAlwaysDenied { .. },
             ) => REFUSED,
-            Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) => NOT_SO,
+            Failure::SessionName(_) | Failure::Session(SessionError::Unreachable { .. }) | Failure::Why(_) => NOT_SO,
             Failure::Changes(
                 ChangesError::Nothing { .. }
                 | ChangesError::NothingToUndo { .. }
@@ -195,6 +202,7 @@ impl Failure {
                 | ChangesError::NoCheckpoint { .. },
             ) => NOT_SO,
             Failure::Changes(ChangesError::LeavesTree { .. }) => REFUSED,
+            Failure::PolicyFiles(_) => REFUSED,
             Failure::HostNetwork(_) | Failure::Quarantine(QuarantineError::Refused(_)) => REFUSED,
             Failure::Quarantine(QuarantineError::Unknown { .. } | QuarantineError::Several { .. }) => NOT_SO,
             Failure::Launch(error) => error.exit_code(),
@@ -231,6 +239,9 @@ impl Failure {
                 entry.session,
                 &entry.hash[..12]
             )),
+            Failure::PolicyFiles(PolicyFilesError::NoProfile { known, .. }) if !known.is_empty() => {
+                Some(format!("profiles are: {}", known.join(", ")))
+            }
             _ => self.plain_hint().map(str::to_owned),
         }
     }
@@ -289,13 +300,33 @@ impl Failure {
             Failure::Session(SessionError::Unreachable { .. }) => {
                 "it was started in another pid namespace (a container that shares this home); end it there"
             }
+            Failure::PolicyFiles(PolicyFilesError::InProject { .. }) => {
+                "copy it to ~/.config/cofferdam/profiles/NAME.toml and use --profile NAME, or name it .cofferdam/policy.toml and approve it with `sandbox trust`"
+            }
+            Failure::PolicyFiles(PolicyFilesError::Writable { .. }) => {
+                "keep it where the session cannot write, such as ~/.config/cofferdam/profiles"
+            }
+            Failure::PolicyFiles(PolicyFilesError::NoProfile { .. }) => {
+                "a profile is a policy file in ~/.config/cofferdam/profiles; `sandbox learn` prints one"
+            }
+            Failure::Name(NameError::NoName { .. }) => {
+                "up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or digit; not `last`, not `local-...`"
+            }
+            Failure::Name(NameError::Taken { .. }) => "`sandbox ps` lists it; `sandbox kill NAME` ends it",
+            Failure::Survey(SurveyError::NoProject { .. }) => "name the directory of one project below your home",
+            Failure::Why(_) => {
+                "write ./NAME for a path of that name, env:NAME for a variable that is not set, HOST:PORT for a host"
+            }
+            Failure::Trust(TrustError::NoTerminal) => {
+                "`sandbox trust --dry-run` shows what would widen; `sandbox trust --yes` approves it without a question"
+            }
             Failure::Trust(TrustError::NoProjectPolicy) => {
                 "a project's policy is `.cofferdam/policy.toml` (and `policy.local.toml`) in its root"
             }
             Failure::Log(LogError::NoRequests { .. }) => {
                 "only sessions in dynamic mode record them; `sandbox run --json` names its session"
             }
-            Failure::Import(_) => "name its format: --from tool-json, proxy, build-yaml, claude, codex or cursor",
+            Failure::Import(_) => "name its format: --from tool-json, proxy, build-yaml, claude, codex, cursor or srt",
             Failure::Home(_) => {
                 "set HOME to a directory of your own: its secrets are hidden, and sessions are kept there"
             }
@@ -309,7 +340,7 @@ impl Failure {
             Failure::Quarantine(QuarantineError::Several { .. }) => "give more of it",
             Failure::Answer(AnswerError::Unknown { .. }) => "`sandbox questions` lists those that are open",
             Failure::Answer(AnswerError::Several { .. }) => "name it as SESSION:NUMBER",
-            Failure::Inbox(_) => "`sandbox questions` and `sandbox approve` need none",
+            Failure::Inbox(_) => "`sandbox questions`, `sandbox approve` and `sandbox ps` need none",
             _ => return None,
         })
     }

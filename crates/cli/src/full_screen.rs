@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use ratatui::widgets::{Block, Borders};
 
@@ -44,6 +44,16 @@ pub(crate) fn is_interrupt(key: KeyCode, modifiers: KeyModifiers) -> bool {
 
 pub(crate) fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
+}
+
+/// The colour unless the operator wants none (NO_COLOR).
+pub(crate) fn coloured(style: Style) -> Style {
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if wants_none { Style::new().add_modifier(style.add_modifier) } else { style }
+}
+
+pub(crate) fn warning() -> Style {
+    Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
 }
 
 pub(crate) fn titled(title: &str) -> Block<'_> {

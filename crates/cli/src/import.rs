@@ -4,6 +4,7 @@
 
 mod agents;
 mod build_yaml;
+mod command_line;
 mod configuration;
 mod hosts;
 mod notation;
@@ -43,7 +44,27 @@ const FORMATS: &[(&str, Format)] = &[
     ("claude", agents::claude),
     ("codex", agents::codex),
     ("cursor", agents::cursor),
+    ("srt", agents::srt),
 ];
+
+/// Takes every option that it knows of a command line.
+type Words = fn(&mut Import, &[String]);
+
+const COMMANDS: &[(&str, Words)] = &[("bwrap", command_line::bwrap), ("firejail", command_line::firejail)];
+
+/// The policy that another sandbox's command line means.
+pub(crate) fn import_words(words: &[String], from: &str) -> Result<Draft, ImportError> {
+    let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let wanted = if from == "auto" { program } else { from };
+    let Some((format, read)) = COMMANDS.iter().find(|(known, _)| *known == wanted) else {
+        let names: Vec<&str> = COMMANDS.iter().map(|(known, _)| *known).collect();
+        return Err(FlagError::one_of("--from", wanted, &names).into());
+    };
+    let mut import = Import { left: Value::Null, draft: Draft::default() };
+    read(&mut import, words);
+    import.draft.title = vec![format!("Imported from a command line of {format}.")];
+    Ok(import.finish())
+}
 
 /// The policy that a configuration means.
 pub(crate) fn import(file: &Path, text: &str, from: &str) -> Result<Draft, ImportError> {
@@ -69,6 +90,13 @@ fn detected(file: &Path, value: &Value) -> Option<&'static str> {
     match extension {
         "toml" => Some("codex"),
         "yaml" | "yml" => Some("build-yaml"),
+        _ if ["allowWrite", "denyWrite", "denyRead", "allowRead"]
+            .iter()
+            .any(|key| has(&format!("/filesystem/{key}")))
+            || has("/network/allowedDomains") =>
+        {
+            Some("srt")
+        }
         _ if has("/isolationLevel") || has("/filesystem") && has("/process") => Some("tool-json"),
         _ if has("/additionalReadwritePaths") || has("/additionalReadonlyPaths") || has("/networkPolicy") => {
             Some("cursor")

@@ -21,7 +21,7 @@ use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
     attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
-    quarantine, questions, review, run, sessions, supervise, trust, verify, why,
+    quarantine, questions, review, run, sessions, supervise, top, trust, verify, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::typed() {
         Ok(cli) => cli,
-        Err(error) => return generate::usage(&error),
+        Err(error) => return generate::usage(error),
     };
     if !matches!(cli.command, Command::Run(_) | Command::Learn(_))
         && let Ok(state) = environment::own_state()
@@ -88,6 +88,7 @@ fn main() -> ExitCode {
         Command::Approve(args) => told(questions::answer(&args, Answer::Approve)),
         Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),
         Command::Inbox => told(inbox::run()),
+        Command::Top => told(top::top()),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => told(generate::manual()),
     }

@@ -16,3 +16,4 @@ pub(crate) mod question;
 pub(crate) mod report;
 pub(crate) mod saved;
 pub(crate) mod session_end;
+pub(crate) mod session_log;

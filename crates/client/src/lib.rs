@@ -21,7 +21,7 @@ mod exec;
 mod session;
 
 pub use cofferdam_wire::exec::{ExecEnd, ExecId, ExecLimits, ExecRequest, ExecStatus, OutputStream};
-pub use cofferdam_wire::order::{Given, KEPT_BYTES, Lifetime, ORDER_VERSION, Order};
+pub use cofferdam_wire::order::{Chosen, Given, KEPT_BYTES, Lifetime, ORDER_VERSION, Order};
 pub use cofferdam_wire::protocol::{FsRequest, SessionStatus};
 pub use cofferdam_wire::{Keep, QuestionId, Reach, Verdict};
 pub use exec::{Chunk, Exec};

@@ -9,6 +9,7 @@ pub mod flags;
 pub mod git;
 mod homes;
 mod memory;
+pub mod names;
 pub mod obeyed;
 pub mod persist;
 pub mod policy_files;

@@ -15,6 +15,7 @@ use cofferdam_policy::layers::{Inputs, LayerInput, resolve};
 use cofferdam_policy::{
     Ceilings, ExpandedRule, Layer, PathExpr, Places, Policy, PolicyError, RuleIndex, index_of, rules_in_force,
 };
+use cofferdam_wire::order::Chosen;
 use thiserror::Error;
 
 use self::approvals::Approvals;
@@ -31,6 +32,12 @@ pub enum PolicyFilesError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("`{path}` lies in the project: what comes with a repository cannot be your word", path = path.display())]
+    InProject { path: PathBuf },
+    #[error("the session could write `{path}`, which says what it may do", path = path.display())]
+    Writable { path: PathBuf },
+    #[error("there is no profile `{name}`: `{path}` does not exist", path = path.display())]
+    NoProfile { name: String, path: PathBuf, known: Vec<String> },
 }
 
 /// What the files say: every layer but variables and flags.
@@ -57,6 +64,36 @@ impl Sources {
             }
         }
         Ok(Sources { layers, requirements: Self::requirements()? })
+    }
+
+    /// Adds the files that the operator named for this run, at the level of flags, and says where they are.
+    pub fn add_chosen(
+        &mut self,
+        chosen: &Chosen,
+        around: &Surroundings,
+        environment: &[(String, String)],
+    ) -> Result<Vec<PathBuf>, PolicyFilesError> {
+        let mut files = Vec::new();
+        for name in &chosen.profiles {
+            files.push(profile(name, &user_config(around, environment))?);
+        }
+        let missing = |path: &Path| {
+            let (path, source) = (path.to_path_buf(), std::io::ErrorKind::NotFound.into());
+            PolicyFilesError::from(ReadError { path, source })
+        };
+        files.extend(chosen.policies.iter().map(|path| around.cwd.join(path)));
+        let mut added = Vec::new();
+        for path in files {
+            let real = path.canonicalize().map_err(|_| missing(&path))?;
+            if around.project.as_ref().is_some_and(|project| real.starts_with(project)) {
+                return Err(PolicyFilesError::InProject { path });
+            }
+            let text = read(&real)?.ok_or_else(|| missing(&path))?;
+            let source = path.display().to_string();
+            self.layers.push(LayerInput { layer: Layer::Flag, source, text, trusted: true });
+            added.push(real);
+        }
+        Ok(added)
     }
 
     pub fn requirements() -> Result<Option<Ceilings>, PolicyFilesError> {
@@ -121,6 +158,22 @@ pub fn user_config(around: &Surroundings, environment: &[(String, String)]) -> P
     let config = environment.iter().find(|(name, value)| name == "XDG_CONFIG_HOME" && value.starts_with('/'));
     let base = config.map_or_else(|| around.home.join(".config"), |(_, value)| PathBuf::from(value));
     base.join("cofferdam/config.toml")
+}
+
+/// The file of a profile, if its name is one and it is there.
+fn profile(name: &str, config: &Path) -> Result<PathBuf, PolicyFilesError> {
+    let directory = config.with_file_name("profiles");
+    let path = directory.join(format!("{name}.toml"));
+    let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    if is_name && path.is_file() {
+        return Ok(path);
+    }
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let mut known: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.strip_suffix(".toml").map(str::to_owned)))
+        .collect();
+    known.sort();
+    Err(PolicyFilesError::NoProfile { name: name.to_owned(), path, known })
 }
 
 fn add(layers: &mut Vec<LayerInput>, layer: Layer, path: &Path, trusted: bool) -> Result<(), PolicyFilesError> {

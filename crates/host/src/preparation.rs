@@ -1,14 +1,15 @@
 //! What comes before a launch: policy, survey and plan of one order. Owns their sequence and what each of them took; starts
 //! nothing. Called by `cli` for every command that needs a plan or the policy in force.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use cofferdam_kernel::timing::now;
-use cofferdam_plan::{HostFacts, LaunchPlan, PlanError, Request, plan};
+use cofferdam_plan::{HostFacts, LaunchPlan, PlanError, Request, decide, plan};
 use cofferdam_policy::layers::Inputs;
-use cofferdam_policy::{Circumstances, Policy};
+use cofferdam_policy::{Access, Circumstances, Policy};
 use cofferdam_wire::TimingLine;
-use cofferdam_wire::order::{Given, Order};
+use cofferdam_wire::order::{Chosen, Given, Order};
 use thiserror::Error;
 
 use crate::flags::{FlagError, settings};
@@ -63,7 +64,7 @@ pub fn prepare_changed(
     sources: &dyn Fn(&mut Sources),
     change: &mut dyn FnMut(&mut Policy, &Surroundings),
 ) -> Result<Prepared, PrepareError> {
-    let Order { environment, flags, exec, can_ask, .. } = order;
+    let Order { environment, flags, chosen, exec, can_ask, .. } = order;
     let mut timing = Vec::new();
     let mut before = now();
     let mut done = |step: &str| {
@@ -71,8 +72,9 @@ pub fn prepare_changed(
         timing.push(TimingLine { step: step.to_owned(), nanoseconds: after - before });
         before = after;
     };
-    let around = Surroundings::look(&environment)?;
+    let around = Surroundings::chosen(&environment, &chosen)?;
     let mut read = Sources::read(&around, &environment)?;
+    let named = read.add_chosen(&chosen, &around, &environment)?;
     sources(&mut read);
     let mut policy = resolved(&read, &flags, &around, &environment, Some(Circumstances { can_ask }))?;
     change(&mut policy, &around);
@@ -82,6 +84,11 @@ pub fn prepare_changed(
     let facts = survey(&policy, &around, &request);
     done("survey");
     let plan = plan(&policy, &facts, &request)?;
+    let is_writable =
+        |path: &&PathBuf| decide(&plan.decisions, path).is_some_and(|decision| decision.access == Access::Write);
+    if let Some(path) = named.iter().find(is_writable) {
+        return Err(PolicyFilesError::Writable { path: path.clone() }.into());
+    }
     done("plan");
     let command = &plan.command;
     let starting = Starting { argv: &command.argv, cwd: &command.cwd, search: command.search(), views: &[] };
@@ -94,11 +101,14 @@ pub fn prepare_changed(
 /// The policy for these flags in these surroundings; without circumstances, what is written.
 pub fn policy_in_force(
     flags: &[Given],
+    chosen: &Chosen,
     around: &Surroundings,
     environment: &[(String, String)],
     circumstances: Option<Circumstances>,
 ) -> Result<Policy, PrepareError> {
-    resolved(&Sources::read(around, environment)?, flags, around, environment, circumstances)
+    let mut sources = Sources::read(around, environment)?;
+    sources.add_chosen(chosen, around, environment)?;
+    resolved(&sources, flags, around, environment, circumstances)
 }
 
 fn resolved(

@@ -22,6 +22,7 @@ use cofferdam_plan::{
 use cofferdam_policy::decide::index::refuses;
 use cofferdam_policy::path::{Base, is_at_or_below};
 use cofferdam_policy::{Access, FileRule, Isolation, Layer, Mode, PathExpr, Places, Policy, folds_alike};
+use cofferdam_wire::order::Chosen;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -49,6 +50,14 @@ pub enum SurveyError {
     WorkingDirectory(#[source] std::io::Error),
     #[error(transparent)]
     Home(#[from] HomeError),
+    #[error("`{path}` is no directory that can be entered", path = path.display())]
+    NoDirectory {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{path}` cannot be the project: it is a home, holds one, or belongs to the system", path = path.display())]
+    NoProject { path: PathBuf },
 }
 
 /// Where the user stands, before any policy is read: needed to find the project's policy files.
@@ -57,19 +66,33 @@ pub struct Surroundings {
     pub home: PathBuf,
     pub other_home: Option<PathBuf>,
     pub cwd: PathBuf,
+    /// Where the command starts.
+    pub start_in: PathBuf,
     pub project: Option<PathBuf>,
     pub state: PathBuf,
 }
 
 impl Surroundings {
     pub fn look(environment: &[(String, String)]) -> Result<Self, SurveyError> {
+        Surroundings::chosen(environment, &Chosen::default())
+    }
+
+    /// With the project and the place to start in that the operator named, where they did.
+    pub fn chosen(environment: &[(String, String)], chosen: &Chosen) -> Result<Self, SurveyError> {
         let value = |name: &str| environment.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
         let homes = Homes::look(environment)?;
         let cwd = std::env::current_dir().map_err(SurveyError::WorkingDirectory)?;
         let state = state::state_dir(&homes.first, value("XDG_STATE_HOME"));
         let places = Places { home: homes.first, other_home: homes.other, ..Places::default() };
-        let project = find_project(&cwd, &places, &StandIns::of(&state));
-        Ok(Surroundings { home: places.home, other_home: places.other_home, cwd, project, state })
+        let named = |path: &Option<PathBuf>| path.as_ref().map(|path| directory(&cwd.join(path))).transpose();
+        let (named_project, start_in) = (named(&chosen.project)?, named(&chosen.start_in)?);
+        if let Some(path) = named_project.as_ref().filter(|path| !can_be_project(path, &places)) {
+            return Err(SurveyError::NoProject { path: path.clone() });
+        }
+        let outside = named_project.as_ref().filter(|project| !cwd.starts_with(project));
+        let start_in = start_in.or_else(|| outside.cloned()).unwrap_or_else(|| cwd.clone());
+        let project = named_project.or_else(|| find_project(&cwd, &places, &StandIns::of(&state)));
+        Ok(Surroundings { home: places.home, other_home: places.other_home, cwd, start_in, project, state })
     }
 
     /// What path expressions stand for, without git directories and variables.
@@ -83,14 +106,24 @@ impl Surroundings {
 /// lies above one, or a directory of the system: root's shell may stand in `/usr/bin`, and no command gets to write there
 /// because of that.
 fn find_project(cwd: &Path, places: &Places, stand_ins: &StandIns) -> Option<PathBuf> {
-    let is_system = |dir: &Path| NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || is_of_the_system(dir);
-    let is_project = |dir: &Path| !places.holds_a_home(dir) && !is_system(dir);
+    let is_project = |dir: &Path| can_be_project(dir, places);
     let marked = |dir: &&Path| {
         let is_there = |path: PathBuf| rustix::fs::lstat(&path).is_ok_and(|stat| !stand_ins.knows(&path, &stat));
         [".git", ".cofferdam"].iter().any(|name| is_there(dir.join(name)))
     };
     let found = cwd.ancestors().take_while(|dir| is_project(dir)).find(marked).unwrap_or(cwd);
     is_project(found).then(|| found.to_path_buf())
+}
+
+fn can_be_project(dir: &Path, places: &Places) -> bool {
+    let is_system = NOT_PROJECTS.iter().any(|n| dir == Path::new(n)) || is_of_the_system(dir);
+    !places.holds_a_home(dir) && !is_system
+}
+
+/// A directory by its real path.
+fn directory(path: &Path) -> Result<PathBuf, SurveyError> {
+    let entries = path.canonicalize().and_then(|real| real.read_dir().map(|_| real));
+    entries.map_err(|source| SurveyError::NoDirectory { path: path.to_path_buf(), source })
 }
 
 /// Everything `plan` wants to know.
@@ -102,7 +135,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         gid: rustix::process::getgid().as_raw(),
         home: around.home.clone(),
         other_home: around.other_home.clone(),
-        cwd: around.cwd.clone(),
+        cwd: around.start_in.clone(),
         project: around.project.clone(),
         variables: variables(policy, request, around.project.as_ref()),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
@@ -637,6 +670,7 @@ mod tests {
             home: home.clone(),
             other_home: None,
             cwd: home.join("project"),
+            start_in: home.join("project"),
             project: None,
             state: scene.join("state"),
         };

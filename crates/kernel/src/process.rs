@@ -76,6 +76,11 @@ pub fn close_at_exec_from(first: u32) -> Result<(), Errno> {
     raw::process::close_from(first, true)
 }
 
+/// This descriptor stays open when a program is executed.
+pub fn keep_at_exec(number: i32) -> Result<(), Errno> {
+    raw::process::keep_at_exec(number)
+}
+
 /// Runs `then` with no descriptor open but those below `first`, and never returns: owned descriptors of the caller are
 /// not dropped a second time.
 pub fn without_descriptors_from(first: u32, then: impl FnOnce() -> i32) -> ! {

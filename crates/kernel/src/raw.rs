@@ -16,6 +16,7 @@ pub(crate) mod quota;
 pub(crate) mod seccomp;
 pub(crate) mod signal;
 pub(crate) mod socket;
+pub(crate) mod timing;
 
 type Result<T> = std::result::Result<T, Errno>;
 

@@ -13,6 +13,22 @@ pub fn seconds_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
+/// A moment as clocks on this machine's walls show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    /// `2026-11-15`
+    pub day: String,
+    /// `12:03:07`
+    pub time: String,
+}
+
+/// In the zone of this machine. Only for a program with one thread.
+pub fn local(seconds: u64) -> Option<Local> {
+    let at = crate::raw::timing::local(i64::try_from(seconds).ok()?)?;
+    let day = format!("{:04}-{:02}-{:02}", at.tm_year.checked_add(1900)?, at.tm_mon + 1, at.tm_mday);
+    Some(Local { day, time: format!("{:02}:{:02}:{:02}", at.tm_hour, at.tm_min, at.tm_sec) })
+}
+
 /// Whole seconds until a time of day; none left once it has come.
 pub fn seconds_left(until: f64) -> u64 {
     Duration::try_from_secs_f64(until - seconds_now()).map_or(0, |left| left.as_secs())

@@ -27,6 +27,8 @@ pub struct Inheritance<'a> {
     pub told: SharedEnd,
     pub outer: Option<Outer>,
     pub overlay_dir: Option<&'a Path>,
+    /// Numbers of descriptors that the command gets beside its streams.
+    pub descriptors: &'a [i32],
     /// Who gets the sockets that hear connections to the outside.
     pub catcher: Option<OwnedFd>,
     /// The supervisor's namespaces by their numbers, in the order of `JOINED`: where one of its own is planned, it is another.

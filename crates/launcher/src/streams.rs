@@ -92,6 +92,23 @@ pub fn kind_of(fd: BorrowedFd<'_>) -> Result<Result<Kind, &'static str>, Errno> 
     })
 }
 
+/// Why a descriptor cannot be handed over by its number. A pipe without a name leads to its other end and nowhere else; a file could be
+/// opened again for writing, a directory leads out, and a socket carries further descriptors.
+pub fn why_not_passed(number: i32) -> Option<&'static str> {
+    let path = format!("/proc/self/fd/{number}");
+    let Ok(stat) = rustix::fs::stat(&path) else { return Some("it is not open") };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => {
+            let is_nameless = rustix::fs::statfs(&path).is_ok_and(|fs| fs.f_type == PIPEFS_MAGIC);
+            (!is_nameless).then_some("it is a pipe with a name")
+        }
+        FileType::Directory => Some("it is a directory"),
+        FileType::Socket => Some("it is a socket"),
+        FileType::RegularFile => Some("it is a file: give its path with --ro or --rw, or let it be a standard stream"),
+        _ => Some("it is not a pipe"),
+    }
+}
+
 /// In the set-up child, while the host's tree is in view: puts something else in the place of a stdin that is carried.
 /// Returns what the supervisor needs of it: the same open file, or the end of a pipe that is to be filled.
 pub fn replace_stdin(kind: Kind) -> Result<Option<OwnedFd>, Errno> {

@@ -47,6 +47,9 @@ fn prepare(inheritance: &Inheritance<'_>, terminal: Option<&OwnedFd>) -> Result<
     streams::take_own_devices(&inheritance.kinds).map_err(failed("the streams"))?;
     inheritance.writers.become_streams().map_err(failed("the output"))?;
     process::close_at_exec_from(3).map_err(failed("descriptors"))?;
+    for number in inheritance.descriptors {
+        process::keep_at_exec(*number).map_err(failed("descriptors"))?;
+    }
     signal::reset().map_err(failed("signals"))?;
     rustix::process::chdir(&plan.command.cwd).map_err(|errno| Message::NoDirectory { errno: errno.raw_os_error() })?;
     Ok(())

@@ -41,7 +41,7 @@ pub use resolve::layers;
 pub use resolve::layers::{Circumstances, Inputs, LayerInput, resolve};
 pub use types::always_denied::{ALWAYS_DENIED, is_always_denied};
 pub use types::ceilings::Ceilings;
-pub use types::error::PolicyError;
+pub use types::error::{PolicyError, did_you_mean};
 pub use types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
 pub use types::limit::Limits;
 pub use types::network::{AgentUse, Credential, Network, NetworkMode, NetworkRule, Publish, SecretSource, SocketGrant};

@@ -312,6 +312,7 @@ fn start(
                 told,
                 outer,
                 overlay_dir,
+                descriptors: &options.descriptors,
                 catcher,
                 outside,
                 marks,

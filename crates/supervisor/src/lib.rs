@@ -25,6 +25,7 @@ mod terminal;
 mod user_program;
 
 pub use attach_client::{Visit, VisitEnd, VisitError};
+pub use cofferdam_launcher::streams::why_not_passed;
 pub use covers::{Fallen, Grounds, May};
 pub use error::LaunchError;
 pub use launch::finish::Outcome;

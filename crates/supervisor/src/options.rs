@@ -18,6 +18,10 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// The file that the command comes from; an order's commands have their own.
     pub subject: Option<Rc<Subject>>,
+    /// What the operator called it; whether it is free is the caller's to know.
+    pub name: Option<String>,
+    /// Pipes without a name that this process was started with and that the command gets under their numbers.
+    pub descriptors: Vec<i32>,
     pub timing: bool,
     pub returns: Returns,
     /// What the plan was made from; a plan with a gate needs it.

@@ -15,7 +15,7 @@ use cofferdam_policy::{Access, Layer, LayerInput, PathExpr, Places, Policy};
 use cofferdam_reach::start::PROGRAM;
 use cofferdam_supervisor::{Options, Outcome};
 use cofferdam_wire::exec::ExecRequest;
-use cofferdam_wire::order::{Given, Lifetime, ORDER_VERSION, Order};
+use cofferdam_wire::order::{Chosen, Given, Lifetime, ORDER_VERSION, Order};
 use rustix::fs::{Mode, OFlags};
 
 use crate::checks::find;
@@ -128,6 +128,7 @@ fn order(errand: &Errand, argv: Vec<String>, flags: &[(&str, &str)], shows_progr
         cwd: None,
         environment: std::env::vars().collect(),
         flags: flags.collect(),
+        chosen: Chosen::default(),
         exec: Some(ExecRequest { argv, ..ExecRequest::default() }),
         lifetime: Lifetime::WithFirstExec { linger_seconds: 0 },
         can_ask: false,

@@ -30,6 +30,8 @@ pub struct Order {
     /// As on the command line of `sandbox run`.
     #[serde(default)]
     pub flags: Vec<Given>,
+    #[serde(default, skip_serializing_if = "Chosen::is_nothing")]
+    pub chosen: Chosen,
     /// The session exists without one, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecRequest>,
@@ -43,6 +45,29 @@ pub struct Order {
 
 fn kept_bytes() -> usize {
     KEPT_BYTES
+}
+
+/// What is said by name instead of being found: the project, where the command starts, further policy files of the operator's, what
+/// the session is called. Relative paths are meant from where the order is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chosen {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_in: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Chosen {
+    fn is_nothing(&self) -> bool {
+        *self == Chosen::default()
+    }
 }
 
 /// A flag with its value.
@@ -170,6 +195,7 @@ mod tests {
             cwd: Some("/work".into()),
             environment: vec![("HOME".to_owned(), "/home/dev".to_owned())],
             flags: vec![Given { flag: "--ro".to_owned(), value: "/data".into() }],
+            chosen: Chosen { project: Some("/work".into()), name: Some("nightly".to_owned()), ..Chosen::default() },
             exec: Some(ExecRequest { argv: vec!["make".to_owned()], ..ExecRequest::default() }),
             lifetime: Lifetime::WithFirstExec { linger_seconds: 60 },
             can_ask: false,

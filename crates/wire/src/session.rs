@@ -25,6 +25,9 @@ pub const SESSION_VERSION: u32 = 1;
 pub struct Session {
     pub version: u32,
     pub id: String,
+    /// What the operator called it; of the sessions that run one alone has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The supervisor's, in the pid namespace of that name.
     pub pid: i32,
     pub pid_namespace: String,

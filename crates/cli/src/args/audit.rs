@@ -7,6 +7,9 @@ pub(crate) struct LogsArgs {
     /// Its name, six letters or more of what `ps` shows, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
+    /// Print the records as they were written, a JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

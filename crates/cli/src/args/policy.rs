@@ -8,6 +8,7 @@ use cofferdam_policy::Layer;
 use cofferdam_wire::Keep;
 
 use crate::args::policy_flags::PolicyArgs;
+use crate::args::run::ChosenArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
@@ -17,6 +18,9 @@ pub(crate) struct TrustArgs {
     /// Forget the approval of this project
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) revoke: bool,
+    /// Approve without asking at a terminal
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -75,14 +79,17 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// auto, tool-json, proxy, build-yaml, claude, codex, cursor
+    #[arg(value_name = "FILE", required_unless_present = "words", conflicts_with = "words")]
+    pub(crate) file: Option<PathBuf>,
+    /// auto, tool-json, proxy, build-yaml, claude, codex, cursor, srt; of a command line: bwrap, firejail
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub(crate) from: String,
     /// Add it to the policy of a scope: user, project
     #[arg(long, value_name = "SCOPE")]
     pub(crate) save: Option<String>,
+    /// A command line of bwrap or firejail instead of a file
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -126,8 +133,8 @@ impl RuleArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// A path, a host name or a system call
-    #[arg(value_name = "PATH|HOST|SYSCALL")]
+    /// A path, a host name, a variable (`env:NAME`, where it is not set) or a system call
+    #[arg(value_name = "PATH|HOST|VARIABLE|SYSCALL")]
     pub(crate) target: String,
     /// Say what was decided in that session instead
     #[arg(long, value_name = "SESSION")]
@@ -137,6 +144,8 @@ pub(crate) struct WhyArgs {
     pub(crate) write: bool,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArgs,
 }
 
 /// Whose policy `--save` means.

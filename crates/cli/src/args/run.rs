@@ -1,14 +1,53 @@
 //! Flags of `run`, `learn` and `explain`. Owns their names and help; those about the policy are `policy_flags`'s. Read by those
 //! commands.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use cofferdam_wire::order::Chosen;
 
 use crate::args::policy_flags::PolicyArgs;
+
+/// What is named instead of being found.
+#[derive(Debug, Args)]
+pub(crate) struct ChosenArgs {
+    /// The project is this directory, not the one that is found from here; the command starts in it, unless you stand below it
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// Read a policy file of yours for this run: it counts more than all other files and variables, and less than flags
+    #[arg(long = "policy", value_name = "FILE")]
+    policies: Vec<PathBuf>,
+    /// The same with ~/.config/cofferdam/profiles/NAME.toml
+    #[arg(long = "profile", value_name = "NAME")]
+    profiles: Vec<String>,
+}
+
+impl ChosenArgs {
+    pub(crate) fn chosen(&self) -> Chosen {
+        let (project, policies, profiles) = (self.project.clone(), self.policies.clone(), self.profiles.clone());
+        Chosen { project, policies, profiles, ..Chosen::default() }
+    }
+
+    pub(crate) fn starting_in(&self, cwd: Option<&PathBuf>) -> Chosen {
+        Chosen { start_in: cwd.cloned(), ..self.chosen() }
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArgs,
+    /// Where the command starts, as a directory that it can see
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// What the session is called, for `ps`, `attach`, `kill` and the like; of those that run one alone can have it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Pass on an inherited pipe: make's job server, process substitution (`<(...)`)
+    #[arg(long = "fd", value_name = "N", conflicts_with = "detach", value_parser = clap::value_parser!(i32).range(3..))]
+    pub(crate) descriptors: Vec<i32>,
     /// Print one JSON object to stderr at the end, also when it was refused or could not start
     #[arg(long)]
     pub(crate) json: bool,
@@ -18,9 +57,15 @@ pub(crate) struct RunArgs {
     /// Print the session's name once the command runs, and leave it: see `sandbox output`, `ps`, `attach`, `kill`
     #[arg(long, conflicts_with = "timing")]
     pub(crate) detach: bool,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
+}
+
+impl RunArgs {
+    pub(crate) fn chosen(&self) -> Chosen {
+        Chosen { name: self.name.clone(), ..self.chosen.starting_in(self.cwd.as_ref()) }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -34,14 +79,19 @@ pub(crate) struct SuperviseArgs {
 pub(crate) struct LearnArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArgs,
+    /// Where the command starts, as a directory that it can see
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
     /// Add what was learned to the policy of a scope, and show the difference: user, project
     #[arg(long, value_name = "SCOPE")]
     pub(crate) save: Option<String>,
     /// Print one JSON object to stderr when the session ends, instead of the policy
     #[arg(long)]
     pub(crate) json: bool,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 
@@ -49,13 +99,18 @@ pub(crate) struct LearnArgs {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArgs,
+    /// Where the command starts, as a directory that it can see
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
     /// List every secret and every protected path
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
+    /// The command and its arguments: the first word that is no option, or what follows `--`
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Only this one: its name, six letters or more of what `ps` shows, or `last`
+    /// Only this one: its name (`run --name`), six letters or more of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// Print one JSON object instead of text
@@ -15,7 +15,7 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
-    /// Its name, six letters or more of what `ps` shows, or `last`
+    /// Its name (`run --name`), six letters or more of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// How long it may take to end by itself
@@ -25,17 +25,17 @@ pub(crate) struct KillArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// Its name, six letters or more of what `ps` shows, or `last`
+    /// Its name (`run --name`), six letters or more of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// The command and its arguments; without one, your shell
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) argv: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// Its name, six letters or more of what `ps` shows, or `last`
+    /// Its name (`run --name`), six letters or more of its id, or `last`
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Which command of a session that a program ordered: they are numbered from 1

@@ -17,11 +17,12 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::args::audit::{AuditArgs, AuditTask, LogsArgs};
-use crate::environment::own_state;
+use crate::environment::{own_home, own_state};
 use crate::log::{Log, LogError, session_in_log};
 use crate::render::exit::{NOT_SO, OUR_FAILURE};
 use crate::render::ocsf;
 use crate::render::output::{escaped, json_text, print};
+use crate::render::session_log::SessionLog;
 
 /// Why no record was shown, or the log not verified.
 #[derive(Debug, Error)]
@@ -65,8 +66,21 @@ impl Wanted {
 
 pub(crate) fn logs(args: &LogsArgs) -> Result<ExitCode, AuditError> {
     let state = own_state()?;
-    let session = Some(session_in_log(&state, &args.session)?);
-    Ok(show(&state, &Wanted { session, ..Wanted::default() }, Format::Text, false)?)
+    let session = session_in_log(&state, &args.session)?;
+    if args.json {
+        return Ok(show(&state, &Wanted { session: Some(session), ..Wanted::default() }, Format::Json, false)?);
+    }
+    let mut told = SessionLog::new(&own_home()?);
+    let mut text = String::new();
+    let mut log = Log::open(&state)?;
+    while let Some(entry) = log.try_next()? {
+        if entry.session == session
+            && let Some(line) = told.line(&entry)
+        {
+            writeln!(text, "{line}").unwrap_or_default();
+        }
+    }
+    Ok(print(&(text + &told.summary())))
 }
 
 pub(crate) fn audit(args: &AuditArgs) -> Result<ExitCode, AuditError> {

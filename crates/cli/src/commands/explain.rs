@@ -1,5 +1,7 @@
-//! `sandbox explain`: the effective policy with origins, what it means for paths on this host, the steps of the launch,
+//! `sandbox explain`: a summary, the effective policy with origins, what it means for paths on this host, the steps of the launch,
 //! and the posture they reach.
+
+mod summary;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use crate::render::output::{bytes, escaped, print, print_json};
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, PrepareError> {
     let argv = if args.argv.is_empty() { vec!["sh".to_owned()] } else { args.argv.clone() };
-    let prepared = prepare(typed(&args.policy.0, &argv), false)?;
+    let prepared = prepare(typed(&args.policy.0, args.chosen.starting_in(args.cwd.as_ref()), &argv), false)?;
     if args.json {
         let report = serde_json::json!({ "version": 1, "policy": prepared.known.policy, "plan": prepared.plan });
         return Ok(print_json(&report));
@@ -25,6 +27,11 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, PrepareError> {
 fn text(prepared: &Prepared, verbose: bool) -> String {
     let mut out = String::new();
     let mut line = |text: &str| writeln!(out, "{}", escaped(text)).unwrap_or_default();
+    line("SUMMARY");
+    for text in summary::lines(prepared) {
+        line(&text);
+    }
+    line("");
     line("POLICY");
     for text in explain_policy(&prepared.known.policy, verbose) {
         line(&format!("  {text}"));

@@ -24,7 +24,7 @@ use crate::full_screen::{next_key, on_whole_screen};
 pub(crate) enum InboxError {
     #[error(transparent)]
     Survey(#[from] SurveyError),
-    #[error("the inbox needs a terminal")]
+    #[error("the inbox needs a terminal, and so does `sandbox top`")]
     NoTerminal {
         #[source]
         source: Error,

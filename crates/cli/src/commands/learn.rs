@@ -52,7 +52,8 @@ const MOST_TOLD: usize = 20;
 
 pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, LearnError> {
     let keep = args.save.as_deref().map(scope_to_save).transpose().map_err(PrepareError::from)?;
-    let prepared = prepare(typed(&learning(&args.policy.0)?, &args.argv), true)?;
+    let prepared =
+        prepare(typed(&learning(&args.policy.0)?, args.chosen.starting_in(args.cwd.as_ref()), &args.argv), true)?;
     refuse_where_nothing_is_noticed(&prepared.plan)?;
     let options = Options { memory: None, ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
@@ -66,8 +67,9 @@ pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, LearnError> {
         say!("sandbox: the command ended with {code}: what it would have needed after that is not known");
     }
     let learned = what_it_needs(&prepared, &outcome, keep == Some(cofferdam_wire::Keep::Project));
-    let mut draft = draft(&args.argv, &learned, &prepared.around.home);
-    draft.settings.extend(hosts(&outcome));
+    let hosts = hosts(&outcome);
+    let mut draft = draft(&args.argv, &learned, !hosts.is_empty(), &prepared.around.home);
+    draft.settings.extend(hosts);
     if args.json {
         report::say_json_of_session(&object(&outcome, code, &learned, &draft));
     }
@@ -181,9 +183,9 @@ fn what_it_needs(prepared: &Prepared, outcome: &Outcome, for_project: bool) -> L
     smallest(&touched(outcome, &prepared.around.home), &rules, &Places { project, ..places })
 }
 
-fn draft(argv: &[String], learned: &Learned, home: &Path) -> Draft {
+fn draft(argv: &[String], learned: &Learned, needs_hosts: bool, home: &Path) -> Draft {
     let mut title = vec![format!("Learned from: {}", escaped(&argv.join(" ")))];
-    if learned.settings.is_empty() {
+    if learned.settings.is_empty() && !needs_hosts {
         title.push("It needs nothing that is not given already.".to_owned());
     }
     let path = |path: &Path| match path.strip_prefix(home) {

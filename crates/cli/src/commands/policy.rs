@@ -17,6 +17,7 @@ use cofferdam_policy::{
     PolicyError, RuleIndex, differences, explain, export, parse,
 };
 use cofferdam_wire::Op;
+use cofferdam_wire::order::Chosen;
 use serde_json::json;
 use thiserror::Error;
 
@@ -71,7 +72,7 @@ impl Here {
     fn look() -> Result<Self, PrepareError> {
         let environment = environment();
         let around = Surroundings::look(&environment)?;
-        let effective = policy_in_force(&[], &around, &environment, None)?;
+        let effective = policy_in_force(&[], &Chosen::default(), &around, &environment, None)?;
         let places = policy_files::places(&effective, &around, &environment);
         Ok(Here { around, environment, effective, places })
     }
@@ -203,8 +204,10 @@ fn export_effective(format: &str) -> Result<ExitCode, PrepareError> {
 }
 
 fn import_file(args: &ImportArgs) -> Result<ExitCode, PolicyCommandError> {
-    let text = read(&args.file)?;
-    let draft = import::import(&args.file, &text, &args.from)?;
+    let draft = match &args.file {
+        Some(file) => import::import(file, &read(file)?, &args.from)?,
+        None => import::import_words(&args.words, &args.from)?,
+    };
     let Some(scope) = &args.save else { return Ok(print(&draft.to_toml())) };
     let keep = scope_to_save(scope).map_err(PrepareError::from)?;
     let environment = environment();

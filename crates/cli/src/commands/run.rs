@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use cofferdam_host::flags::FlagError;
+use cofferdam_host::names::{Name, NameError};
 use cofferdam_host::persist;
 use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
 use cofferdam_host::unserved;
@@ -23,6 +25,7 @@ use crate::render::{denials, end, hints, report};
 pub(crate) mod detach;
 pub(crate) mod host_network;
 mod offer;
+mod passed;
 
 /// Why the command did not run.
 #[derive(Debug, Error)]
@@ -33,12 +36,24 @@ pub(crate) enum RunError {
     HostNetwork(#[from] HostNetworkError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    #[error(transparent)]
+    Name(#[from] NameError),
 }
 
 /// What a person asked for at the end and that failed is told by `report`: the exit code is the command's.
 pub(crate) fn run(args: &RunArgs, report: impl FnOnce(ChangesError)) -> Result<ExitCode, RunError> {
-    let prepared = prepare(typed(&args.policy.0, &args.argv), false)?;
-    let options = Options { timing: args.timing, returns: Returns::WhenAllEnded, ..options(&prepared)? };
+    passed::check(&args.descriptors)?;
+    let prepared = prepare(typed(&args.policy.0, args.chosen(), &args.argv), false)?;
+    let name = args.name.as_deref().map(|name| Name::claim(&prepared.around.state, name)).transpose()?;
+    let options = Options {
+        name: name.as_ref().map(Name::text),
+        descriptors: args.descriptors.clone(),
+        timing: args.timing,
+        returns: Returns::WhenAllEnded,
+        ..options(&prepared)?
+    };
     let start = SystemTime::now();
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);
@@ -92,6 +107,7 @@ fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) -> Tra
         denials::lines(prepared, outcome)
     };
     // Why it was ended comes before what follows from that.
+    lines.extend(passed::missed(args).filter(|_| code != 0));
     let is_ended = code != 0 && end::line(prepared, outcome).is_some();
     let rest = lines.split_off(usize::from(is_ended).min(lines.len()));
     let say_all = |lines: &[String]| lines.iter().for_each(|line| say!("sandbox: {}", escaped(line)));

@@ -49,6 +49,9 @@ fn live(state: &Path) -> Result<Vec<Session>, ReadError> {
 
 fn one(state: &Path, name: &str) -> Result<Session, SessionError> {
     let sessions = live(state)?;
+    if let Some(called) = sessions.iter().find(|session| session.name.as_deref() == Some(name)) {
+        return Ok(called.clone());
+    }
     let names: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
     let id = choose(&names, name, SessionKind::Live)?.to_owned();
     let found = sessions.into_iter().find(|session| session.id == id);
@@ -83,7 +86,7 @@ pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
             .zip(&used)
             .map(|(session, used)| {
                 json!({
-                    "session": session.id, "pid": session.pid, "argv": session.argv, "cwd": session.cwd,
+                    "session": session.id, "name": session.name, "pid": session.pid, "argv": session.argv, "cwd": session.cwd,
                     "project": session.project, "mode": session.mode, "started": session.started,
                     "age": (now - session.started).max(0.0), "state": state_of(*used), "usage": used,
                     "lifecycle": life_cycle(&state, session, *used),
@@ -119,6 +122,9 @@ fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
     );
     for (session, used) in sessions.iter().zip(used) {
         let mut command: String = session.argv.join(" ").chars().take(60).collect();
+        if let Some(name) = &session.name {
+            command = format!("{name}: {command}");
+        }
         if state_of(*used) == ENDED {
             command.push_str(" (ended; `sandbox output` has what it wrote)");
         }
@@ -139,7 +145,7 @@ fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an age in seconds, not below zero")]
-fn age(seconds: f64) -> String {
+pub(crate) fn age(seconds: f64) -> String {
     match seconds.max(0.0) as u64 {
         seconds @ 0..100 => format!("{seconds}s"),
         seconds @ 100..6000 => format!("{}m", seconds / 60),

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cofferdam_host::names::Name;
 use cofferdam_host::preparation::prepare;
 use cofferdam_kernel::process;
 use cofferdam_kernel::timing::time_until;
@@ -59,8 +60,10 @@ fn carry_out(order: Order, client: &Rc<OwnedFd>) -> Result<(Value, u8), RunError
         lifetime: order.lifetime,
         kept_bytes: order.kept_bytes,
     };
+    let name = order.chosen.name.clone();
     let prepared = prepare(order, false)?;
-    let options = Options { ordered: Some(ordered), ..options(&prepared)? };
+    let name = name.map(|name| Name::claim(&prepared.around.state, &name)).transpose()?;
+    let options = Options { name: name.as_ref().map(Name::text), ordered: Some(ordered), ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;
     let code = code_of(&outcome);
     Ok((report::ended(&prepared, &outcome, code, waiting_counts(&outcome).as_ref()), code))

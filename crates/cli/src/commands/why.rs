@@ -4,6 +4,7 @@
 mod call;
 mod host;
 mod path;
+mod variable;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,19 +27,23 @@ pub(crate) enum WhyError {
     Prepare(#[from] PrepareError),
     #[error(transparent)]
     Log(#[from] LogError),
+    #[error("`{target}` is no path that exists, no host, no system call and no variable that is set")]
+    Unknown { target: String },
 }
 
 pub(crate) fn why(args: &WhyArgs) -> Result<ExitCode, WhyError> {
     let environment = environment();
-    let around = Surroundings::look(&environment).map_err(PrepareError::from)?;
+    let chosen = args.chosen.chosen();
+    let around = Surroundings::chosen(&environment, &chosen).map_err(PrepareError::from)?;
     if let Some(session) = &args.session {
         return in_session(args, session, &around);
     }
     // Whether or not a question could be answered now.
     let circumstances = Some(Circumstances { can_ask: true });
-    let policy = policy_in_force(&args.policy.0, &around, &environment, circumstances)?;
-    let lines = match subject(&args.target, &around) {
+    let policy = policy_in_force(&args.policy.0, &chosen, &around, &environment, circumstances)?;
+    let lines = match subject(args, &around, &environment)? {
         Subject::Path(path) => path::about(&policy, &around, environment, &path, args.write),
+        Subject::Variable(name) => variable::about(&name, &policy, &environment),
         Subject::Call => call::about(&args.target, &policy)?,
         Subject::Host => host::about(&args.target, &policy)?,
     };
@@ -52,12 +57,17 @@ fn tell(lines: &[String]) -> ExitCode {
 
 enum Subject {
     Path(PathBuf),
+    Variable(String),
     Call,
     Host,
 }
 
-/// What has a slash or exists is a path; then come the names of calls, then what looks like a host.
-fn subject(target: &str, around: &Surroundings) -> Subject {
+/// What has a slash or exists is a path; then come the names of calls, then what looks like a host, then variables.
+fn subject(args: &WhyArgs, around: &Surroundings, environment: &[(String, String)]) -> Result<Subject, WhyError> {
+    let target = args.target.as_str();
+    if let Some(name) = target.strip_prefix("env:") {
+        return Ok(Subject::Variable(name.to_owned()));
+    }
     let path = match target.strip_prefix("~/") {
         Some(rest) => around.home.join(rest),
         None if target == "~" => around.home.clone(),
@@ -65,13 +75,25 @@ fn subject(target: &str, around: &Surroundings) -> Subject {
     };
     let is_path = target.contains('/') || target.starts_with(['~', '.']) || path.symlink_metadata().is_ok();
     if is_path {
-        return Subject::Path(resolved(path));
+        return Ok(Subject::Path(resolved(path)));
     }
     if number_of(target).is_some() {
-        return Subject::Call;
+        return Ok(Subject::Call);
     }
     let is_host = target.contains('.') || target.contains(':') || target == "localhost";
-    if is_host { Subject::Host } else { Subject::Path(resolved(path)) }
+    let is_set = environment.iter().any(|(name, _)| name == target);
+    let looks_like_one = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+    let is_variable = is_set || target.bytes().all(looks_like_one) && target.bytes().any(|c| c.is_ascii_uppercase());
+    if is_host {
+        Ok(Subject::Host)
+    } else if is_variable {
+        Ok(Subject::Variable(target.to_owned()))
+    } else if args.write {
+        // A name that is to be made.
+        Ok(Subject::Path(resolved(path)))
+    } else {
+        Err(WhyError::Unknown { target: target.to_owned() })
+    }
 }
 
 /// Where a path really is; of one that is not there, where it would be.
@@ -85,14 +107,14 @@ fn resolved(path: PathBuf) -> PathBuf {
 }
 
 fn in_session(args: &WhyArgs, session: &str, around: &Surroundings) -> Result<ExitCode, WhyError> {
-    let subject = subject(&args.target, around);
+    let subject = subject(args, around, &environment())?;
     let session = &session_in_log(&around.state, session)?;
     if matches!(subject, Subject::Host) {
         return Ok(tell(&host::in_session(&args.target, host::place(&args.target)?, session, &around.state)?));
     }
     let found = log::requests(&around.state, Some(session))?;
     let Subject::Path(path) = subject else {
-        return Ok(tell(&["decisions about paths and hosts are recorded, not about calls".to_owned()]));
+        return Ok(tell(&["decisions about paths and hosts are recorded, not about calls and variables".to_owned()]));
     };
     let mut lines: Vec<String> = found
         .iter()

@@ -1,6 +1,10 @@
-//! Settings of coding agents: Claude Code, Codex, Cursor. Owns what their keys mean here. Called by `import`.
+//! Settings of coding agents: Claude Code with its sandbox runtime (`srt`), Codex, Cursor. Owns what their keys mean here. Called by `import`.
 
-use cofferdam_policy::{Access, EnvMode, Isolation, Mode, NetworkMode, Scalar, Setting};
+use std::borrow::Cow;
+
+use cofferdam_policy::{
+    Access, EnvMode, Isolation, Mode, NetworkMode, NetworkPart, PathExpr, Scalar, Setting, SocketGrant,
+};
 use serde_json::Value;
 
 use super::configuration::{Import, object};
@@ -16,25 +20,7 @@ pub(super) fn claude(import: &mut Import) {
     import.each("permissions.additionalDirectories", |import, path| {
         import.path("permissions.additionalDirectories", &project_path(path), Access::Write);
     });
-    for (key, access) in [
-        ("allowWrite", Access::Write),
-        ("denyWrite", Access::Protect),
-        ("denyRead", Access::Deny),
-        ("allowRead", Access::Read),
-    ] {
-        let key = format!("sandbox.filesystem.{key}");
-        import.each(&key, |import, path| import.path(&key, &absolute_path(path), access));
-    }
-    import.network(&Keys {
-        allow: &["sandbox.network.allowedDomains"],
-        deny: &["sandbox.network.deniedDomains"],
-        ..Keys::default()
-    });
-    import.no_equal("sandbox.network.allowUnixSockets", "a socket of the host is reached where files.write gives it");
-    import.no_equal("sandbox.network.allowLocalBinding", "a session always listens on its own loopback");
-    for key in ["httpProxyPort", "socksProxyPort"] {
-        import.no_equal(&format!("sandbox.network.{key}"), "the proxy of a session is its own");
-    }
+    runtime(import, "sandbox.");
     import.no_equal("sandbox.enabled", "`sandbox run -- claude` is the sandbox");
     import.no_equal("sandbox.excludedCommands", "no command inside is outside of the sandbox");
     for (name, value) in object(import.take("env")) {
@@ -42,6 +28,71 @@ pub(super) fn claude(import: &mut Import) {
             Some(text) => import.add(Setting::EnvSet(name, text.to_owned())),
             None => import.remark(&format!("env.{name}"), &value, "is no text"),
         }
+    }
+}
+
+/// The settings of `srt`, which Claude Code has below `sandbox`.
+pub(super) fn srt(import: &mut Import) {
+    let writes_here = import
+        .left
+        .pointer("/filesystem/allowWrite")
+        .and_then(Value::as_array)
+        .is_none_or(|list| list.iter().any(|path| matches!(path.as_str(), Some("." | "./"))));
+    if !writes_here {
+        import.add(Scalar::Project(Access::Read));
+    }
+    runtime(import, "");
+    import.no_equal("allowPty", "a session has terminals of its own");
+    import.no_equal("ignoreViolations", "what was denied is always recorded");
+    import.no_equal("mandatoryDenySearchDepth", "names that hold secrets are looked for at any depth");
+    for key in ["enableWeakerNestedSandbox", "enableWeakerNetworkIsolation", "allowAppleEvents"] {
+        import.no_equal(key, "walls that cannot be built end the start");
+    }
+    for key in ["ripgrep", "seccomp"] {
+        import.no_equal(key, "no further program is needed");
+    }
+}
+
+fn runtime(import: &mut Import, prefix: &str) {
+    for (key, access) in [
+        ("allowWrite", Access::Write),
+        ("denyWrite", Access::Protect),
+        ("denyRead", Access::Deny),
+        ("allowRead", Access::Read),
+    ] {
+        let key = format!("{prefix}filesystem.{key}");
+        import.each(&key, |import, path| import.path(&key, &relative_path(&absolute_path(path)), access));
+    }
+    import.network(&Keys {
+        allow: &[&format!("{prefix}network.allowedDomains")],
+        deny: &[&format!("{prefix}network.deniedDomains")],
+        ..Keys::default()
+    });
+    let key = format!("{prefix}network.allowUnixSockets");
+    import.each(&key, |import, path| match PathExpr::parse(path) {
+        Ok(path) => {
+            let reason = Cow::Owned(key.clone());
+            import.add(NetworkPart::Socket(SocketGrant { path, optional: true, reason }));
+        }
+        Err(error) => import.remark(&key, &Value::from(path), &error.to_string()),
+    });
+    let key = format!("{prefix}network.allowAllUnixSockets");
+    import.no_equal(&key, "sockets are named one by one in network.sockets");
+    let key = format!("{prefix}network.allowLocalBinding");
+    import.no_equal(&key, "a session always listens on its own loopback");
+    for key in ["httpProxyPort", "socksProxyPort", "mitmProxy", "parentProxy"] {
+        import.no_equal(&format!("{prefix}network.{key}"), "the proxy of a session is its own");
+    }
+}
+
+/// There, a relative path lies where the command starts; here, in the project.
+fn relative_path(path: &str) -> String {
+    match path {
+        "." | "./" => "./".to_owned(),
+        path if path.starts_with(['/', '~', '$']) || path.starts_with("./") || path.starts_with("../") => {
+            path.to_owned()
+        }
+        path => format!("./{path}"),
     }
 }
 

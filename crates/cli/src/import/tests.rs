@@ -345,3 +345,92 @@ fn mistakes_are_told_and_no_small_file_grows() {
     assert!(import(Path::new("x.yaml"), &deep, "auto").is_err());
     assert!(matches!(import(Path::new("x.json"), "{}", "nosuch"), Err(ImportError::Flag(_))));
 }
+
+#[test]
+fn settings_of_srt_mean_the_same() {
+    let text = r#"{
+      "network": { "allowedDomains": ["registry.npmjs.org", "*.github.com"], "deniedDomains": ["evil.example"],
+                   "allowUnixSockets": ["/run/x.sock"], "allowLocalBinding": false },
+      "filesystem": { "denyRead": ["~/.ssh"], "allowRead": [], "allowWrite": [".", "src", "/srv/out", "/tmp"], "denyWrite": [".env"] },
+      "ignoreViolations": { "*": ["/usr/bin"] }, "enableWeakerNestedSandbox": false, "colour": "green"
+    }"#;
+    let settings = [
+        "files.write = \"./\"",
+        "files.write = \"./src\"",
+        "files.write = \"/srv/out\"",
+        "files.protect = \"./.env\"",
+        "files.deny = \"~/.ssh\"",
+        "network.allow = \"registry.npmjs.org\"",
+        "network.allow = \"*.github.com\"",
+        "network.mode = \"egress\"",
+        "network.deny = \"evil.example\"",
+        "network.sockets = { path = \"/run/x.sock\", optional = true, reason = \"network.allowUnixSockets\" }",
+    ];
+    let remarks = [
+        "filesystem.allowWrite",
+        "network.allowLocalBinding",
+        "ignoreViolations",
+        "enableWeakerNestedSandbox",
+        "colour",
+    ];
+    assert_imported("settings.json", text, &settings, &remarks);
+    let (settings, _) = imported("settings.json", r#"{ "filesystem": { "allowWrite": ["/srv/out"] } }"#);
+    assert_eq!(settings[0], "project = \"read\"", "there the project is not writable unless it is named");
+}
+
+#[track_caller]
+fn assert_command(line: &str, settings: &[&str], remarks: &[&str]) {
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let draft = import_words(&words, "auto").unwrap_or_else(|error| panic!("{line}: {error}"));
+    let found: Vec<String> = draft.settings.iter().map(ToString::to_string).collect();
+    assert_eq!(found, settings, "{line}");
+    let starts: Vec<&str> = draft.remarks.iter().map(|remark| remark.split(" = ").next().unwrap_or_default()).collect();
+    assert_eq!(starts, remarks, "{:#?}", draft.remarks);
+}
+
+#[test]
+fn every_option_of_a_bwrap_command_line_becomes_a_rule_or_a_remark() {
+    assert_command(
+        "/usr/bin/bwrap --ro-bind / / --ro-bind /opt/tool /opt/tool --bind ~/work ~/work --bind /a /b --dev /dev --proc /proc \
+         --tmpfs /tmp --tmpfs ~/.ssh --unshare-all --die-with-parent --setenv A b --unsetenv C --chdir /x --frobnicate -- make -j 2",
+        &[
+            "files.read = \"/opt/tool\"",
+            "files.write = \"~/work\"",
+            "files.deny = \"~/.ssh\"",
+            "env.set.A = ...",
+            "env.block = \"C\"",
+            "network.mode = \"none\"",
+        ],
+        &[
+            "--ro-bind",
+            "--bind",
+            "--dev",
+            "--proc",
+            "--tmpfs",
+            "--unshare-all",
+            "--die-with-parent",
+            "--chdir",
+            "--frobnicate",
+            "command",
+        ],
+    );
+    assert_command("bwrap --unshare-all --share-net sh", &[], &["--unshare-all", "--share-net", "command"]);
+}
+
+#[test]
+fn every_option_of_a_firejail_command_line_becomes_a_rule_or_a_remark() {
+    assert_command(
+        "firejail --noprofile --net=none --whitelist=${HOME}/work --read-only=/srv --blacklist=${HOME}/mail --env=A=b \
+         --rlimit-nofile=64 --timeout=00:10:00 --private --nosound --caps.drop=all vim",
+        &[
+            "network.mode = \"none\"",
+            "files.write = \"~/work\"",
+            "files.read = \"/srv\"",
+            "files.deny = \"~/mail\"",
+            "env.set.A = ...",
+            "limits.open_files = 64",
+            "limits.timeout = \"10m\"",
+        ],
+        &["--noprofile", "--private", "--nosound", "--caps.drop", "command"],
+    );
+}

@@ -79,16 +79,18 @@ pub(crate) fn reason(prepared: &Prepared, outcome: &Outcome) -> Option<Reason> {
         End::StorageLimit => match bound(Limited::Storage) {
             Some((most, origin)) => {
                 let most = bytes(most);
-                let line =
-                    format!("ended: a disk lost more than {most} since it began ({origin}); raise it with --storage");
+                let line = format!(
+                    "ended: a file system got more than {most} fuller while the session ran ({origin}); raise it with --storage"
+                );
                 ("storage", Some(origin), line)
             }
             None => ("storage", None, FULL_DISK.to_owned()),
         },
         End::InodeLimit => {
             let (most, origin) = bound(Limited::Inodes)?;
-            let line =
-                format!("ended: a disk has {most} files more than when it began ({origin}); `limits.inodes` raises it");
+            let line = format!(
+                "ended: a file system got {most} files more while the session ran ({origin}); `limits.inodes` raises it"
+            );
             ("inodes", Some(origin), line)
         }
         End::Signalled { signal: SIGXFSZ } => {

@@ -166,7 +166,7 @@ pub(crate) fn persist(error: &PersistError) -> Option<String> {
         PersistError::Files(PolicyFilesError::Policy(error)) => return error.hint(),
         PersistError::NotKept
         | PersistError::NoList { .. }
-        | PersistError::Files(PolicyFilesError::Read(_))
+        | PersistError::Files(_)
         | PersistError::Lock(_)
         | PersistError::Read(_)
         | PersistError::Write(_) => return None,

@@ -114,7 +114,7 @@ pub(crate) fn tell_of_session(prepared: &Prepared, outcome: &Outcome) -> Transac
         }
     }
     if let Some(path) = &outcome.left_behind {
-        say!("sandbox: {} is not removed yet; later sessions go on with it", path.display());
+        say!("sandbox: {} could not be removed in time; the next sessions go on removing it", path.display());
     }
     let unseen = prepared.known.facts.searched.as_ref().and_then(Searched::tell_unseen);
     if let Some(unseen) = unseen {

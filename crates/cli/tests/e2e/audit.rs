@@ -121,7 +121,7 @@ fn trust_in_a_project_policy_is_recorded_as_a_persons_doing() {
     place.write(".cofferdam/policy.toml", "[limits]\ntimeout = \"5m\"\n");
     place.sandbox(&["trust", "--dry-run"]).ok();
     assert!(records(&place).is_empty());
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     place.sandbox(&["trust", "--revoke"]).ok();
     let records = records(&place);
     let actions: Vec<_> = records.iter().map(|record| record["details"]["action"].as_str()).collect();
@@ -210,7 +210,8 @@ fn records_are_printed_escaped_by_session_event_time_and_format() {
     let text = place.sandbox(&["audit"]).ok();
     assert!(!text.contains('\u{1b}') && text.lines().count() == 10, "{text}");
     let text = place.sandbox(&["logs", "last"]).ok();
-    assert!(text.lines().count() == 5 && text.contains("exitCode=4"), "{text}");
+    assert!(text.contains("ended: exit code 4") && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(place.sandbox(&["logs", "last", "--json"]).ok().lines().count(), 5);
     let text = place.sandbox(&["audit", "last", "--event", "SANDBOX_EXITED", "--format", "json"]).ok();
     let record: Value = serde_json::from_str(&text).expect("one record");
     assert_eq!(record["details"]["exitCode"], 4);
@@ -222,6 +223,26 @@ fn records_are_printed_escaped_by_session_event_time_and_format() {
     place.sandbox(&["audit", "--event", "NONSENSE"]).code(125).says(&["SANDBOX_CREATED"]);
     place.sandbox(&["audit", "--since", "nonsense"]).code(125).says(&["hint:"]);
     place.sandbox(&["logs", "zzz"]).code(1).says(&["no recorded session", "hint:"]);
+}
+
+#[test]
+fn the_log_of_a_session_is_told_to_a_person() {
+    let place = Place::new();
+    place.write("home:notes/list.h", "x");
+    place.run(&[], &["sh", "-c", "cat ~/notes/list.h; cat ~/notes/list.h; touch ~/notes/new; exit 3"]).code(3);
+    let mut command = place.command(crate::support::binary());
+    command.env("TZ", "UTC-5").args(["logs", "last"]);
+    let text = crate::support::finish(&mut command, b"").ok();
+    let json = place.sandbox(&["logs", "last", "--json"]).ok();
+    let first: Value = serde_json::from_str(json.lines().next().expect("a record")).expect("JSON");
+    let (hour, rest) = first["time"].as_str().expect("a time")[11..19].split_once(':').expect("a time");
+    let hour: u32 = hour.parse().expect("a number");
+    let line = format!("{:02}:{rest} session ", (hour + 5) % 24);
+    assert!(text.contains(&line), "{line}:\n{text}");
+    assert!(text.contains("denied read ~/notes/list.h (cat < "), "{text}");
+    assert!(!text.contains("sha256") && text.lines().all(|line| line.chars().count() < 200), "{text}");
+    assert!(text.contains("\ndenied    read ~/notes/list.h, create ~/notes/new\n"), "{text}");
+    assert!(text.contains("\nended     exit code 3 after ") && text.contains(" of CPU time; "), "{text}");
 }
 
 #[test]

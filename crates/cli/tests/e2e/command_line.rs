@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::support::{Place, binary, finish};
 
 #[test]
@@ -80,12 +82,151 @@ fn our_own_failures_are_125_and_nothing_runs() {
 }
 
 #[test]
-fn a_command_without_the_dashes_gets_a_hint() {
+fn the_first_word_that_is_no_option_begins_the_command() {
     let place = Place::new();
-    place
-        .sandbox(&["run", "npm", "test"])
-        .code(125)
-        .says(&["hint: put `--` before the command: `sandbox run -- npm ...`"]);
+    place.write("file", "text\n");
+    let first_line = |words: &[&str]| place.sandbox(words).ok().lines().next().unwrap_or_default().to_owned();
+    assert_eq!(first_line(&["run", "cat", "-A", "file"]), "text$");
+    assert_eq!(first_line(&["run", "--mode", "static", "cat", "--show-ends", "file"]), "text$");
+    // What follows it is the command's, also what looks like an option of ours or ends options.
+    assert_eq!(first_line(&["run", "echo", "--mode", "static", "--", "--json"]), "--mode static -- --json");
+    assert_eq!(first_line(&["run", "--", "echo", "--", "x"]), "-- x");
+    let explained: Value =
+        serde_json::from_str(&place.sandbox(&["explain", "--json", "make", "-j", "2"]).ok()).expect("JSON");
+    assert_eq!(explained["plan"]["command"]["argv"], serde_json::json!(["make", "-j", "2"]));
+    let learned = place.sandbox(&["learn", "cat", "-A", "file"]).ok();
+    assert!(learned.contains("Learned from: cat -A file"), "{learned}");
+    // A misspelt option before it is no command.
+    place.sandbox(&["run", "--mod", "static", "touch", "ran"]).code(125).says(&["--mod"]);
+    assert!(!place.exists("ran"));
+}
+
+#[test]
+fn a_project_can_be_named_and_is_refused_where_a_found_one_would_be() {
+    let place = Place::new();
+    place.write("home:other/.git/HEAD", "ref: refs/heads/main\n");
+    let other = place.path("home:other").display().to_string();
+    let script = "pwd; echo made > made; echo no > ../project/made";
+    let ran = place.run(&["--project", &other], &["bash", "-c", script]);
+    assert_eq!((ran.code, ran.out.lines().next()), (1, Some(other.as_str())), "{}", ran.err);
+    assert!(place.exists("home:other/made") && !place.exists("made"));
+    // Below it the command starts where you stand; its policy file only tightens.
+    place.write("home:other/.cofferdam/policy.toml", "[files]\ndeny = [\"./private\"]\nwrite = [\"~/wide\"]\n");
+    place.write("home:other/private", "x");
+    place.write("home:wide/file", "x");
+    place.run(&["--project", "../other"], &["cat", "private"]).code(1);
+    place.run(&["--project", "../other"], &["bash", "-c", "echo > ~/wide/file"]).code(1);
+    for refused in ["..", "/", "/usr", "/tmp"] {
+        let ran = place.run(&["--project", refused], &["touch", "ran"]).code(125);
+        ran.says(&["cannot be the project"]);
+    }
+    place.run(&["--project", "../missing"], &["true"]).code(125).says(&["no directory that can be entered"]);
+}
+
+#[test]
+fn a_command_starts_in_the_directory_that_is_named() {
+    let place = Place::new();
+    place.write("sub/file", "text");
+    place.write("home:.ssh/id_ed25519", "hunter2");
+    assert_eq!(place.run(&["--cwd", "sub"], &["cat", "file"]).ok(), "text");
+    // Flags are meant from where you stand, and the project stays the one that is found from there.
+    assert_eq!(place.run(&["--cwd", "sub", "--ro", "sub/file"], &["cat", "../sub/file"]).ok(), "text");
+    let ssh = place.path("home:.ssh").display().to_string();
+    place.run(&["--cwd", &ssh], &["cat", "id_ed25519"]).code(125).says(&["cannot enter the working directory"]);
+}
+
+#[test]
+fn a_policy_file_of_the_operator_counts_for_one_run() {
+    let place = Place::new();
+    place.write("home:wide/file", "x");
+    place.write(
+        "home:.config/cofferdam/profiles/reviewer.toml",
+        "[files]\nwrite = [\"~/wide\"]\n[limits]\ntimeout = \"7m\"\n",
+    );
+    let text = "echo y > ~/wide/file";
+    place.run(&[], &["bash", "-c", text]).code(1);
+    place.run(&["--profile", "reviewer"], &["bash", "-c", text]).ok();
+    let file = place.path("home:.config/cofferdam/profiles/reviewer.toml").display().to_string();
+    place.run(&["--policy", &file], &["bash", "-c", text]).ok();
+    // A flag counts more, a variable and the user's own file less.
+    place.write("home:.config/cofferdam/config.toml", "[limits]\ntimeout = \"1m\"\n");
+    let mut command = place.command(binary());
+    command.env("COFFERDAM_TIMEOUT", "2m").args(["explain", "--json", "--profile", "reviewer", "true"]);
+    let explained: Value = serde_json::from_str(&finish(&mut command, b"").ok()).expect("JSON");
+    let timeout = &explained["policy"]["limits"]["timeout"];
+    assert!(timeout["origin"]["source"].as_str().is_some_and(|source| source.ends_with("reviewer.toml")), "{timeout}");
+    let explained = place.sandbox(&["explain", "--profile", "reviewer", "--timeout", "9m", "true"]).ok();
+    assert!(explained.contains("flag: --timeout"), "{explained}");
+    // What the workload could have written is not the operator's word.
+    place.write("ci.toml", "[files]\nwrite = [\"~/wide\"]\n");
+    place.run(&["--policy", "ci.toml"], &["true"]).code(126).says(&["lies in the project", "--profile NAME"]);
+    place.write("home:wide/own.toml", "[files]\nwrite = [\"~/wide\"]\n");
+    let own = place.path("home:wide/own.toml").display().to_string();
+    place.run(&["--policy", &own], &["true"]).code(126).says(&["the session could write"]);
+    place.run(&["--profile", "reviewr"], &["true"]).code(126).says(&["no profile `reviewr`", "profiles are: reviewer"]);
+    place.run(&["--profile", "../config"], &["true"]).code(126);
+    place.run(&["--policy", "/nonexistent/x.toml"], &["true"]).code(125);
+}
+
+#[test]
+fn pipes_that_are_named_are_passed_on_and_nothing_else_is() {
+    let place = Place::new();
+    let sandbox = binary().display().to_string();
+    let host = |script: &str| place.host(&script.replace("sandbox", &sandbox));
+    let ran = host(
+        "exec 9< <(echo nine) 8< <(echo eight); sandbox run --fd 9 bash -c 'cat <&9; cat <&8; ls /proc/self/fd | wc -l'",
+    );
+    assert_eq!(ran.out, "nine\n5\n", "{}", ran.err);
+    host("sandbox run --fd 63 cat <(echo x)").ok();
+    host("sandbox run cat <(echo x)").code(1).says(&["/dev/fd/63 was not passed on to the command; --fd 63"]);
+    for (opened, why) in [
+        ("5</", "a directory"),
+        ("5</etc/passwd", "a file"),
+        ("5<>/dev/tcp/127.0.0.1/1", "not open"),
+        ("5</dev/zero", "not a pipe"),
+        ("5>&-", "not open"),
+    ] {
+        host(&format!("exec {opened}; sandbox run --fd 5 touch ran")).code(125).says(&[why]);
+    }
+    host("mkfifo named; exec 5<>named; sandbox run --fd 5 touch ran").code(125).says(&["a pipe with a name"]);
+    assert!(!place.exists("ran"));
+}
+
+#[test]
+fn make_finds_its_job_server_where_its_pipe_is_passed_on() {
+    let Some(place) = Place::with(&["make"]) else { return };
+    let sandbox = binary().display().to_string();
+    place.write("inner.mk", "all: a b\na b:\n\t@echo $@\n");
+    let flags = "--fd 3 --fd 4 --env MAKEFLAGS";
+    place.write("Makefile", &format!("all:\n\t+@{sandbox} run {flags} make -f inner.mk\n"));
+    let ran = place.host("make --help | grep -q jobserver-style && style=--jobserver-style=pipe; make -j4 $style");
+    assert!(ran.code == 0 && !ran.err.contains("jobserver unavailable"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_word_of_another_tool_is_told_by_what_it_is_here() {
+    let place = Place::new();
+    let ran = place.sandbox(&["prune"]).code(125).says(&["hint: that is `sandbox changes"]);
+    assert!(!ran.err.contains("'run'"), "{}", ran.err);
+    place.sandbox(&["explian"]).code(125).says(&["'explain'"]);
+    place.sandbox(&["run", "--netwrk", "none", "true"]).code(125).says(&["'--network'"]);
+    let ran = place.sandbox(&["run", "--frobnicate", "true"]).code(125);
+    assert!(!ran.err.contains("similar argument"), "{}", ran.err);
+}
+
+#[test]
+fn why_knows_variables_and_says_what_is_nothing() {
+    let place = Place::new();
+    let why = |target: &str| place.sandbox(&["why", target]).ok();
+    let said = why("FOO_TOKEN");
+    assert!(said.contains("not passed (it is not set here): variables of such names may hold secrets"), "{said}");
+    assert!(said.contains("to pass it: --env FOO_TOKEN"), "{said}");
+    assert!(why("env:foo").contains("no rule names it"), "{}", why("env:foo"));
+    assert!(why("LANG").contains("LANG is passed ["), "{}", why("LANG"));
+    let said = place.sandbox(&["why", "--env", "FOO_TOKEN", "FOO_TOKEN"]).ok();
+    assert!(said.contains("is passed") && said.contains("flag: --env"), "{said}");
+    place.sandbox(&["why", "nosuchthing"]).code(1).says(&["no path that exists", "./NAME"]);
+    assert!(why("./nosuchthing").contains("nosuchthing"));
 }
 
 #[test]
@@ -107,7 +248,7 @@ fn a_reader_that_goes_away_ends_the_command_quietly() {
     let ran = place.host(&format!(
         "'{sandbox}' explain | head -1; '{sandbox}' man | head -1 >/dev/null; '{sandbox}' --help | head -1"
     ));
-    assert!(ran.out.starts_with("POLICY\n"), "{}", ran.out);
+    assert!(ran.out.starts_with("SUMMARY\n"), "{}", ran.out);
     assert_eq!(ran.err, "");
 }
 
@@ -126,6 +267,7 @@ fn explain_shows_rules_with_origins_steps_and_posture() {
     let place = Place::new();
     place.write("home:.aws/credentials", "x");
     place.write(".cofferdam/policy.toml", "[files]\ndeny = [\"./private\"]\n");
+    place.write("private/file", "x");
     let text = place.sandbox(&["explain", "--timeout", "5m", "--", "make"]).ok();
     for part in [
         "POLICY",
@@ -139,16 +281,28 @@ fn explain_shows_rules_with_origins_steps_and_posture() {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }
     assert!(!place.exists(".vscode"), "explain changed the project");
+    let (summary, _) = text.split_once("\nPOLICY\n").expect("the policy comes after the summary");
+    assert!((8..=16).contains(&summary.lines().count()), "{summary}");
+    for part in [
+        "make, in ~/project",
+        "~/project",
+        "limits      timeout 5m",
+        "any other path",
+        "none, but an own loopback",
+        "~/project/private",
+    ] {
+        assert!(summary.contains(part), "`{part}` is not in:\n{summary}");
+    }
 }
 
 #[test]
 fn explain_and_doctor_speak_json() {
     let place = Place::new();
-    let explained: serde_json::Value =
+    let explained: Value =
         serde_json::from_str(&place.sandbox(&["explain", "--json", "--", "make"]).ok()).expect("JSON");
     assert_eq!(explained["plan"]["command"]["argv"][0], "make");
     assert!(explained["plan"]["steps"].as_array().is_some_and(|steps| steps.len() > 20));
-    let doctor: serde_json::Value = serde_json::from_str(&place.sandbox(&["doctor", "--json"]).ok()).expect("JSON");
+    let doctor: Value = serde_json::from_str(&place.sandbox(&["doctor", "--json"]).ok()).expect("JSON");
     let checks = doctor["checks"].as_array().expect("a list");
     assert!(checks.len() >= 8, "{doctor}");
     let text = place.sandbox(&["doctor"]).ok();

@@ -124,7 +124,7 @@ fn a_project_reaches_what_its_policy_lists_only_once_it_is_trusted() {
     let get = format!("{GET} http://allowed.test/");
     assert_ne!(internet.run(&[], &get).code, 0);
     assert!(internet.world.connections(&format!("{ALLOWED}:80")).is_empty());
-    internet.sandbox(&["trust"]).code(0);
+    internet.sandbox(&["trust", "--yes"]).code(0);
     assert_eq!(internet.run(&[], &get).ok(), "200\n");
 }
 

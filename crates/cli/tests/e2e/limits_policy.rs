@@ -47,7 +47,7 @@ fn files_and_variables_are_refused_beyond_a_maximum_like_flags() {
     finish(&mut command, b"").code(126).says(&["environment: COFFERDAM_TIMEOUT", "presets/process-tool.toml:"]);
 
     place.write(".cofferdam/policy.toml", "[limits]\noutput = \"11M\"\n");
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     place.inside("touch ran").code(126).says(&[".cofferdam/policy.toml:2", "presets/process-tool.toml:"]);
     assert!(!place.exists("ran"));
 }

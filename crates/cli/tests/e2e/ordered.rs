@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cofferdam_client::{
-    Chunk, ClientError, Exec, ExecEnd, ExecLimits, ExecRequest, Given, KEPT_BYTES, Keep, Lifetime, ORDER_VERSION,
-    Order, OutputStream, Reach, Session, Verdict,
+    Chosen, Chunk, ClientError, Exec, ExecEnd, ExecLimits, ExecRequest, Given, KEPT_BYTES, Keep, Lifetime,
+    ORDER_VERSION, Order, OutputStream, Reach, Session, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ fn order(place: &Place, lifetime: Lifetime) -> Order {
         cwd: Some(place.project.clone()),
         environment: place.environment(),
         flags: Vec::new(),
+        chosen: Chosen::default(),
         exec: None,
         lifetime,
         can_ask: false,
@@ -638,6 +639,7 @@ fn victim() {
         cwd: Some(home.join("project")),
         environment: std::env::vars().filter(|(name, _)| name != VICTIM && name != BINARY).collect(),
         flags: Vec::new(),
+        chosen: Chosen::default(),
         exec: None,
         lifetime,
         can_ask: false,

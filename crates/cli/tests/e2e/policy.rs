@@ -34,9 +34,13 @@ fn an_unapproved_project_policy_uncovers_no_secret_through_a_link() {
 fn trust_lets_a_project_policy_widen_until_it_is_edited_or_revoked() {
     let place = with_policy();
     let shown = place.sandbox(&["trust", "--dry-run"]).ok();
-    assert!(shown.contains("would approve") && shown.contains("~/data"), "{shown}");
+    assert!(shown.contains("would approve"), "{shown}");
+    let (wider, rest) = shown.split_once("only tightens").expect("both lists");
+    assert!(wider.contains("widens what sessions here can do:") && wider.contains("~/data"), "{shown}");
+    assert!(rest.contains("private") && !rest.contains("~/data"), "{shown}");
+    place.sandbox(&["trust"]).code(125).says(&["there is no terminal to ask at", "--yes"]);
     place.inside("echo new > ~/data/file").code(1);
-    let approved = place.sandbox(&["trust"]).ok();
+    let approved = place.sandbox(&["trust", "--yes"]).ok();
     assert!(approved.contains("sha256"), "{approved}");
     place.inside("echo new > ~/data/file").ok();
     assert_eq!(place.read("home:data/file").as_deref(), Some("new\n"));
@@ -54,7 +58,7 @@ fn trust_lets_a_project_policy_widen_until_it_is_edited_or_revoked() {
 #[test]
 fn the_command_cannot_change_the_policy_or_its_approval() {
     let place = with_policy();
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     for attempt in [
         "echo '[files]' > .cofferdam/policy.toml",
         "mv .cofferdam old",

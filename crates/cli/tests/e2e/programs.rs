@@ -138,7 +138,7 @@ fn an_unapproved_list_of_programs_gives_nothing() {
     let ran = place.inside("cat ~/notes");
     assert_eq!((ran.out.as_str(), ran.code), ("", 1), "{}", ran.err);
     // The control: approved, it is given.
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     assert_eq!(place.inside("cat ~/notes").ok(), "text\n");
 }
 

@@ -13,6 +13,24 @@ fn listed(place: &Place) -> Vec<Value> {
 }
 
 #[test]
+fn a_session_is_found_by_its_name_and_no_other_that_runs_can_have_it() {
+    let place = Place::new();
+    let running = place.start(&["--name", "nightly"], "echo ready; read line");
+    let listed: Value = serde_json::from_str(&place.sandbox(&["ps", "nightly", "--json"]).ok()).expect("JSON");
+    assert_eq!(listed["sessions"][0]["name"], "nightly", "{listed}");
+    assert!(place.sandbox(&["ps"]).ok().contains("nightly: bash"));
+    assert_eq!(place.sandbox(&["attach", "nightly", "echo", "in"]).ok(), "in\n");
+    place.run(&["--name", "nightly"], &["touch", "ran"]).code(125).says(&["runs already"]);
+    for name in ["last", "", "a/b", "..", "local-x"] {
+        place.run(&["--name", name], &["touch", "ran"]).code(125).says(&["can be no session's name"]);
+    }
+    assert!(!place.exists("ran"));
+    assert!(place.sandbox(&["kill", "nightly"]).ok().contains("ended"));
+    drop(running);
+    place.run(&["--name", "nightly"], &["true"]).ok();
+}
+
+#[test]
 fn a_session_is_listed_while_it_lives() {
     let place = Place::new();
     assert_eq!(place.sandbox(&["ps"]).ok(), "no session runs\n");
@@ -70,7 +88,7 @@ fn a_session_that_does_not_listen_is_killed_after_the_grace_and_leaves_nothing()
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     assert_eq!(running.end().0, 137);
     assert!(listed(&place).is_empty());
-    assert!(place.sandbox(&["logs", "last"]).ok().contains("SANDBOX_DESTROYED"));
+    assert!(place.sandbox(&["audit", "last"]).ok().contains("SANDBOX_DESTROYED"));
 }
 
 #[test]

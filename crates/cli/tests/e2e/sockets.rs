@@ -131,7 +131,7 @@ fn a_project_does_not_grant_itself_a_socket_and_what_is_none_is_refused() {
     let service = Service::at(place.path("home:data/agent.sock"));
     place.write(".cofferdam/policy.toml", "[network]\nsockets = [\"~/data/agent.sock\"]\n");
     assert_eq!(connect(&place, &["--mode", "static"], &[service.name()]), "refused\n");
-    place.sandbox(&["trust"]).ok();
+    place.sandbox(&["trust", "--yes"]).ok();
     assert_eq!(connect(&place, &["--mode", "static"], &[service.name()]), "reached\n", "the control");
     place.write("plain", "");
     place.run(&["--socket", "plain"], &["true"]).code(125).says(&["is not a socket", "--socket"]);

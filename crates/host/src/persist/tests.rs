@@ -21,7 +21,16 @@ impl Home {
         let project = home.join("project");
         std::fs::create_dir_all(&project).expect("it is writable");
         let state = home.join(".local/state/cofferdam");
-        Home { around: Surroundings { cwd: project.clone(), project: Some(project), state, home, other_home: None } }
+        Home {
+            around: Surroundings {
+                cwd: project.clone(),
+                start_in: project.clone(),
+                project: Some(project),
+                state,
+                home,
+                other_home: None,
+            },
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {

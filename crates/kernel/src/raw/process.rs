@@ -141,6 +141,12 @@ pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<()> {
     done(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })
 }
 
+/// Takes the mark off a descriptor that closes it at exec.
+pub(crate) fn keep_at_exec(number: i32) -> Result<()> {
+    // SAFETY: no pointers; a number that is not open is an error.
+    check(libc::c_long::from(unsafe { libc::fcntl(number, libc::F_SETFD, 0) })).map(drop)
+}
+
 /// A copy of a descriptor by its number, closed at exec; the number itself stays open for a standard stream alone.
 pub(crate) fn take_inherited(number: i32) -> Result<OwnedFd> {
     // SAFETY: no pointers; a number that is not open is an error.

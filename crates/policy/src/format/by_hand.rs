@@ -104,7 +104,7 @@ pub const BY_HAND: &[ByHand] = &[
         NetworkPart::Allow,
     )
     .variable("COFFERDAM_ALLOW_HOST"),
-    host("--deny-host", "Let a host not be reached, on any port or on PORT", Endpoint::parse, NetworkPart::Deny)
+    host("--deny-host", "Refuse a host, on every port or on PORT", Endpoint::parse, NetworkPart::Deny)
         .variable("COFFERDAM_DENY_HOST"),
     text("--publish", "[HOST_PORT:]PORT", "Make a port of the session reachable from this host's loopback", |text| {
         read(Publish::parse(text), "ports such as `8080:80` or `8080`", NetworkPart::Publish)
@@ -131,32 +131,32 @@ pub const BY_HAND: &[ByHand] = &[
     })
     .below(LIMITS)
     .variable("COFFERDAM_TIMEOUT"),
-    text("--memory", "SIZE", "Most memory of all processes together (512M, 2G)", |text| {
+    text("--memory", "SIZE", "Memory of all processes of the session together, at most (512M, 2G)", |text| {
         read(parse_size(text), SIZE, Scalar::Memory)
     })
     .below(LIMITS)
     .variable("COFFERDAM_MEMORY"),
-    text("--cpus", "NUMBER", "Most CPUs used at once (2, 0.5)", |text| read(parse_cpus(text), CPUS, Scalar::CpuMillis))
+    text("--cpus", "NUMBER", "CPUs used at once, at most (2, 0.5)", |text| read(parse_cpus(text), CPUS, Scalar::CpuMillis))
         .below(LIMITS)
         .variable("COFFERDAM_CPUS"),
-    text("--cpu-time", "TIME", "Most CPU time of all processes together (90s, 10m)", |text| {
+    text("--cpu-time", "TIME", "CPU time of all processes of the session together, at most (90s, 10m)", |text| {
         read(parse_time(text), TIME, |time| Scalar::CpuSeconds(time.as_secs()))
     })
     .below(LIMITS),
-    text("--max-processes", "NUMBER", "Most processes and threads alive at once", |text| {
+    text("--max-processes", "NUMBER", "Processes and threads of the session, at most", |text| {
         read(parse_count(text).and_then(|count| u32::try_from(count).ok()), COUNT, Scalar::MaxProcesses)
     })
     .below(LIMITS)
     .variable("COFFERDAM_PROCESSES"),
-    text("--open-files", "NUMBER", "Most open descriptors of each process", |text| {
+    text("--open-files", "NUMBER", "Open descriptors of each process, at most", |text| {
         read(parse_count(text), COUNT, Scalar::OpenFiles)
     })
     .below(LIMITS),
-    text("--storage", "SIZE", "Most that may be added to a file system of this machine (500M, 2G)", |text| {
+    text("--storage", "SIZE", "What may be added to any file system of this machine, at most (500M, 2G)", |text| {
         read(parse_size(text), SIZE, Scalar::Storage)
     })
     .below(LIMITS),
-    text("--max-output", "SIZE", "Most written to stdout and stderr together (1M)", |text| {
+    text("--max-output", "SIZE", "What may be written to stdout and stderr together, at most (1M)", |text| {
         read(parse_size(text), SIZE, Scalar::Output)
     })
     .below(LIMITS)

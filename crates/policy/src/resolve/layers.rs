@@ -2,7 +2,7 @@
 //! policies; single settings are applied by `merge`, ceilings held by `ceilings`. Called by the edge, once per run.
 //!
 //! Order, weakest first: shipped lists, `default` preset, named presets, org, user, project, project.local,
-//! environment, flags. Scalars: the later wins. Lists add up. Ceilings (requirements, maxima of presets) are checked
+//! environment, files named for this run, flags. Scalars: the later wins. Lists add up. Ceilings (requirements, maxima of presets) are checked
 //! last and cut nothing off.
 
 use std::borrow::Cow;
@@ -120,18 +120,31 @@ fn can_follow_the_list(policy: &Policy) -> bool {
 fn collect(inputs: &Inputs<'_>) -> Result<Vec<Said>, PolicyError> {
     let mut files: Vec<&LayerInput> = inputs.layers.iter().collect();
     files.sort_by_key(|input| input.layer);
+    // What the operator named for this run comes after the variables that are there anyway.
+    let (named, lasting): (Vec<_>, Vec<_>) = files.into_iter().partition(|input| input.layer == Layer::Flag);
     let mut said = Vec::new();
+    add_files(&lasting, &mut said)?;
+    add_by_hand(by_hand::of_variables(inputs.environment)?, &mut said)?;
+    add_files(&named, &mut said)?;
+    add_by_hand(by_hand::with_implied(inputs.flags.to_vec()), &mut said)?;
+    Ok(said)
+}
+
+fn add_files(files: &[&LayerInput], said: &mut Vec<Said>) -> Result<(), PolicyError> {
     for input in files {
         let trusted = input.trusted || !input.layer.is_untrusted();
         let parsed = file::parse(input.layer, &input.source, &input.text)?;
         said.extend(parsed.settings.into_iter().map(|setting| Said { setting, trusted }));
     }
-    let flags = by_hand::with_implied(inputs.flags.to_vec());
-    for setting in by_hand::of_variables(inputs.environment)?.into_iter().chain(flags) {
+    Ok(())
+}
+
+fn add_by_hand(settings: Vec<Ruled<Setting>>, said: &mut Vec<Said>) -> Result<(), PolicyError> {
+    for setting in settings {
         check(&setting)?;
         said.push(Said { setting, trusted: true });
     }
-    Ok(said)
+    Ok(())
 }
 
 /// Presets go below every layer, whichever names them: a preset is what the user starts from, not what overrides them.

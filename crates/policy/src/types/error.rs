@@ -102,7 +102,7 @@ impl PolicyError {
 }
 
 /// `did you mean ...?` for the nearest candidate, where one is near enough to be a slip.
-pub(crate) fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const LONGEST: usize = 64;
     if wrong.len() > LONGEST {
         return None;

@@ -166,7 +166,7 @@ macro_rules! scalars {
             }
 
             /// What it is called where a person reads a policy.
-            pub(crate) fn label(&self) -> &'static str {
+            pub fn label(&self) -> &'static str {
                 match self { $($(Scalar::$variant(_) => first!($($shown,)? self.key()),)*)+ }
             }
 

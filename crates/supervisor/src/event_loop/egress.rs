@@ -84,7 +84,8 @@ fn subject_of(host: &str, port: u16) -> String {
 /// What is known of a host without asking the user or a server.
 fn hint_about(host: &str, port: u16, argv: &[String]) -> Option<String> {
     let host = Host::parse(host).ok()?;
-    let registry = cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host));
+    let registry =
+        cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host) && endpoint.allows(&host, port));
     let registry = registry.then(|| "listed in the preset `registries`".to_owned());
     let usual = Prediction::of(argv).and_then(|prediction| prediction.hint(&host, port));
     [usual, registry].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))

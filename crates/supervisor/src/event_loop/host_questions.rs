@@ -131,7 +131,7 @@ impl Running<'_> {
 fn by(cause: Cause, allowed: bool) -> String {
     match cause {
         Cause::Person | Cause::Hook if !allowed => "denied when it was asked".to_owned(),
-        Cause::Gone => "who asked is gone".to_owned(),
+        Cause::Gone => "the program that asked has ended".to_owned(),
         Cause::Timeout => "no answer came in time".to_owned(),
         Cause::Budget => "more questions in a minute than the policy lets be asked".to_owned(),
         cause => format!("an answer ({})", cause.word()),

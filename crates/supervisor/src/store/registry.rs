@@ -30,6 +30,7 @@ pub(crate) fn list(plan: &LaunchPlan, options: &Options, id: &str, directory: &C
     let said = Session {
         version: SESSION_VERSION,
         id: id.to_owned(),
+        name: options.name.clone(),
         pid: rustix::process::getpid().as_raw_nonzero().get(),
         pid_namespace: own_pid_namespace(),
         argv: plan.command.argv.clone(),

@@ -129,7 +129,7 @@ fn trust_and_edit(trial: &Trial) -> std::io::Result<Finding> {
     let data = trial.scene.write("home/data/file", "old");
     let policy = trial.scene.write(trial.project().join(".cofferdam/policy.toml"), WIDENING);
     let run = ["run", "--on-unknown", "deny", "--", "sh", "-c", "echo new > ~/data/file"];
-    printed(trial, &["trust"])?;
+    printed(trial, &["trust", "--yes"])?;
     let approved = printed(trial, &run)?;
     if fs::read_to_string(&data)? != "new\n" {
         return Ok(Finding::Broken(format!("what was approved does not count: {approved}")));
@@ -137,7 +137,7 @@ fn trust_and_edit(trial: &Trial) -> std::io::Result<Finding> {
     fs::write(&policy, format!("{WIDENING}# one more line\n"))?;
     fs::write(&data, "old")?;
     if trial.walls == Walls::Open {
-        printed(trial, &["trust"])?;
+        printed(trial, &["trust", "--yes"])?;
     }
     let said = printed(trial, &run)?;
     Ok(match fs::read_to_string(&data)?.as_str() {

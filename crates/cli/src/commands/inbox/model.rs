@@ -24,8 +24,21 @@ pub(super) struct Inbox {
     pub(super) decisions: VecDeque<Decided>,
     pub(super) reach: Option<Reach>,
     pub(super) message: String,
+    /// Only questions with this text in path, program or session are shown.
+    pub(super) filter: String,
+    pub(super) screen: Screen,
     selected: Option<(String, QuestionId)>,
     locked_until: Option<Instant>,
+}
+
+/// What keys go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Screen {
+    #[default]
+    Questions,
+    /// The filter is typed.
+    Filter,
+    Help,
 }
 
 #[derive(Debug)]
@@ -103,10 +116,20 @@ impl Inbox {
         }
     }
 
+    /// The questions that the filter lets through, oldest first.
+    pub(super) fn shown(&self) -> Vec<&Asked> {
+        let wanted = self.filter.to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&wanted);
+        let is_shown = |asked: &&Asked| {
+            wanted.is_empty() || has(&asked.request.path) || has(&asked.request.exe) || has(&asked.session)
+        };
+        self.questions.iter().filter(is_shown).collect()
+    }
+
     /// The line of the selected question.
     pub(super) fn selected(&self) -> Option<usize> {
         let (session, id) = self.selected.as_ref()?;
-        self.questions.iter().position(|asked| asked.session == *session && asked.request.id == *id)
+        self.shown().iter().position(|asked| asked.session == *session && asked.request.id == *id)
     }
 
     /// Whether keys answer nothing for a moment.
@@ -123,13 +146,29 @@ impl Inbox {
 
     fn select(&mut self, line: usize) {
         self.reach = None;
-        let asked = self.questions.get(line.min(self.questions.len().saturating_sub(1)));
+        let shown = self.shown();
+        let asked = shown.get(line.min(shown.len().saturating_sub(1)));
         self.selected = asked.map(|asked| (asked.session.clone(), asked.request.id));
     }
 
     pub(super) fn key(&mut self, key: KeyCode, modifiers: KeyModifiers, now: Instant) -> Effect {
-        if key == KeyCode::Char('q') || is_interrupt(key, modifiers) {
+        if is_interrupt(key, modifiers) {
             return Effect::Quit;
+        }
+        match self.screen {
+            Screen::Help => {
+                self.screen = Screen::Questions;
+                return Effect::Nothing;
+            }
+            Screen::Filter => return self.type_filter(key, now),
+            Screen::Questions => {}
+        }
+        match key {
+            KeyCode::Char('q') => return Effect::Quit,
+            KeyCode::Char('?') => self.screen = Screen::Help,
+            KeyCode::Char('/') => self.screen = Screen::Filter,
+            KeyCode::Esc => self.filter.clear(),
+            _ => {}
         }
         let line = self.selected();
         match key {
@@ -143,8 +182,28 @@ impl Inbox {
         Effect::Nothing
     }
 
+    /// What comes under the selection while it is typed is not answered at once.
+    fn type_filter(&mut self, key: KeyCode, now: Instant) -> Effect {
+        match key {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.screen = Screen::Questions;
+            }
+            KeyCode::Enter => self.screen = Screen::Questions,
+            _ => {}
+        }
+        self.select(self.selected().unwrap_or(0));
+        self.locked_until = Some(now + PAUSE);
+        Effect::Nothing
+    }
+
     fn answer(&mut self, key: char) -> Effect {
-        let Some(asked) = self.selected().and_then(|line| self.questions.get(line)) else { return Effect::Nothing };
+        let shown = self.shown();
+        let Some(asked) = self.selected().and_then(|line| shown.get(line)) else { return Effect::Nothing };
         let has_toolchain = asked.request.toolchain.is_some();
         let reach = self.reach.unwrap_or(Reach::File);
         let can_be_kept = asked.request.op.can_be_kept(asked.request.is_dir, reach);

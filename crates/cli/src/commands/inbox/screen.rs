@@ -9,16 +9,38 @@ use cofferdam_wire::session::short;
 use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{List, ListState, Paragraph};
 
-use crate::commands::inbox::model::{Asked, Decided, Inbox, Session};
-use crate::full_screen::{bold, titled};
+use crate::commands::inbox::model::{Asked, Decided, Inbox, Screen, Session};
+use crate::full_screen::{bold, coloured, titled, warning};
 use crate::render::output::bytes;
 use crate::render::question::{path, seconds_left, verb, who};
 
+const HELP: &[&str] = &[
+    "y  allow once                      s  allow for this session",
+    "p  allow, kept for the project     u  allow, kept for you (always)",
+    "d  with everything below the directory, before y, s, p, u, n or N",
+    "t  with the whole toolchain, where one is named",
+    "n  deny once                       N  deny for this session",
+    "j, k or arrows  the next, the previous question",
+    "/  show only questions with a text in path, program or session; Esc shows all",
+    "q  quit: open questions stay open, and are denied when their time is over",
+    "",
+    "What was answered for the session ends with it. What was kept stands in a policy",
+    "file: `sandbox policy show` names file and line, take the line out to revoke it.",
+];
+
 pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
+    if inbox.screen == Screen::Help {
+        let lines: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(format!("  {line}"))).collect();
+        frame.render_widget(
+            Paragraph::new(lines).block(titled("sandbox inbox: keys (any key goes back)")),
+            frame.area(),
+        );
+        return;
+    }
     let count = |length: usize, most: u16| u16::try_from(length).unwrap_or(most).clamp(1, most) + 1;
     let areas = Layout::vertical([
         Constraint::Length(count(inbox.questions.len(), 8)),
@@ -42,13 +64,20 @@ fn or_none(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {
 }
 
 fn draw_questions(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
-    let title = format!("sandbox inbox: {} open", inbox.questions.len());
-    if inbox.questions.is_empty() {
-        frame.render_widget(Paragraph::new("  no open questions").block(titled(&title)), area);
+    let shown = inbox.shown();
+    let mut title = format!("sandbox inbox: {} open", inbox.questions.len());
+    if !inbox.filter.is_empty() || inbox.screen == Screen::Filter {
+        let cursor = if inbox.screen == Screen::Filter { "_" } else { "" };
+        title = format!("{title}, {} shown /{}{cursor}", shown.len(), cofferdam_gate::shown(inbox.filter.as_bytes()));
+    }
+    if shown.is_empty() {
+        let text =
+            if inbox.questions.is_empty() { "  no open questions" } else { "  none has this text: Esc shows all" };
+        frame.render_widget(Paragraph::new(text).block(titled(&title)), area);
         return;
     }
     let width = usize::from(area.width).saturating_sub(34);
-    let rows = inbox.questions.iter().map(|asked| question_row(asked, width));
+    let rows = shown.iter().map(|asked| question_row(asked, width));
     let list = List::new(rows)
         .block(titled(&title))
         .highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -66,11 +95,16 @@ fn question_row(asked: &Asked, width: usize) -> Line<'static> {
     let skip = path.chars().count().saturating_sub(width);
     let tail: String = path.chars().skip(skip).collect();
     let cut = if skip > 0 { "..." } else { "" };
-    Line::from(format!("{left:>6} {:<7} {:<12} {cut}{tail}", verb(request.op), shown_short(name.as_bytes(), 12)))
+    // The last seconds of a question.
+    let is_late = seconds_left(request).is_some_and(|left| left < 10);
+    let time = if is_late { coloured(warning()) } else { Style::new() };
+    let rest = format!(" {:<7} {:<12} {cut}{tail}", verb(request.op), shown_short(name.as_bytes(), 12));
+    Line::from(vec![Span::styled(format!("{left:>6}"), time), Span::raw(rest)])
 }
 
 fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
-    let Some(asked) = inbox.selected().and_then(|line| inbox.questions.get(line)) else {
+    let all = inbox.shown();
+    let Some(asked) = inbox.selected().and_then(|line| all.get(line)) else {
         frame.render_widget(titled("question"), area);
         return;
     };
@@ -78,7 +112,7 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let (width, height) = (usize::from(area.width).max(20), usize::from(area.height));
     let kind = if request.is_dir { "directory".to_owned() } else { format!("file of {} bytes", request.size) };
     let elsewhere = "see `sandbox questions`";
-    let mut rest = vec![format!("{kind}; its path has {} bytes", length(request))];
+    let mut rest = vec![format!("{kind}{}", length(request))];
     rest.extend(folded_short(&format!("for: {}", extent(inbox.reach, asked)), width, 3, elsewhere));
     rest.extend(folded_short(&format!("by: {}", who(request)), width, 3, elsewhere));
     rest.push(format!("in: {}", shown_short(request.cwd.as_bytes(), width.saturating_sub(20))));
@@ -99,9 +133,10 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(titled(&title)), area);
 }
 
-/// Of the path itself: what is no text was replaced on the wire.
-fn length(request: &FsRequest) -> usize {
-    request.path_bytes.as_ref().map_or(request.path.len(), |hex| hex.len() / 2)
+/// Of the path itself, where not all of it may be shown: what is no text was replaced on the wire.
+fn length(request: &FsRequest) -> String {
+    let bytes = request.path_bytes.as_ref().map_or(request.path.len(), |hex| hex.len() / 2);
+    if bytes > 80 { format!("; a path of {bytes} bytes") } else { String::new() }
 }
 
 /// What would be opened up.
@@ -152,12 +187,21 @@ fn decision_line(decided: &Decided) -> Line<'static> {
     };
     let cause = format!("{:?}", decided.cause).to_lowercase();
     let name = format!("{}:{}", short(&decided.session), decided.id);
-    Line::from(format!("  {name} {verdict} {keep}{scope} ({cause}): {}", decided.path))
+    let style = match decided.decision {
+        Decision::Allow => Style::new().fg(Color::Green),
+        Decision::Deny => Style::new().fg(Color::Red),
+    };
+    Line::from(vec![
+        Span::raw(format!("  {name} ")),
+        Span::styled(verdict, coloured(style)),
+        Span::raw(format!(" {keep}{scope} ({cause}): {}", decided.path)),
+    ])
 }
 
 fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let on = |reach| if inbox.reach == Some(reach) { "ON" } else { "off" };
-    let selected = inbox.selected().and_then(|line| inbox.questions.get(line));
+    let shown = inbox.shown();
+    let selected = inbox.selected().and_then(|line| shown.get(line)).copied();
     let toolchain = selected.and_then(|asked| asked.request.toolchain.as_deref());
     let reach = inbox.reach.unwrap_or(Reach::File);
     let can_be_kept = |asked: &Asked| asked.request.op.can_be_kept(asked.request.is_dir, reach);
@@ -169,7 +213,7 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let second = if selected.is_some() && inbox.is_locked(Instant::now()) {
         "wait: another question came here".to_owned()
     } else if inbox.message.is_empty() {
-        "[n] deny [N] deny for the session [j/k] down, up [q] quit".to_owned()
+        "[n] deny [N] deny for the session [j/k] down, up [/] find [?] help [q] quit".to_owned()
     } else {
         inbox.message.clone()
     };

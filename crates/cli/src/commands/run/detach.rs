@@ -42,7 +42,7 @@ pub(crate) fn detach(args: &RunArgs) -> Result<ExitCode, DetachError> {
         // There is no terminal to ask at; `--on-unknown ask` leaves questions to `sandbox inbox`.
         can_ask: false,
         kept_bytes: KEPT_BYTES,
-        ..typed(&args.policy.0, &args.argv)
+        ..typed(&args.policy.0, args.chosen(), &args.argv)
     };
     let document = order.document().map_err(|why| DetachError::NoText { why })?;
     let (ours, theirs) = UnixStream::pair().map_err(DetachError::Start)?;

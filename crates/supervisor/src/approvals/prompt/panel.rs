@@ -129,11 +129,11 @@ fn title(question: &Question, view: View) -> String {
         words.push(format!("({} of {})", view.place.0, view.place.1));
     }
     if let Some(seconds) = view.seconds_left {
-        words.push(format!("- denied in {seconds} s"));
+        words.push(format!("- answer in {seconds} s"));
     }
     words.push(match view.keys {
         Keys::Program => "- wait, keys go to the program".to_owned(),
-        Keys::Panel => "- press a key".to_owned(),
+        Keys::Panel => "- press a key below".to_owned(),
     });
     words.join(" ")
 }
@@ -165,7 +165,7 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     add(verb(question.op), &path_text(question));
     add("", &about(question));
     if !matches!(question.op, Op::Connect | Op::Sign) {
-        add("flags", &format!("{:#o}", question.flags));
+        add("opened", &open_flags(question.flags));
     }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
@@ -214,10 +214,29 @@ fn path_text(question: &Question) -> String {
     shown(bytes) + slash
 }
 
+/// A path longer than this may not be shown as a whole, so that its length is told.
+const MOST_PLAIN: usize = 80;
+
+/// How the file was to be opened, by the kernel's names.
+fn open_flags(flags: u32) -> String {
+    const NAMES: [(u32, &str); 7] = [
+        (0o100, "O_CREAT"),
+        (0o200, "O_EXCL"),
+        (0o1000, "O_TRUNC"),
+        (0o2000, "O_APPEND"),
+        (0o4000, "O_NONBLOCK"),
+        (0o200_000, "O_DIRECTORY"),
+        (0o400_000, "O_NOFOLLOW"),
+    ];
+    let access = ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_RDWR"][(flags & 3) as usize];
+    let named = NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
+    std::iter::once(access).chain(named).collect::<Vec<_>>().join(" ")
+}
+
 /// What the path is; its length, so that a part that is not shown is missed.
 fn about(question: &Question) -> String {
     let bytes = match &question.subject {
-        Subject::Host(_) => return "a host outside; private addresses are refused".to_owned(),
+        Subject::Host(_) => return "an internet host: private addresses stay refused".to_owned(),
         Subject::Key(_) => return "a key of yours; it stays in your agent".to_owned(),
         Subject::Path(_) => question.subject.as_bytes(),
     };
@@ -227,11 +246,14 @@ fn about(question: &Question) -> String {
         (false, Op::Create) => "a new file".to_owned(),
         (false, _) => format!("file of {} bytes", question.size),
     };
-    let mut text = format!("{kind}; its path has {} bytes", bytes.len());
+    let mut text = kind;
+    if bytes.len() > MOST_PLAIN {
+        text.push_str(&format!("; a path of {} bytes", bytes.len()));
+    }
     if shown(bytes).as_bytes() != bytes {
-        text.push_str(", some escaped here");
+        text.push_str("; path shown escaped");
     } else if !bytes.is_ascii() {
-        text.push_str(", some not ASCII");
+        text.push_str("; path not all ASCII");
     }
     text
 }

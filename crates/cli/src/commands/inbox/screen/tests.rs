@@ -111,6 +111,28 @@ fn nothing_is_offered_for_good_that_no_rule_can_give() {
 }
 
 #[test]
+fn a_filter_shows_and_answers_only_what_has_its_text() {
+    let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(2));
+    let mut inbox = Inbox::default();
+    inbox.take("local-0a-6b1f0e92d7c4", request(2, "/a/one"), now);
+    inbox.take("local-0b-2c8e91a0f3d5", request(3, "/b/Two"), now);
+    for key in ['/', 't', 'w'] {
+        press(&mut inbox, key, later);
+    }
+    assert!(drawn(&inbox).contains("2 open, 1 shown /tw_"), "{}", drawn(&inbox));
+    inbox.key(KeyCode::Enter, KeyModifiers::NONE, later);
+    assert!(!drawn(&inbox).contains("/a/one"), "{}", drawn(&inbox));
+    assert_eq!(press(&mut inbox, 'y', later), Effect::Nothing, "it just came under the selection");
+    let answered = press(&mut inbox, 'y', later + Duration::from_secs(1));
+    assert!(matches!(answered, Effect::Say(session, _) if session == "local-0b-2c8e91a0f3d5"));
+    inbox.key(KeyCode::Esc, KeyModifiers::NONE, later);
+    assert!(drawn(&inbox).contains("/a/one"));
+    press(&mut inbox, '?', later);
+    assert!(drawn(&inbox).contains("kept for the project"), "{}", drawn(&inbox));
+    assert_eq!(press(&mut inbox, 'q', later), Effect::Nothing, "any key goes back");
+}
+
+#[test]
 fn an_answer_goes_to_the_session_that_asked() {
     let now = Instant::now();
     let later = now + Duration::from_secs(1);
