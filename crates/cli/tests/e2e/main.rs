@@ -18,6 +18,7 @@ mod egress_agent;
 mod egress_clients;
 mod egress_credentials;
 mod egress_names;
+mod egress_pairs;
 mod egress_program;
 mod egress_questions;
 mod environment;
