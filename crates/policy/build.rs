@@ -72,7 +72,7 @@ use types::setting::Setting;
 use types::table::settings;
 use types::validate;
 
-const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
+const PRESETS: &[&str] = &["default", "cargo", "go", "java", "node", "process-tool", "python", "registries", "tool"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");

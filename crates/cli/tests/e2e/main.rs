@@ -62,6 +62,7 @@ mod review_screen;
 mod scope;
 mod screen;
 mod sessions;
+mod setup;
 mod sharing;
 mod sockets;
 mod streams;
