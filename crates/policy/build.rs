@@ -72,7 +72,7 @@ use types::setting::Setting;
 use types::table::settings;
 use types::validate;
 
-const PRESETS: &[&str] = &["default", "cargo", "go", "node", "process-tool", "python", "registries", "tool"];
+const PRESETS: &[&str] = &["default", "cargo", "go", "java", "node", "process-tool", "python", "registries", "tool"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");
@@ -335,7 +335,7 @@ fn static_host(rule: &HostRule) -> Result<String, String> {
         return Err(format!("`{endpoint}` has no reason"));
     }
     let target = match &endpoint.target {
-        _ if !methods.is_empty() || !paths.is_empty() || endpoint.ports != Ports::Web => {
+        _ if !methods.is_empty() || !paths.is_empty() || endpoint.ports != Ports::Web || !endpoint.at.is_empty() => {
             return Err(format!("`{endpoint}`: rules of presets are about hosts and the ports of the web"));
         }
         Target::Host(name) => format!("StaticTarget::Host({name:?})"),

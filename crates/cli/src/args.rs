@@ -70,6 +70,11 @@ pub(crate) enum Command {
     Learn(Box<LearnArgs>),
     /// Show what would be enforced, by which rule of which layer, and every step of the launch
     Explain(Box<ExplainArgs>),
+    /// Find package managers and registries, and write the settings under which they work without questions
+    ///
+    /// Shows what would be written to your policy as a diff, and asks. Ends with 1 where something is left to do: with
+    /// `--dry-run`, after a no, and without a terminal and `--yes`.
+    Setup(SetupArgs),
     /// Check what this machine offers, with a remedy for what is missing
     Doctor(DoctorArgs),
     /// Try the walls of this machine and policy, each with its negative control, and report what held
@@ -146,6 +151,23 @@ pub(crate) struct VerifyArgs {
     /// What the program `sandbox-verify` is told
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
+pub(crate) struct SetupArgs {
+    /// Do all that is proposed, without a question
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Only show what would be done
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Propose no completions for your shell
+    #[arg(long)]
+    pub(crate) no_completions: bool,
+    /// Print one JSON object instead of text, and ask nothing
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

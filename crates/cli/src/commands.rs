@@ -25,6 +25,7 @@ pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod selection;
 pub(crate) mod sessions;
+pub(crate) mod setup;
 pub(crate) mod supervise;
 pub(crate) mod top;
 pub(crate) mod trust;

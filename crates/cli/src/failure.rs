@@ -35,6 +35,7 @@ use crate::commands::run::RunError;
 use crate::commands::run::detach::DetachError;
 use crate::commands::run::host_network::HostNetworkError;
 use crate::commands::sessions::SessionError;
+use crate::commands::setup::SetupError;
 use crate::commands::trust::TrustError;
 use crate::commands::verify::VerifyError;
 use crate::commands::why::WhyError;
@@ -141,6 +142,7 @@ gathered! {
     ImportError { Flag } else Import;
     PolicyCommandError { Prepare, Read, Import, Log, Persist };
     WhyError { Prepare, Log } else Why;
+    SetupError { Survey, Files, Persist, Write };
     AnswerError { Survey } else Answer;
     QuarantineCommandError { Home, Quarantine };
     InboxError { Survey } else Inbox;

@@ -21,7 +21,7 @@ use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
     attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
-    quarantine, questions, review, run, sessions, supervise, top, trust, verify, why,
+    quarantine, questions, review, run, sessions, setup, supervise, top, trust, verify, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
             learn::learn(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json))
         }
         Command::Explain(args) => told(explain::explain(&args)),
+        Command::Setup(args) => told(setup::setup(&args)),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Verify(args) => told(verify::verify(&args)),
         Command::Ps(args) => told(sessions::list(&args)),

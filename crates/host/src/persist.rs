@@ -48,6 +48,18 @@ pub struct Saved {
     pub unrecorded: Option<JournalError>,
 }
 
+/// What a draft would make of the file of a scope, to be looked at first.
+#[derive(Debug)]
+pub struct Proposal {
+    pub file: PathBuf,
+    /// Empty where the file says so already.
+    pub diff: String,
+    /// What the file says otherwise: its word counts.
+    pub kept: Vec<String>,
+    before: String,
+    after: String,
+}
+
 /// Why an answer could not be kept.
 #[derive(Debug, Error)]
 pub enum PersistError {
@@ -65,6 +77,8 @@ pub enum PersistError {
     Unwritable { path: PathBuf },
     #[error("a rule in `{file}` would not decide about `{path}`: another one does ({origin})")]
     Overruled { file: PathBuf, path: PathBuf, origin: Origin },
+    #[error("`{file}` was changed meanwhile")]
+    Changed { file: PathBuf },
     #[error("`{key}` in `{file}` is no list of paths")]
     NoList { file: PathBuf, key: String },
     #[error(transparent)]
@@ -102,13 +116,36 @@ pub fn save_draft(
     draft: &Draft,
 ) -> Result<Saved, PersistError> {
     let editor = Editor::begin(Target::of(keep, around, environment)?, around, environment)?;
-    if editor.text.trim().is_empty() {
-        return editor.finish(&draft.to_toml(), &[]);
-    }
-    let (text, kept) = edit::add_settings(&editor.text, draft).map_err(|key| editor.no_list(key))?;
-    let entries: Vec<edit::Entry> = draft.settings.iter().filter_map(edit::Entry::of).collect();
-    let text = edit::edit(&text, &entries, &editor.places).map_err(|key| editor.no_list(key))?;
+    let (text, kept) = editor.with_draft(draft)?;
     Ok(Saved { kept, ..editor.finish(&text, &[])? })
+}
+
+/// What [`save_draft`] would write. Writes nothing, and waits for no other writer.
+pub fn propose_draft(
+    around: &Surroundings,
+    environment: &[(String, String)],
+    keep: Keep,
+    draft: &Draft,
+) -> Result<Proposal, PersistError> {
+    let editor = Editor::look(Target::of(keep, around, environment)?, None, around, environment)?;
+    let (after, kept) = editor.with_draft(draft)?;
+    editor.policy_with(&after)?;
+    let diff = if after == editor.text { String::new() } else { editor.diff(&after) };
+    Ok(Proposal { file: editor.target.file, diff, kept, before: editor.text, after })
+}
+
+/// Writes what was proposed, if the file still says what it said then.
+pub fn save_proposal(
+    around: &Surroundings,
+    environment: &[(String, String)],
+    keep: Keep,
+    proposal: &Proposal,
+) -> Result<Saved, PersistError> {
+    let editor = Editor::begin(Target::of(keep, around, environment)?, around, environment)?;
+    if editor.target.file != proposal.file || editor.text != proposal.before {
+        return Err(PersistError::Changed { file: editor.target.file });
+    }
+    editor.finish(&proposal.after, &[])
 }
 
 /// Keeps the answer to a question for as long as it says.
@@ -183,10 +220,10 @@ impl Target {
     }
 }
 
-/// One edit, under the lock of its scope.
+/// One edit, under the lock of its scope where something is written.
 struct Editor<'a> {
     target: Target,
-    _lock: Lock,
+    _lock: Option<Lock>,
     around: &'a Surroundings,
     sources: Sources,
     /// What the file says now.
@@ -201,6 +238,15 @@ impl<'a> Editor<'a> {
             LockPlace::State => Lock::of_user(&around.state)?,
             LockPlace::BesideFile => Lock::beside(&target.file)?,
         };
+        Editor::look(target, Some(lock), around, environment)
+    }
+
+    fn look(
+        target: Target,
+        lock: Option<Lock>,
+        around: &'a Surroundings,
+        environment: &[(String, String)],
+    ) -> Result<Self, PersistError> {
         let text = store::read(&target.file, target.place)?;
         let existed = text.is_some();
         let text = text.unwrap_or_default();
@@ -211,6 +257,24 @@ impl<'a> Editor<'a> {
         let without_git = around.places();
         let places = places(&sources.resolve(&without_git)?, around, environment);
         Ok(Editor { target, _lock: lock, around, sources, text, existed, places })
+    }
+
+    /// The text with a draft's settings, and what it says otherwise.
+    fn with_draft(&self, draft: &Draft) -> Result<(String, Vec<String>), PersistError> {
+        if self.text.trim().is_empty() {
+            return Ok((draft.to_toml(), Vec::new()));
+        }
+        let (text, kept) = edit::add_settings(&self.text, draft).map_err(|key| self.no_list(key))?;
+        let entries: Vec<edit::Entry> = draft.settings.iter().filter_map(edit::Entry::of).collect();
+        let text = edit::edit(&text, &entries, &self.places).map_err(|key| self.no_list(key))?;
+        Ok((text, kept))
+    }
+
+    fn diff(&self, text: &str) -> String {
+        let file = self.target.file.display().to_string();
+        let before = if self.existed { file.clone() } else { "/dev/null".to_owned() };
+        let diff = similar::TextDiff::from_lines(self.text.as_str(), text);
+        diff.unified_diff().header(&before, &file).to_string()
     }
 
     fn no_list(&self, key: String) -> PersistError {
@@ -272,9 +336,7 @@ impl<'a> Editor<'a> {
             approvals.approve(&file, text);
             approvals.save(&self.around.state)?;
         }
-        let before = if self.existed { file.display().to_string() } else { "/dev/null".to_owned() };
-        let diff = similar::TextDiff::from_lines(self.text.as_str(), text);
-        let diff = diff.unified_diff().header(&before, &file.display().to_string()).to_string();
+        let diff = self.diff(text);
         Ok(Saved { file, diff, kept: Vec::new(), unrecorded })
     }
 

@@ -87,7 +87,7 @@ impl Preset {
             let setting = match setting {
                 StaticSetting::Scalar(scalar) => Setting::Scalar(scalar.clone()),
                 StaticSetting::Allow { target, reason } => {
-                    let endpoint = Endpoint { target: target.target(), ports: Ports::Web };
+                    let endpoint = Endpoint { target: target.target(), ports: Ports::Web, at: Vec::new() };
                     let rule = HostRule { reason: Cow::Borrowed(reason), ..HostRule::whole(endpoint) };
                     Setting::NetworkPart(NetworkPart::Allow(rule))
                 }

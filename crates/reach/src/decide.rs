@@ -15,7 +15,7 @@ use cofferdam_policy::{
 pub mod address;
 mod request_path;
 
-use address::{Class, embedded, special};
+use address::{Class, can_be_paired, embedded, special};
 
 #[cfg(test)]
 mod tests;
@@ -103,6 +103,7 @@ impl Rules {
             rule.is_whole()
                 && rule.endpoint.target.covers(host)
                 && matches!(rule.endpoint.ports, Ports::Web | Ports::Any)
+                && rule.endpoint.at.is_empty()
         };
         let refused =
             refused.or_else(|| self.deny.iter().find(every_port).map(|rule| denied_by(rule, &host.to_string())));
@@ -112,6 +113,16 @@ impl Rules {
     /// Checks every address that a name resolved to: one bad address refuses all of them.
     pub fn addresses(&self, host: &Host, port: u16, found: &[IpAddr]) -> Result<(), Denial> {
         found.iter().try_for_each(|address| self.address(host, port, *address))
+    }
+
+    /// The addresses among these that are refused, where an answer about the name at them would let it be reached.
+    pub fn could_be_paired(&self, host: &Host, port: u16, found: &[IpAddr]) -> Option<Vec<IpAddr>> {
+        host.name()?;
+        let refused: Vec<IpAddr> =
+            found.iter().copied().filter(|address| self.address(host, port, *address).is_err()).collect();
+        let mut answered_so = self.clone();
+        answered_so.grant(Endpoint::at(host, port, &refused), answered(String::new()));
+        answered_so.addresses(host, port, found).is_ok().then_some(refused)
     }
 
     /// The verdict about one request of HTTP.
@@ -133,7 +144,7 @@ impl Rules {
         if let Some(rule) = self.deny.iter().find(denies) {
             return Verdict::Denied(denied_by(rule, &format!("{} at {}", what(), with_port(host, port))));
         }
-        let about: Vec<&NetworkRule> = self.allow.iter().filter(|rule| rule.endpoint.allows(host, port)).collect();
+        let about = self.allowing(host, port);
         let allows = |rule: &&&NetworkRule| {
             (rule.methods.is_empty() || rule.methods.iter().any(|listed| listed == method))
                 && (rule.paths.is_empty()
@@ -168,9 +179,18 @@ impl Rules {
     /// Whether requests must be read one by one: rules about methods or paths count here, and opaque traffic would pass
     /// them by.
     pub fn inspects(&self, host: &Host, port: u16) -> bool {
-        let mut allows = self.allow.iter().filter(|rule| rule.endpoint.allows(host, port)).peekable();
+        let allows = self.allowing(host, port);
         let denies = self.deny.iter().any(|rule| !rule.is_whole() && rule.endpoint.denies(host, port));
-        denies || allows.peek().is_some() && !allows.any(NetworkRule::is_whole)
+        denies || !allows.is_empty() && !allows.iter().any(|rule| rule.is_whole())
+    }
+
+    /// What allows this host. A rule that adds an address to it does not widen which requests others allow.
+    fn allowing(&self, host: &Host, port: u16) -> Vec<&NetworkRule> {
+        let mut about: Vec<&NetworkRule> = self.allow.iter().filter(|rule| rule.endpoint.allows(host, port)).collect();
+        if about.iter().any(|rule| rule.endpoint.at.is_empty()) {
+            about.retain(|rule| rule.endpoint.at.is_empty());
+        }
+        about
     }
 
     /// Every single port that a rule names, and those of the web.
@@ -236,13 +256,18 @@ impl Rules {
     fn address(&self, host: &Host, port: u16, address: IpAddr) -> Result<(), Denial> {
         let readings = std::iter::once(address).chain(embedded(address).into_iter().map(IpAddr::V4));
         for reading in readings {
+            if let Some(rule) = self.deny.iter().find(|rule| rule.endpoint.denies_at(host, port, reading)) {
+                return Err(denied_by(rule, &rule.endpoint.to_string()));
+            }
             let reading = Host::Address(reading);
             if let Some(rule) = self.deny.iter().find(|rule| rule.is_whole() && rule.endpoint.denies(&reading, port)) {
                 return Err(denied_by(rule, &at(host, address, port)));
             }
         }
-        let Some((class, range)) = special(address, &self.own) else { return Ok(()) };
-        let listed = self.allow.iter().any(|rule| lists(rule, address, port, class, &range));
+        let Some((class, range)) = special(address, &self.own) else { return self.public(host, port, address) };
+        let can_be_paired = can_be_paired(address, &self.own);
+        let pairs = |rule: &NetworkRule| can_be_paired && pairs(rule, host, address, port, &range);
+        let listed = self.allow.iter().any(|rule| lists(rule, address, port, class, &range) || pairs(rule));
         // An answer at run time may list what the ceiling does not.
         let itself = Host::Address(address);
         let within = self.within.is_empty() || self.within.iter().any(|within| within.value.allows(&itself, port));
@@ -252,13 +277,32 @@ impl Rules {
         let remedy = if class.is_never_allowed() {
             "nothing allows it".to_owned()
         } else {
-            format!("{}, in your own policy or on the command line", allow_it(&Host::Address(address), port))
+            let endpoint = match host {
+                Host::Name(_) if can_be_paired => Endpoint::at(host, port, &[address]),
+                _ => Endpoint::of(&Host::Address(address), port),
+            };
+            format!("{}, in your own policy or on the command line", allow_this(&endpoint))
         };
         Err(Denial {
             rule: format!("{class} addresses are refused"),
             origin: None,
             why: format!("{} is {class}", at(host, address, port)),
             remedy,
+        })
+    }
+
+    /// A rule with addresses is about these alone. What no rule is about was decided before.
+    fn public(&self, host: &Host, port: u16, address: IpAddr) -> Result<(), Denial> {
+        let mut about = self.allow.iter().filter(|rule| rule.endpoint.allows(host, port)).peekable();
+        let Some(first) = about.peek().copied() else { return Ok(()) };
+        if about.any(|rule| rule.endpoint.is_at(address)) {
+            return Ok(());
+        }
+        Err(Denial {
+            rule: written("allow", first),
+            origin: Some(first.origin.clone()),
+            why: format!("{} is not among the addresses that are allowed for it", at(host, address, port)),
+            remedy: allow_this(&Endpoint::at(host, port, &[address])),
         })
     }
 
@@ -292,6 +336,15 @@ fn lists(rule: &NetworkRule, address: IpAddr, port: u16, class: Class, range: &C
         && !rule.origin.layer.is_untrusted()
         && meant
         && rule.endpoint.allows(&Host::Address(address), port)
+}
+
+/// Whether a rule is about this name at this very address, or at a network of nothing but its kind. A project's own file opens
+/// no address; its local one is the user's, and counts once it is approved.
+fn pairs(rule: &NetworkRule, host: &Host, address: IpAddr, port: u16, range: &Cidr) -> bool {
+    rule.is_whole()
+        && rule.origin.layer != Layer::Project
+        && rule.endpoint.allows(host, port)
+        && rule.endpoint.at.iter().any(|net| range.covers(net) && net.contains(address))
 }
 
 fn decided(rule: &NetworkRule) -> Decided {
@@ -338,7 +391,10 @@ fn written(list: &str, rule: &NetworkRule) -> String {
 
 /// What lets a place be reached, as a flag and as a file has it.
 pub fn allow_it(host: &Host, port: u16) -> String {
-    let endpoint = Endpoint::of(host, port);
+    allow_this(&Endpoint::of(host, port))
+}
+
+fn allow_this(endpoint: &Endpoint) -> String {
     format!("`--allow-host {endpoint}`, or network.allow = [\"{endpoint}\"]")
 }
 

@@ -15,6 +15,8 @@ pub enum Said {
         id: u64,
         host: String,
         port: u16,
+        /// Where not empty, the name may be reached, and leads to these addresses, which no rule lists for it.
+        at: Vec<IpAddr>,
         client: Option<SocketAddr>,
     },
     /// A program wants a signature; `process` is its number as seen from outside.

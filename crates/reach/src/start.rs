@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 /// Both programs are of one build, so this is no range: the release, and a number that changes with the documents and
 /// messages of this crate between releases.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 
 /// The program, as it lies beside `sandbox`.
 pub const PROGRAM: &str = "sandbox-egress";
@@ -214,7 +214,9 @@ mod tests {
 
     fn start() -> StartMessage {
         let mut network = Network::default();
-        for text in ["api.test:8443", "**.x.test", "*.y.test:*", "10.0.0.0/8", "[fd00::1]:22"] {
+        for text in
+            ["api.test:8443", "**.x.test", "*.y.test:*", "10.0.0.0/8", "[fd00::1]:22", "z.test:443@10.0.0.5+fd00::/8"]
+        {
             let mut rule =
                 NetworkRule::whole(Endpoint::parse(text).expect("an endpoint"), Origin::flag("--allow-host"));
             network.allow.push(rule.clone());

@@ -63,9 +63,13 @@ fn hint(error: &mut clap::Error) -> Option<String> {
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
+    print(&completion_script(shell))
+}
+
+pub(crate) fn completion_script(shell: clap_complete::Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sandbox", &mut text);
-    print(&String::from_utf8_lossy(&text))
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 pub(crate) fn manual() -> Result<ExitCode, WriteError> {

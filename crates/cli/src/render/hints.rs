@@ -162,6 +162,7 @@ pub(crate) fn persist(error: &PersistError) -> Option<String> {
         }
         PersistError::TooWide { .. } => "name a directory below it".to_owned(),
         PersistError::Overruled { .. } => "change that rule, or keep the answer in its layer".to_owned(),
+        PersistError::Changed { .. } => "run the command again and look at what it proposes now".to_owned(),
         PersistError::Store(error) => return store(error),
         PersistError::Files(PolicyFilesError::Policy(error)) => return error.hint(),
         PersistError::NotKept

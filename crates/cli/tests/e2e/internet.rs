@@ -12,6 +12,7 @@ pub(crate) const ALLOWED: &str = "93.184.216.34";
 pub(crate) const OTHER: &str = "93.184.216.35";
 /// Where a network of one's own would have a server.
 pub(crate) const PRIVATE: &str = "10.0.0.5";
+pub(crate) const SECOND: &str = "10.0.0.6";
 
 /// Programs find no proxy in their environment.
 const UNSET: &str = "unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY; ";
@@ -43,6 +44,7 @@ impl Internet {
         dns.name("other.test", Answer::addresses([OTHER]));
         // Names that lead where no workload should get by them.
         dns.name("private.test", Answer::addresses([PRIVATE]));
+        dns.name("second.test", Answer::addresses([SECOND]));
         dns.name("mixed.test", Answer::addresses([ALLOWED, PRIVATE]));
         dns.name("six.test", Answer::addresses([ALLOWED, "fd00::5"]));
         dns.name("alias.test", Answer::of(Records::Alias("private.test".to_owned())));

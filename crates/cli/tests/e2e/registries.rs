@@ -22,7 +22,7 @@ const CERTIFICATES: [&str; 6] = [
 /// A place with the settings of the user who runs the tests.
 pub(crate) struct Client {
     pub(crate) place: Place,
-    variables: Vec<(String, String)>,
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 impl Client {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -46,7 +46,12 @@ impl Context {
     }
 
     /// Resolves, checks every address and connects to one that was checked.
-    pub(crate) async fn reach(&self, host: &Host, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
+    pub(crate) async fn reach(
+        &self,
+        host: &Host,
+        port: u16,
+        from: SocketAddr,
+    ) -> Result<(TcpStream, IpAddr), Unreached> {
         let addresses = match host {
             Host::Address(address) => Rc::from([*address]),
             Host::Name(name) => {
@@ -54,7 +59,7 @@ impl Context {
                 self.lookups.resolve.addresses(name).await.map_err(Unreached::Unresolved)?
             }
         };
-        self.rules.addresses(host, port, &addresses).map_err(Unreached::Denied)?;
+        self.rules.addresses(host, port, &addresses, from).await.map_err(Unreached::Denied)?;
         let mut last = Unreached::Unresolved(Failure::Nothing);
         for (index, address) in addresses.iter().enumerate() {
             let longest = if index + 1 == addresses.len() { PER_HOST } else { PER_ADDRESS };

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use cofferdam_policy::Host;
@@ -21,6 +22,8 @@ pub(crate) struct Flow<'a> {
     pub(crate) host: &'a Host,
     pub(crate) port: u16,
     pub(crate) decided: &'a Decided,
+    /// The program's end of its connection.
+    pub(crate) from: SocketAddr,
     pub(crate) place: &'a Place,
 }
 
@@ -32,8 +35,8 @@ impl<'a> Flow<'a> {
         if dialled.is_some() {
             return dialled;
         }
-        let Flow { context, host, port, decided, .. } = self;
-        match context.reach(host, port).await {
+        let Flow { context, host, port, decided, from, .. } = self;
+        match context.reach(host, port, from).await {
             Ok((server, address)) => {
                 let case = Case::allowed(host, port, address, decided);
                 Some((server, Recorded::open(&context.link, case).await))

@@ -37,7 +37,7 @@ pub(crate) enum For<'a> {
     /// The host that each names: the program knows that it speaks to a proxy.
     AnyHost { from: SocketAddr },
     /// The host that the program connected to, in TLS that ends here where it is secure.
-    One { host: &'a Host, port: u16, decided: &'a Decided, secure: Option<&'a Terminator> },
+    One { host: &'a Host, port: u16, decided: &'a Decided, from: SocketAddr, secure: Option<&'a Terminator> },
 }
 
 /// A server that a request was sent to, for the next one.
@@ -82,14 +82,14 @@ impl<'a> Server<'a> {
 
 /// A client that sent plain HTTP to a server of its choice, of which `read` was read.
 pub(crate) async fn serve_origin<'a>(flow: Flow<'a>, client: TcpStream, read: Vec<u8>, dialled: Dialled<'a>) {
-    let Flow { context, host, port, decided, place } = flow;
+    let Flow { context, host, port, decided, from, place } = flow;
     let (reading, writing) = client.into_split();
     let server = dialled.map(|(stream, recorded)| Server::new(host, port, stream, recorded));
     let mut exchange = Exchange {
         context,
         incoming: Incoming { from: reading, bytes: read },
         outgoing: writing,
-        whom: For::One { host, port, decided, secure: None },
+        whom: For::One { host, port, decided, from, secure: None },
         server,
         dialled: None,
         place,
@@ -106,7 +106,7 @@ pub(crate) async fn serve_terminated<'a>(
     read: Vec<u8>,
     dialled: Dialled<'a>,
 ) {
-    let Flow { context, host, port, decided, place } = flow;
+    let Flow { context, host, port, decided, from, place } = flow;
     let accepted = tokio::time::timeout(context.header_timeout, terminator.accept(host, client, read)).await;
     let stream = match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => stream,
@@ -120,7 +120,7 @@ pub(crate) async fn serve_terminated<'a>(
         context,
         incoming: Incoming { from: reading, bytes: Vec::new() },
         outgoing: writing,
-        whom: For::One { host, port, decided, secure: Some(terminator) },
+        whom: For::One { host, port, decided, from, secure: Some(terminator) },
         server: None,
         dialled,
         place,
@@ -242,7 +242,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
 
     /// CONNECT: true to a tunnel, after which this is over.
     async fn connect(&mut self, host: &str, port: &str) -> io::Result<Option<Agreed>> {
-        let For::AnyHost { from } = self.whom else {
+        let For::AnyHost { .. } = self.whom else {
             self.refuse(&Refusal::malformed(405, "CONNECT to a server")).await?;
             return Ok(None);
         };
@@ -251,7 +251,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
             self.refuse(&Refusal::malformed(400, "the host is not written as hosts are")).await?;
             return Ok(None);
         };
-        match self.reach(&host, port, Some(from)).await? {
+        match self.reach(&host, port).await? {
             Some((server, address, decided)) => {
                 self.outgoing.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
                 Ok(Some(Agreed { host, port, decided, server, address }))
@@ -261,15 +261,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
     }
 
     /// Decides and connects; None once the client was told why not.
-    async fn reach(
-        &mut self,
-        host: &Host,
-        port: u16,
-        from: Option<SocketAddr>,
-    ) -> io::Result<Option<(TcpStream, std::net::IpAddr, Decided)>> {
+    async fn reach(&mut self, host: &Host, port: u16) -> io::Result<Option<(TcpStream, std::net::IpAddr, Decided)>> {
+        let (For::One { from, .. } | For::AnyHost { from }) = self.whom;
         let decided = match self.whom {
             For::One { decided, .. } => decided.clone(),
-            For::AnyHost { .. } => match self.context.rules.decide(host, port, from).await {
+            For::AnyHost { .. } => match self.context.rules.decide(host, port, Some(from)).await {
                 Ok(decided) => decided,
                 Err(denial) => {
                     self.context.link.open(&Case::denied(host, port, &denial)).await;
@@ -278,7 +274,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
                 }
             },
         };
-        match self.context.reach(host, port).await {
+        match self.context.reach(host, port, from).await {
             Ok((stream, address)) => Ok(Some((stream, address, decided))),
             Err(unreached) => {
                 self.context.link.open(&unreached.case(host, port)).await;
@@ -378,11 +374,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'a, R, W> {
         let (stream, recorded) = if let Some(dialled) = self.dialled.take() {
             dialled
         } else {
-            let from = match self.whom {
-                For::AnyHost { from } => Some(from),
-                For::One { .. } => None,
-            };
-            let Some((stream, address, decided)) = self.reach(host, port, from).await? else { return Ok(None) };
+            let Some((stream, address, decided)) = self.reach(host, port).await? else { return Ok(None) };
             let case = Case::allowed(host, port, address, &decided);
             (stream, Recorded::open(&self.context.link, case).await)
         };

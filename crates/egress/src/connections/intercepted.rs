@@ -26,7 +26,7 @@ pub(crate) async fn serve(
 ) {
     match context.rules.decide(host, port, Some(from)).await {
         Ok(decided) => {
-            let flow = Flow { context, host, port, decided: &decided, place };
+            let flow = Flow { context, host, port, decided: &decided, from, place };
             if port == HTTP_PORT {
                 // What few connections need does not stand in the memory of all.
                 Box::pin(http::serve_origin(flow, client, Vec::new(), None)).await;

@@ -49,7 +49,7 @@ async fn serve_http(context: &Context, client: TcpStream, from: SocketAddr, plac
     let Ok(client) = incoming.from.reunite(outgoing) else { return };
     let case = Case::allowed(&agreed.host, agreed.port, agreed.address, &agreed.decided);
     let server = Some((agreed.server, Recorded::open(&context.link, case).await));
-    let flow = Flow { context, host: &agreed.host, port: agreed.port, decided: &agreed.decided, place };
+    let flow = Flow { context, host: &agreed.host, port: agreed.port, decided: &agreed.decided, from, place };
     tunnel::serve(flow, client, incoming.bytes, server).await;
 }
 
@@ -62,7 +62,7 @@ async fn serve_socks(context: &Context, client: TcpStream, from: SocketAddr, pla
             context.link.open(&Case::denied(&host, port, &denial)).await;
             (socks::Reply::NotAllowed, None)
         }
-        Ok(decided) => match context.reach(&host, port).await {
+        Ok(decided) => match context.reach(&host, port, from).await {
             Ok((server, address)) => (socks::Reply::Succeeded, Some((server, address, decided))),
             Err(unreached) => {
                 context.link.open(&unreached.case(&host, port)).await;
@@ -74,7 +74,7 @@ async fn serve_socks(context: &Context, client: TcpStream, from: SocketAddr, pla
     let (Ok(()), Some((server, address, decided))) = (told, reached) else { return };
     let case = Case::allowed(&host, port, address, &decided);
     let server = Some((server, Recorded::open(&context.link, case).await));
-    let flow = Flow { context, host: &host, port, decided: &decided, place };
+    let flow = Flow { context, host: &host, port, decided: &decided, from, place };
     tunnel::serve(flow, client, rest, server).await;
 }
 

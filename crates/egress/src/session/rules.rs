@@ -40,7 +40,7 @@ impl SessionRules {
                 let rule = "unknown.verdict = \"allow-and-log\"".to_owned();
                 Ok(Decided { rule, origin: self.unknown.origin.clone() })
             }
-            Verdict::Unknown => match self.link.ask(&host.to_string(), port, from).await {
+            Verdict::Unknown => match self.link.ask(host, port, &[], from).await {
                 Some(Answer { allowed: true, origin, .. }) => {
                     let rule = format!("{host}:{port}");
                     Ok(Decided { rule, origin: answered(origin) })
@@ -61,9 +61,31 @@ impl SessionRules {
         self.rules.borrow().name(host)
     }
 
-    /// Whether every address that a name resolved to may be connected to.
-    pub(crate) fn addresses(&self, host: &Host, port: u16, found: &[IpAddr]) -> Result<(), Denial> {
-        self.rules.borrow().addresses(host, port, found)
+    /// Whether every address that a name resolved to may be connected to, by policy or by the answer to a question about
+    /// the name at these addresses.
+    pub(crate) async fn addresses(
+        &self,
+        host: &Host,
+        port: u16,
+        found: &[IpAddr],
+        from: SocketAddr,
+    ) -> Result<(), Denial> {
+        let (denial, asked) = {
+            let rules = self.rules.borrow();
+            let Err(denial) = rules.addresses(host, port, found) else { return Ok(()) };
+            (denial, rules.could_be_paired(host, port, found))
+        };
+        let Some(asked) = asked.filter(|_| self.unknown.value == OnUnknown::Ask) else { return Err(denial) };
+        match self.link.ask(host, port, &asked, Some(from)).await {
+            Some(Answer { allowed: true, .. }) => Ok(()),
+            Some(Answer { origin, .. }) => Err(Denial {
+                rule: "unknown.verdict = \"ask\"".to_owned(),
+                origin: Some(self.unknown.origin.clone()),
+                why: not_approved(&Endpoint::at(host, port, &asked).to_string(), &origin),
+                remedy: format!("approve it when it is asked about, or {}", denial.remedy),
+            }),
+            None => Err(denial),
+        }
     }
 
     pub(crate) fn request(&self, host: &Host, port: u16, method: &str, path: &str) -> Verdict {

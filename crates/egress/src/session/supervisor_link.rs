@@ -121,8 +121,14 @@ impl Link {
     }
 
     /// Waits for the supervisor to decide. One that is gone decides nothing.
-    pub(crate) async fn ask(&self, host: &str, port: u16, client: Option<SocketAddr>) -> Option<Answer> {
-        self.ask_for(|id| Said::Ask { id, host: host.to_owned(), port, client }).await
+    pub(crate) async fn ask(
+        &self,
+        host: &Host,
+        port: u16,
+        at: &[IpAddr],
+        client: Option<SocketAddr>,
+    ) -> Option<Answer> {
+        self.ask_for(|id| Said::Ask { id, host: host.to_string(), port, at: at.to_vec(), client }).await
     }
 
     pub(crate) async fn ask_to_sign(&self, subject: &str, process: Option<u32>) -> Option<Answer> {

@@ -65,17 +65,27 @@ fn join(known: &mut dyn TableLike, new: &dyn TableLike, above: &str, kept: &mut 
 fn join_value(own: &mut Item, new: &Item, key: &str, kept: &mut Vec<String>) {
     let text = |item: &Item| item.to_string().trim().to_owned();
     let (before, asked) = (text(own), text(new));
+    // The one list that may stand as a single name.
+    if key == "preset"
+        && let Some(name) = own.as_str().map(str::to_owned)
+    {
+        *own = Item::Value(Value::Array(Array::from_iter([name])));
+    }
     let (Some(own), Some(more)) = (own.as_array_mut(), new.as_array()) else {
         if before != asked {
             kept.push(format!("{key} = {asked}: stays {before}"));
         }
         return;
     };
-    let written: Vec<String> = own.iter().map(|value| value.to_string().trim().to_owned()).collect();
-    for value in more.iter().filter(|value| !written.contains(&value.to_string().trim().to_owned())) {
+    // A comment behind an entry belongs to the text of the next one.
+    let bare = |value: &Value| {
         let mut value = value.clone();
         value.decor_mut().clear();
-        own.push(value);
+        value
+    };
+    let written: Vec<String> = own.iter().map(|value| bare(value).to_string()).collect();
+    for value in more.iter().map(bare).filter(|value| !written.contains(&value.to_string())) {
+        append(own, value);
     }
 }
 

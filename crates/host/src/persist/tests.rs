@@ -251,6 +251,31 @@ fn answers_at_the_same_time_are_all_kept() {
 }
 
 #[test]
+fn a_proposal_is_written_as_it_was_shown_or_not_at_all() {
+    let home = Home::new();
+    home.write(USER, "# mine\npreset = \"node\"\n[network]\nallow = [\n  \"a.test\", # one\n]\n");
+    let rule = HostRule::whole(Endpoint::parse_allow("b.test:443@10.0.0.5").expect("a pair"));
+    let settings = vec![Setting::Preset("cargo".to_owned()), Setting::NetworkPart(NetworkPart::Allow(rule))];
+    let draft = Draft { settings, ..Draft::default() };
+    let propose = || propose_draft(&home.around, &[], Keep::User, &draft).expect("it can be proposed");
+    let proposal = propose();
+    assert!(proposal.diff.contains("+preset = [\"node\", \"cargo\"]"), "{}", proposal.diff);
+    assert!(
+        !home.around.state.join("policy.lock").exists() && home.read(USER).contains("preset = \"node\""),
+        "it was only shown"
+    );
+    home.write(USER, "# mine, changed meanwhile\n");
+    let refused = save_proposal(&home.around, &[], Keep::User, &proposal).expect_err("it was changed");
+    assert!(matches!(refused, PersistError::Changed { .. }), "{refused}");
+    assert_eq!(home.read(USER), "# mine, changed meanwhile\n");
+    home.write(USER, "# mine\npreset = \"node\"\n[network]\nallow = [\n  \"a.test\", # one\n]\n");
+    save_proposal(&home.around, &[], Keep::User, &propose()).expect("it is written");
+    let text = "# mine\npreset = [\"node\", \"cargo\"]\n[network]\nallow = [\n  \"a.test\", # one\n  \"b.test:443@10.0.0.5\",\n]\n";
+    assert_eq!(home.read(USER), text);
+    assert_eq!(propose().diff, "");
+}
+
+#[test]
 fn what_would_not_count_is_refused() {
     let home = Home::new();
     home.write("project/.cofferdam/policy.toml", "[files]\ndeny = [\"~/data\"]\n");

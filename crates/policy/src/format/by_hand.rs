@@ -48,8 +48,8 @@ pub const BY_HAND: &[ByHand] = &[
     text(
         "--preset",
         "NAME",
-        "Add a preset: cargo, node, python, go (their caches become writable), registries (they can be reached), tool, \
-         process-tool (tight limits)",
+        "Add a preset: cargo, node, python, go, java (their caches become writable), registries (they can be \
+         reached), tool, process-tool (tight limits)",
         |text| Ok(Setting::Preset(text.to_owned())),
     )
     .list()
@@ -99,7 +99,8 @@ pub const BY_HAND: &[ByHand] = &[
     .variable("COFFERDAM_NETWORK"),
     host(
         "--allow-host",
-        "Let a host be reached, on ports 80 and 443 or on PORT: x.org, *.x.org, **.x.org, 10.1.2.3:5432",
+        "Let a host be reached, on ports 80 and 443 or on PORT: x.org, *.x.org, **.x.org, 10.1.2.3:5432; \
+         x.org:443@10.1.2.3 where it leads to that address",
         Endpoint::parse_allow,
         NetworkPart::Allow,
     )

@@ -9,7 +9,7 @@ use crate::format::file::from_toml;
 use crate::format::spanned::{At, Lines};
 use crate::format::tables::{LimitsTable, MostProcessTable};
 use crate::format::values::{HostEntry, PathEntry};
-use crate::language::endpoint::Endpoint;
+use crate::language::endpoint::{Endpoint, EndpointError};
 use crate::language::path::PathExpr;
 use crate::types::ceilings::Ceilings;
 use crate::types::error::PolicyError;
@@ -157,6 +157,10 @@ impl Place<'_> {
         let endpoints = entries.into_iter().map(|At { value, offset }| {
             let (setting, origin) = ("network_hosts.within", self.origin(offset));
             match Endpoint::parse(&value) {
+                // Names are held to it before it is known where they lead.
+                Ok(endpoint) if !endpoint.at.is_empty() => {
+                    Err(PolicyError::Host { setting, origin, cause: EndpointError::Ceiling(value) })
+                }
                 Ok(endpoint) => Ok(Ruled::new(endpoint, origin)),
                 Err(cause) => Err(PolicyError::Host { setting, origin, cause }),
             }

@@ -10,6 +10,7 @@
 //! | `10.1.2.3`      | that address                            |
 //! | `10.0.0.0/8`    | the addresses of that network           |
 //! | `...:5432`      | that port; `:*` every port; else 80, 443 |
+//! | `x.org@10.1.2.3` | that name where it leads to this address, or one of this network; several between `+` |
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
@@ -56,6 +57,8 @@ pub struct Cidr {
 pub struct Endpoint {
     pub target: Target,
     pub ports: Ports,
+    /// `@ADDRESS`: it is about the names only where they lead to one of these. Where empty, wherever they lead.
+    pub at: Vec<Cidr>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -80,6 +83,10 @@ pub enum EndpointError {
     Network { text: String, network: Cidr },
     #[error("`{0}`: a prefix is at most 32 bits long for IPv4 and 128 for IPv6")]
     Prefix(String),
+    #[error("`{0}`: behind `@` stands the address that a name leads to, or a network, and before it the name")]
+    Pair(String),
+    #[error("`{0}`: a ceiling is about names and about addresses, not about both at once")]
+    Ceiling(String),
 }
 
 impl Cidr {
@@ -186,9 +193,16 @@ impl Ports {
 impl Endpoint {
     /// Reads a pattern. Names may be in Unicode; what is kept is what the DNS has.
     pub fn parse(text: &str) -> Result<Endpoint, EndpointError> {
-        let (host, ports) = split(text)?;
-        let target = target(text, host)?;
-        Ok(Endpoint { target, ports })
+        let (place, at) = match text.split_once('@') {
+            None => (text, Vec::new()),
+            Some((place, addresses)) => (place, addresses_of(text, addresses)?),
+        };
+        let (host, ports) = split(place)?;
+        let target = target(place, host)?;
+        if !at.is_empty() && matches!(target, Target::Net(_)) {
+            return Err(EndpointError::Pair(text.to_owned()));
+        }
+        Ok(Endpoint { target, ports, at })
     }
 
     /// Reads a pattern that gives access: it must not be about names that other owners can register.
@@ -208,29 +222,63 @@ impl Endpoint {
             Host::Name(name) => Target::Host(name.clone()),
             Host::Address(address) => Target::Net(Cidr::one(*address)),
         };
-        Endpoint { target, ports: Ports::One(port) }
+        Endpoint { target, ports: Ports::One(port), at: Vec::new() }
     }
 
-    /// Whether this, in a list of what is allowed, is about the connection.
+    /// The same, only where the name leads to exactly these addresses.
+    pub fn at(host: &Host, port: u16, addresses: &[IpAddr]) -> Endpoint {
+        let at = addresses.iter().copied().map(Cidr::one).collect();
+        Endpoint { at, ..Endpoint::of(host, port) }
+    }
+
+    /// Whether it is about its names where they lead to this address.
+    pub fn is_at(&self, address: IpAddr) -> bool {
+        self.at.is_empty() || self.at.iter().any(|net| net.contains(address))
+    }
+
+    /// Whether this, in a list of what is allowed, is about the connection; one with addresses once they are known.
     pub fn allows(&self, host: &Host, port: u16) -> bool {
         self.ports.allow(port) && self.target.covers(host)
     }
 
-    /// Whether this, in a list of what is denied, is about the connection.
+    /// Whether this, in a list of what is denied, is about the connection, wherever it leads.
     pub fn denies(&self, host: &Host, port: u16) -> bool {
-        self.ports.deny(port) && self.target.covers(host)
+        self.at.is_empty() && self.ports.deny(port) && self.target.covers(host)
+    }
+
+    /// Whether this, in a list of what is denied, is about the connection because of where it leads.
+    pub fn denies_at(&self, host: &Host, port: u16, address: IpAddr) -> bool {
+        !self.at.is_empty() && self.is_at(address) && self.ports.deny(port) && self.target.covers(host)
     }
 
     /// Whether denying this leaves nothing of allowing `other`.
     pub fn denies_all(&self, other: &Endpoint) -> bool {
         let ports = if self.ports == Ports::Web { Ports::Any } else { self.ports };
-        ports.allow_all(other.ports) && self.target.covers_all(&other.target)
+        self.covers_addresses(other) && ports.allow_all(other.ports) && self.target.covers_all(&other.target)
     }
 
-    /// Whether allowing `other` allows nothing that allowing this does not.
+    /// Whether allowing `other` reaches no name and port that allowing this does not. An address that is not public is
+    /// checked by itself.
     pub fn allows_all(&self, other: &Endpoint) -> bool {
-        self.ports.allow_all(other.ports) && self.target.covers_all(&other.target)
+        self.covers_addresses(other) && self.ports.allow_all(other.ports) && self.target.covers_all(&other.target)
     }
+
+    fn covers_addresses(&self, other: &Endpoint) -> bool {
+        let is_covered = |net: &Cidr| self.at.iter().any(|own| own.covers(net));
+        self.at.is_empty() || !other.at.is_empty() && other.at.iter().all(is_covered)
+    }
+}
+
+fn addresses_of(text: &str, addresses: &str) -> Result<Vec<Cidr>, EndpointError> {
+    let mut found = Vec::new();
+    for one in addresses.split('+') {
+        match target(text, one) {
+            Ok(Target::Net(net)) => found.push(net),
+            Err(error @ (EndpointError::Network { .. } | EndpointError::Prefix(_))) => return Err(error),
+            _ => return Err(EndpointError::Pair(text.to_owned())),
+        }
+    }
+    Ok(found)
 }
 
 /// The host part, and the ports that are written after it.
@@ -349,7 +397,11 @@ impl fmt::Display for Endpoint {
                 write!(f, "{ports}")
             }
             (target, ports) => write!(f, "{target}{ports}"),
+        }?;
+        for (index, net) in self.at.iter().enumerate() {
+            write!(f, "{}{net}", if index == 0 { '@' } else { '+' })?;
         }
+        Ok(())
     }
 }
 

@@ -134,7 +134,9 @@ impl NetworkPart {
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match self {
             NetworkPart::Allow(rule) | NetworkPart::Deny(rule) => {
-                if !rule.methods.iter().all(|method| is_method(method)) {
+                if !rule.endpoint.at.is_empty() && !rule.is_whole() {
+                    Some("no methods and paths for a name at an address: it is about whole connections")
+                } else if !rule.methods.iter().all(|method| is_method(method)) {
                     Some("methods in upper case, as in `GET`")
                 } else if !rule.paths.iter().all(|path| is_path_glob(path)) {
                     Some("paths that begin with `/`, without `..`, `%` and `?`; `**` is a whole segment")

@@ -129,8 +129,31 @@ fn a_pattern_reads_as_it_is_written() {
         ("[2001:db8::]/32:80", net("2001:db8::", 32), Ports::One(80)),
     ] {
         let endpoint = Endpoint::parse_allow(text).unwrap();
-        assert_eq!(endpoint, Endpoint { target, ports }, "{text}");
+        assert_eq!(endpoint, Endpoint { target, ports, at: Vec::new() }, "{text}");
         assert_eq!(endpoint.to_string(), text);
+    }
+    // A name where it leads to an address.
+    for (text, addresses) in [
+        ("a.example:443@10.1.2.3", &["10.1.2.3/32"][..]),
+        ("*.example.com@10.0.0.0/8+fd00::/8", &["10.0.0.0/8", "fd00::/8"]),
+        ("a.example:*@2001:db8::1", &["2001:db8::1/128"]),
+    ] {
+        let endpoint = Endpoint::parse_allow(text).unwrap();
+        let found: Vec<String> = endpoint.at.iter().map(|net| format!("{}/{}", net.address, net.prefix)).collect();
+        assert_eq!(found, addresses, "{text}");
+        assert_eq!(endpoint.to_string(), text);
+    }
+    for text in [
+        "10.1.2.3@10.1.2.3",
+        "a.example@",
+        "a.example@b.example",
+        "@10.1.2.3",
+        "a.example@10.1.2.3:443",
+        "a.example@10.1.2.3/8",
+        "a.example@10.1.2.3+",
+        "a@b@10.1.2.3",
+    ] {
+        assert!(Endpoint::parse(text).is_err(), "{text}");
     }
     // Unicode becomes what the DNS has.
     assert_eq!(Endpoint::parse("b\u{fc}cher.example").unwrap().to_string(), "xn--bcher-kva.example");

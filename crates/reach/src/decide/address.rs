@@ -56,6 +56,29 @@ impl Class {
     }
 }
 
+impl Class {
+    /// Whether a name may be allowed to lead there: a server of one's own network, never this machine or what it is told by.
+    fn can_be_paired(self) -> bool {
+        match self {
+            Class::Private | Class::Cgnat | Class::UniqueLocal | Class::Reserved => true,
+            Class::Unspecified
+            | Class::Loopback
+            | Class::LinkLocal
+            | Class::Multicast
+            | Class::Broadcast
+            | Class::Metadata
+            | Class::Own => false,
+        }
+    }
+}
+
+/// Whether a rule about a name may list this address for it, in every way in which the address can be read.
+pub fn can_be_paired(address: IpAddr, own: &[IpAddr]) -> bool {
+    let inner = embedded(address).into_iter().map(IpAddr::V4);
+    let mut classes = std::iter::once(address).chain(inner).filter_map(|reading| class_of(reading, own));
+    classes.all(|(class, _)| class.can_be_paired())
+}
+
 /// The services that hand out a machine's credentials: AWS, ECS, EKS, Google, Azure, Alibaba, Oracle.
 const METADATA: &[IpAddr] = &[
     v4(169, 254, 169, 254),

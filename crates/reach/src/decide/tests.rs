@@ -50,6 +50,27 @@ const TABLE: &[(&str, &str, &str, &[&str], bool)] = &[
     ("G2", "allow = []", "a.example:443", &[PUBLIC], false),
     ("G2", "", "a.example:443", &[PUBLIC], false),
     ("G4", "allow = [\"a.example\"]", "a.example:443", &[PUBLIC, "2606:4700::1"], true),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "a.example:443", &["10.0.0.1"], true),
+    ("G5", "allow = [\"a.example@10.0.0.0/8\"]", "a.example:443", &["10.0.0.1", "10.2.0.1"], true),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "a.example:443", &["10.0.0.2"], false),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "a.example:443", &["10.0.0.1", "10.0.0.2"], false),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "a.example:443", &[PUBLIC], false),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "a.example:8443", &["10.0.0.1"], false),
+    ("G5", "allow = [\"a.example@10.0.0.1\", \"b.example\"]", "b.example:443", &["10.0.0.1"], false),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]", "10.0.0.1:443", &[], false),
+    ("G5", "allow = [\"a.example@0.0.0.0/0\"]", "a.example:443", &["10.0.0.1"], false),
+    ("G5", "allow = [\"a.example@127.0.0.1\"]", "a.example:443", &["127.0.0.1"], false),
+    ("G5", "allow = [\"a.example@0.0.0.0\"]", "a.example:443", &["0.0.0.0"], false),
+    ("G5", "allow = [\"a.example@10.9.9.9\"]", "a.example:443", &["10.9.9.9"], false),
+    ("G5", "allow = [\"a.example@169.254.1.1\"]", "a.example:443", &["169.254.1.1"], false),
+    ("G5", "allow = [\"a.example@169.254.169.254\"]", "a.example:443", &["169.254.169.254"], false),
+    ("G5", "allow = [\"a.example@224.0.0.1\"]", "a.example:443", &["224.0.0.1"], false),
+    ("G6", "allow = [\"a.example@::ffff:127.0.0.1\"]", "a.example:443", &["::ffff:127.0.0.1"], false),
+    ("G6", "allow = [\"a.example@64:ff9b::10.0.0.1\"]", "a.example:443", &["64:ff9b::10.0.0.1"], true),
+    ("G6", "allow = [\"a.example@64:ff9b::127.0.0.1\"]", "a.example:443", &["64:ff9b::127.0.0.1"], false),
+    ("G5", "allow = [\"a.example\"]\ndeny = [\"a.example@93.184.0.0/16\"]", "a.example:443", &[PUBLIC], false),
+    ("G5", "allow = [\"a.example\"]\ndeny = [\"a.example@10.0.0.0/8\"]", "a.example:443", &[PUBLIC], true),
+    ("G5", "allow = [\"a.example@10.0.0.1\"]\ndeny = [\"10.0.0.0/8\"]", "a.example:443", &["10.0.0.1"], false),
     ("G4", "allow = [\"a.example\"]", "a.example:443", &[PUBLIC, "fd00::1"], false),
     ("G4", "allow = [\"a.example\"]", "a.example:443", &["10.0.0.1", "2606:4700::1"], false),
     ("G5", "allow = [\"a.example\"]", "a.example:443", &["192.168.1.1"], false),
@@ -353,4 +374,52 @@ fn no_answer_goes_beyond_the_ceiling() {
     let origin = Origin { layer: Layer::User, source: "answer".into(), line: None };
     rules.grant(Endpoint::parse("10.0.0.1:*").expect("an endpoint"), origin);
     assert!(!reached(&rules, "a.corp.example:443", &["10.0.0.1"]));
+}
+
+#[test]
+fn what_can_be_paired_is_asked_about_and_nothing_else_is() {
+    let rules = rules("allow = [\"a.example\", \"b.example@10.0.0.1\"]\ndeny = [\"10.66.0.0/16\"]");
+    let asked = |name: &str, found: &[&str]| {
+        let found: Vec<IpAddr> = found.iter().map(|text| address(text)).collect();
+        let asked = rules.could_be_paired(&host(name), 443, &found);
+        asked.map(|asked| asked.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let some = |addresses: &[&str]| Some(addresses.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+    for (name, found, expected) in [
+        ("a.example", &["10.0.0.1", "10.0.0.2"][..], some(&["10.0.0.1", "10.0.0.2"])),
+        ("a.example", &["10.0.0.1", PUBLIC], some(&["10.0.0.1"])),
+        ("b.example", &["10.0.0.1", "10.0.0.2"], some(&["10.0.0.2"])),
+        ("b.example", &[PUBLIC], some(&[PUBLIC])),
+        ("a.example", &["100.64.0.1"], some(&["100.64.0.1"])),
+        ("a.example", &["fd00::1"], some(&["fd00::1"])),
+        ("a.example", &["127.0.0.1"], None),
+        ("a.example", &["10.0.0.1", "127.0.0.1"], None),
+        ("a.example", &["169.254.169.254"], None),
+        ("a.example", &["169.254.7.7"], None),
+        ("a.example", &["100.100.100.200"], None),
+        ("a.example", &["10.9.9.9"], None),
+        ("a.example", &["::ffff:127.0.0.1"], None),
+        ("a.example", &["0.0.0.0"], None),
+        ("a.example", &["224.0.0.1"], None),
+        ("a.example", &["10.66.0.1"], None),
+        ("10.0.0.1", &["10.0.0.1"], None),
+    ] {
+        assert_eq!(asked(name, found), expected, "{name} {found:?}");
+    }
+}
+
+#[test]
+fn a_pair_of_the_projects_own_file_opens_no_address() {
+    for (layer, expected) in [(Layer::Project, false), (Layer::ProjectLocal, true), (Layer::User, true)] {
+        let network = network_of(layer, "allow = [\"a.example@10.0.0.1\"]", "");
+        assert_eq!(reached(&Rules::new(&network, Vec::new()), "a.example:443", &["10.0.0.1"]), expected, "{layer}");
+    }
+}
+
+#[test]
+fn a_pair_does_not_widen_which_requests_are_allowed() {
+    let rules = rules("allow = [{ host = \"a.example\", methods = [\"GET\"] }, \"a.example@10.0.0.1\"]");
+    let name = host("a.example");
+    assert!(rules.inspects(&name, 443));
+    assert!(!rules.request(&name, 443, "POST", "/").is_allowed() && rules.request(&name, 443, "GET", "/").is_allowed());
 }

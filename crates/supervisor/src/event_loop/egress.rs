@@ -1,7 +1,10 @@
 //! What the egress process says, in the loop: its questions go where all questions go, its records into the log.
 
+use std::net::IpAddr;
+
 use cofferdam_kernel::best_effort;
-use cofferdam_policy::{Host, Prediction, with_port};
+use cofferdam_policy::{Endpoint, Host, Prediction, with_port};
+use cofferdam_reach::address::special;
 use cofferdam_reach::message::Said;
 use cofferdam_wire::{NetworkOutcome, Subject};
 use rustix::io::Errno;
@@ -40,12 +43,14 @@ impl Running<'_> {
 
     fn take_word(&mut self, said: Said) -> Result<(), Errno> {
         match said {
-            Said::Ask { id, host, port, client } => {
+            Said::Ask { id, host, port, at, client } => {
+                let known = hint_about(&host, port, &self.plan.command.argv);
+                let hint = [pair_in_words(&host, &at), known];
                 self.ask_about_host(Asked {
                     id,
-                    subject: Subject::Host(subject_of(&host, port)),
+                    subject: Subject::Host(subject_of(&host, port, &at)),
                     who: Who::Client(client),
-                    hint: hint_about(&host, port, &self.plan.command.argv),
+                    hint: hint.into_iter().flatten().reduce(joined),
                 })?;
             }
             // Waited for before the session begins.
@@ -77,8 +82,26 @@ impl Running<'_> {
 }
 
 /// As policy writes it.
-fn subject_of(host: &str, port: u16) -> String {
-    Host::parse(host).map_or_else(|_| format!("{host}:{port}"), |host| with_port(&host, port))
+fn subject_of(host: &str, port: u16, at: &[IpAddr]) -> String {
+    match Host::parse(host) {
+        Ok(host) if at.is_empty() => with_port(&host, port),
+        Ok(host) => Endpoint::at(&host, port, at).to_string(),
+        Err(_) => format!("{host}:{port}"),
+    }
+}
+
+/// What a yes is about, where the name was allowed and the address is the question.
+fn pair_in_words(host: &str, at: &[IpAddr]) -> Option<String> {
+    let kind = |address: &IpAddr| {
+        special(*address, &[])
+            .map_or_else(|| format!("{address}"), |(class, _)| format!("{address}, a {class} address"))
+    };
+    let places = at.iter().map(kind).reduce(|one, other| format!("{one}, and to {other}"))?;
+    Some(format!("{host} leads to {places}; the answer is about this pair"))
+}
+
+fn joined(one: String, other: String) -> String {
+    [one, other].join("; ")
 }
 
 /// What is known of a host without asking the user or a server.
@@ -88,5 +111,5 @@ fn hint_about(host: &str, port: u16, argv: &[String]) -> Option<String> {
         cofferdam_policy::registries().any(|endpoint| endpoint.target.covers(&host) && endpoint.allows(&host, port));
     let registry = registry.then(|| "listed in the preset `registries`".to_owned());
     let usual = Prediction::of(argv).and_then(|prediction| prediction.hint(&host, port));
-    [usual, registry].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
+    [usual, registry].into_iter().flatten().reduce(joined)
 }

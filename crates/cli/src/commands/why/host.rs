@@ -71,10 +71,7 @@ fn by_rules(policy: &Policy, host: &Host, port: u16) -> Vec<String> {
                 lines.push("only for the methods and paths that its rules list".to_owned());
             }
             if host.name().is_some() {
-                lines.push(
-                    "where the name leads to an address that is not public, that address must be listed, too"
-                        .to_owned(),
-                );
+                lines.push(not_public(&network_pairs(policy, host, port)));
             }
             lines.push(format!("to forbid it: --deny-host {}", Endpoint::of(host, port)));
             lines
@@ -91,6 +88,21 @@ fn by_rules(policy: &Policy, host: &Host, port: u16) -> Vec<String> {
                 format!("to forbid it: --deny-host {}", Endpoint::of(host, port)),
             ],
         },
+    }
+}
+
+/// The addresses that rules list for this name.
+fn network_pairs(policy: &Policy, host: &Host, port: u16) -> Vec<String> {
+    let about = policy.network.allow.iter().map(|rule| &rule.endpoint).filter(|endpoint| endpoint.allows(host, port));
+    about.flat_map(|endpoint| &endpoint.at).map(ToString::to_string).collect()
+}
+
+fn not_public(pairs: &[String]) -> String {
+    let others = "where the name leads to another address that is not public";
+    match pairs {
+        [] => "where the name leads to an address that is not public, the pair must be listed, too: HOST:PORT@ADDRESS"
+            .to_owned(),
+        pairs => format!("at {} too; {others}, it is refused or asked about", pairs.join(" and ")),
     }
 }
 

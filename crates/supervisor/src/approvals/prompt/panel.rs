@@ -236,7 +236,10 @@ fn open_flags(flags: u32) -> String {
 /// What the path is; its length, so that a part that is not shown is missed.
 fn about(question: &Question) -> String {
     let bytes = match &question.subject {
-        Subject::Host(_) => return "an internet host: private addresses stay refused".to_owned(),
+        Subject::Host(text) if text.contains('@') => return "a name at an address of a private network".to_owned(),
+        Subject::Host(_) => {
+            return "an internet host: a private address that it leads to is asked about apart".to_owned();
+        }
         Subject::Key(_) => return "a key of yours; it stays in your agent".to_owned(),
         Subject::Path(_) => question.subject.as_bytes(),
     };
@@ -261,6 +264,7 @@ fn about(question: &Question) -> String {
 /// What would be opened up.
 fn extent(question: &Question, reach: Reach, width: usize) -> String {
     let path = match &question.subject {
+        Subject::Host(text) if text.contains('@') => return "this name and port, at this address alone".to_owned(),
         Subject::Host(_) => return "this host and port".to_owned(),
         Subject::Key(_) => return "this key and purpose".to_owned(),
         Subject::Path(path) => path,

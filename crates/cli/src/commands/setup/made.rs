@@ -1,0 +1,63 @@
+//! Directories and completion scripts that `sandbox setup` makes in the home. Owns that no link is followed on the way to them and
+//! that nothing is replaced but a script of the same name; decides nothing. Called by `setup`.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use clap_complete::Shell;
+use cofferdam_host::policy_files::text::WriteError;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::commands::generate::completion_script;
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Makes what is missing of a directory below the home, each part readable for its owner and writable for no other user.
+pub(super) fn directory(home: &Path, path: &Path) -> Result<OwnedFd, WriteError> {
+    let failed = |errno: Errno| WriteError { path: path.to_path_buf(), source: errno.into() };
+    let below = path.strip_prefix(home).map_err(|_| failed(Errno::XDEV))?;
+    let mut open = rustix::fs::openat(CWD, home, DIRECTORY, Mode::empty()).map_err(failed)?;
+    for part in below.components() {
+        let Component::Normal(name) = part else { return Err(failed(Errno::INVAL)) };
+        match rustix::fs::mkdirat(&open, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        open = rustix::fs::openat(&open, name, DIRECTORY, Mode::empty()).map_err(failed)?;
+    }
+    Ok(open)
+}
+
+/// Where a shell looks for completions of this user, and the script for it; None where it has no such place or says so already.
+pub(super) fn completions(shell: &OsStr, home: &Path) -> Option<(PathBuf, String)> {
+    let (shell, place) = match Path::new(shell).file_name()?.to_str()? {
+        "bash" => (Shell::Bash, ".local/share/bash-completion/completions/sandbox"),
+        "zsh" => (Shell::Zsh, ".local/share/zsh/site-functions/_sandbox"),
+        "fish" => (Shell::Fish, ".config/fish/completions/sandbox.fish"),
+        _ => return None,
+    };
+    let (path, script) = (home.join(place), completion_script(shell));
+    let is_there = std::fs::read(&path).is_ok_and(|text| text == script.as_bytes());
+    (!is_there).then_some((path, script))
+}
+
+/// Replaces the script as a whole.
+pub(super) fn write(home: &Path, path: &Path, text: &str) -> Result<(), WriteError> {
+    let failed = |errno: Errno| WriteError { path: path.to_path_buf(), source: errno.into() };
+    let parent = directory(home, path.parent().unwrap_or(home))?;
+    let name = path.file_name().unwrap_or_default();
+    let new = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&parent, &new, flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
+    let written = File::from(file).write_all(text.as_bytes());
+    let written = written.map_err(|source| WriteError { path: path.to_path_buf(), source });
+    let renamed = written.and_then(|()| rustix::fs::renameat(&parent, &new, &parent, name).map_err(failed));
+    if renamed.is_err() && rustix::fs::unlinkat(&parent, &new, AtFlags::empty()).is_err() {
+        // The error that is told is the first one.
+    }
+    renamed
+}
