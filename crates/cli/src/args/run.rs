@@ -24,6 +24,30 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print one JSON object to stderr at the end, also when it was refused or could not start
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The agent; without one, those that there are and where they are installed
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The agent's own arguments
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellPrefixArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// A command line in one word, or options and arguments of a shell: what the program is called with
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct SuperviseArgs {
     /// The descriptor over which the order comes, one line of JSON
     #[arg(long, value_name = "N")]
