@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// The same as `sandbox run --preset NAME -- NAME ARGS`, in a transaction: what the agent writes in the project waits for
     /// `sandbox review`; with `--transaction=off` it is written directly. Without a name, lists the agents.
     Agent(Box<AgentArgs>),
-    /// Print the path of a program that runs in the sandbox what an agent's shell tool is told: for CLAUDE_CODE_SHELL_PREFIX
+    /// Print the path of a program that runs in the sandbox what an agent's shell tool is told: for `CLAUDE_CODE_SHELL_PREFIX`
     ///
     /// The agent itself runs outside. The program is a script with these options, made where sessions cannot write.
     ShellPrefix(Box<ShellPrefixArgs>),

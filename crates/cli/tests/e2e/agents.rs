@@ -97,6 +97,8 @@ fn claude_draws_runs_a_command_keeps_its_settings_and_quits_without_a_question()
     screen.capture("agent-claude");
     screen.shell("!");
     screen.wait_for_agent("in-42");
+    // It tells the model of it, in vain.
+    screen.wait_for_agent("✻");
     screen.assert_no_question();
     screen.leave(&["C-c", "C-c"]);
     let kept = screen.kept("claude", ".claude.json").expect("its settings are there");
