@@ -110,23 +110,20 @@ fn claude_draws_runs_a_command_keeps_its_settings_and_quits_without_a_question()
 fn codex_draws_runs_a_command_keeps_its_settings_and_quits_without_a_question() {
     let Some(screen) = terminal("codex") else { return };
     let provider = "{name=\"lab\",base_url=\"http://127.0.0.1:9/v1\",env_key=\"LAB\",wire_api=\"responses\"}";
-    screen
-        .line(&format!("sandbox agent codex --env LAB=x -- -c model_provider=lab -c 'model_providers.lab={provider}'"));
-    screen.wait_for_agent("for shortcuts");
-    screen.capture("agent-codex");
-    screen.shell("› !");
-    // It asks when it begins to work, and then has the command to be sent once more.
-    screen.wait_for_agent("Trust and continue");
-    screen.keys(&["Enter"]);
+    // It begins to work once the directory is trusted; what is typed before waits for a second Enter.
+    let trusted = format!("{{{:?}={{trust_level=\"trusted\"}}}}", screen.place.project.display().to_string());
+    screen.line(&format!(
+        "sandbox agent codex --env LAB=x -- -c model_provider=lab -c 'model_providers.lab={provider}' -c 'projects={trusted}'"
+    ));
     screen.wait_for_agent("· ~/project");
-    screen.wait_for_agent("Shell mode");
-    screen.keys(&["Enter"]);
+    screen.capture("agent-codex");
+    screen.shell("!");
     screen.wait_for_agent("in-42");
     screen.assert_no_question();
     screen.leave(&["C-c", "C-c"]);
     let kept = screen.kept("codex", "config.toml").expect("its settings are there");
     assert!(kept.contains("sandbox_mode = \"danger-full-access\""), "{kept}");
-    assert!(kept.contains("trust_level = \"trusted\""), "{kept}");
+    assert!(screen.kept("codex", "installation_id").is_some(), "it writes there");
     screen.assert_apart(&[".codex"]);
 }
 
