@@ -65,14 +65,30 @@ use format::{file, profile};
 use language::endpoint::{Ports, Target};
 use language::path::{Base, PathExpr};
 use types::files::ObeyedClass;
-use types::network_part::{HostRule, NetworkPart};
+use types::network::{Credential, SecretSource};
+use types::network_part::{DEFAULT_CREDENTIAL_PORT, HostRule, NetworkPart};
 use types::origin::{Layer, Ruled};
 use types::scalar::Scalar;
 use types::setting::Setting;
 use types::table::settings;
 use types::validate;
 
-const PRESETS: &[&str] = &["default", "cargo", "go", "java", "node", "process-tool", "python", "registries", "tool"];
+const PRESETS: &[&str] = &[
+    "default",
+    "aider",
+    "cargo",
+    "claude",
+    "codex",
+    "gemini",
+    "go",
+    "java",
+    "node",
+    "opencode",
+    "process-tool",
+    "python",
+    "registries",
+    "tool",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let profiles = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../profiles");
@@ -315,6 +331,8 @@ fn static_setting(setting: &Setting, code: &mut Code) -> Result<String, String> 
     Ok(match setting {
         Setting::Scalar(scalar) => format!("StaticSetting::Scalar({})", static_scalar(scalar)?),
         Setting::NetworkPart(NetworkPart::Allow(rule)) => static_host(rule)?,
+        Setting::NetworkPart(NetworkPart::Credential(credential)) => static_credential(credential)?,
+        Setting::EnvSet(name, value) => format!("StaticSetting::EnvSet {{ name: {name:?}, value: {value:?} }}"),
         Setting::File { access, path, optional, reason } => {
             if reason.trim().is_empty() {
                 return Err(format!("`{path}` has no reason"));
@@ -344,6 +362,17 @@ fn static_host(rule: &HostRule) -> Result<String, String> {
         Target::Net(_) => return Err(format!("`{endpoint}`: presets do not know the network")),
     };
     Ok(format!("StaticSetting::Allow {{ target: {target}, reason: {reason:?} }}"))
+}
+
+/// What a user may have, and without which the preset is good for something, too.
+fn static_credential(credential: &Credential) -> Result<String, String> {
+    let Credential { host, port, variable, header, source, optional } = credential;
+    match source {
+        SecretSource::Environment(env) if *optional && *port == DEFAULT_CREDENTIAL_PORT => Ok(format!(
+            "StaticSetting::Credential {{ host: {host:?}, variable: {variable:?}, header: {header:?}, env: {env:?} }}"
+        )),
+        _ => Err(format!("`{variable}`: credentials of presets are optional, come from `env`, and go to port 443")),
+    }
 }
 
 macro_rules! static_scalars {

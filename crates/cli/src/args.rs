@@ -19,7 +19,7 @@ use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, Review
 use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::quarantine::QuarantineCommand;
-use crate::args::run::{ExplainArgs, LearnArgs, RunArgs, SuperviseArgs};
+use crate::args::run::{AgentArgs, ExplainArgs, LearnArgs, RunArgs, ShellPrefixArgs, SuperviseArgs};
 use crate::args::sessions::{AnswerArgs, AttachArgs, KillArgs, OutputArgs, PsArgs, QuestionsArgs};
 
 /// Run a command that can read, write and reach only what you approve.
@@ -63,6 +63,15 @@ pub(crate) enum Command {
     /// access to any other path or host is asked about, elsewhere it is denied; `--mode static` shows the whole machine,
     /// read-only, and asks nothing.
     Run(Box<RunArgs>),
+    /// Run a coding agent in its preset: claude, codex, gemini, opencode, aider
+    ///
+    /// The same as `sandbox run --preset NAME -- NAME ARGS`, in a transaction: what the agent writes in the project waits for
+    /// `sandbox review`; with `--transaction=off` it is written directly. Without a name, lists the agents.
+    Agent(Box<AgentArgs>),
+    /// Print the path of a program that runs in the sandbox what an agent's shell tool is told: for `CLAUDE_CODE_SHELL_PREFIX`
+    ///
+    /// The agent itself runs outside. The program is a script with these options, made where sessions cannot write.
+    ShellPrefix(Box<ShellPrefixArgs>),
     /// Run a command with nothing written for real, and print the smallest policy that it needs
     ///
     /// Unknown paths can be read, everything that is written lands in the session and is thrown away at its end. Secrets

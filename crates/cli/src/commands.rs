@@ -1,6 +1,7 @@
 //! What each command of `sandbox` does, one module for each. Owns the order of steps of a command and the words of its
 //! answer; arguments are `args`'s, and how failures and outcomes read is `render`'s. Called by `main`.
 
+pub(crate) mod agent;
 pub(crate) mod as_branch;
 pub(crate) mod attach;
 pub(crate) mod audit;
@@ -26,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod selection;
 pub(crate) mod sessions;
 pub(crate) mod setup;
+pub(crate) mod shell_prefix;
 pub(crate) mod supervise;
 pub(crate) mod top;
 pub(crate) mod trust;

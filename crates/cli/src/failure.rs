@@ -22,6 +22,7 @@ use cofferdam_supervisor::LaunchError;
 use cofferdam_workspace::OpenError;
 use thiserror::Error;
 
+use crate::commands::agent::AgentError;
 use crate::commands::attach::AttachError;
 use crate::commands::audit::AuditError;
 use crate::commands::changes::ChangesError;
@@ -36,12 +37,13 @@ use crate::commands::run::detach::DetachError;
 use crate::commands::run::host_network::HostNetworkError;
 use crate::commands::sessions::SessionError;
 use crate::commands::setup::SetupError;
+use crate::commands::shell_prefix::ShellPrefixError;
 use crate::commands::trust::TrustError;
 use crate::commands::verify::VerifyError;
 use crate::commands::why::WhyError;
 use crate::import::ImportError;
 use crate::log::LogError;
-use crate::render::exit::{NOT_SO, NOTHING, OUR_FAILURE, REFUSED};
+use crate::render::exit::{NOT_FOUND, NOT_SO, NOTHING, OUR_FAILURE, REFUSED};
 use crate::render::hints;
 use crate::render::output::{escaped, say_text};
 use crate::session_name::{SessionKind, SessionNameError};
@@ -81,6 +83,10 @@ pub(crate) enum Failure {
     Session(SessionError),
     #[error(transparent)]
     Changes(ChangesError),
+    #[error(transparent)]
+    Agent(AgentError),
+    #[error(transparent)]
+    ShellPrefix(ShellPrefixError),
     #[error(transparent)]
     Attach(AttachError),
     #[error(transparent)]
@@ -134,6 +140,8 @@ gathered! {
     LearnError { Prepare, HostNetwork, Launch, Persist } else Learn;
     SessionError { Home, Flag, Read, Name } else Session;
     ChangesError { Home, Name } else Changes;
+    AgentError { Home } else Agent;
+    ShellPrefixError { Home } else ShellPrefix;
     AttachError { Session } else Attach;
     OutputError { Session } else Output;
     LogError { Read, Name } else Log;
@@ -209,6 +217,7 @@ impl Failure {
             Failure::Quarantine(QuarantineError::Unknown { .. } | QuarantineError::Several { .. }) => NOT_SO,
             Failure::Launch(error) => error.exit_code(),
             Failure::Answer(_) => NOTHING,
+            Failure::Agent(AgentError::NotInstalled { .. }) => NOT_FOUND,
             _ => OUR_FAILURE,
         }
     }
@@ -231,6 +240,7 @@ impl Failure {
             Failure::Persist(error) => hints::persist(error),
             Failure::Store(error) => hints::store(error),
             Failure::Flag(error) => Some(error.hint.clone()),
+            Failure::Agent(AgentError::NotInstalled { install, .. }) => Some(format!("install it first: {install}")),
             Failure::HostNetwork(error) => Some(format!(
                 "name hosts with --allow-host or ports with --host-port instead, run it at a terminal and answer, or have \
                  `/etc/cofferdam/policy.toml` say `allow_network_host = true` ({})",
@@ -342,6 +352,9 @@ impl Failure {
             Failure::Quarantine(QuarantineError::Several { .. }) => "give more of it",
             Failure::Answer(AnswerError::Unknown { .. }) => "`sandbox questions` lists those that are open",
             Failure::Answer(AnswerError::Several { .. }) => "name it as SESSION:NUMBER",
+            Failure::Agent(AgentError::Unknown { .. }) => {
+                "`sandbox agent` lists those with a preset; any other runs with `sandbox run`"
+            }
             Failure::Inbox(_) => "`sandbox questions`, `sandbox approve` and `sandbox ps` need none",
             _ => return None,
         })

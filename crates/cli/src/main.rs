@@ -1,6 +1,7 @@
 //! The `sandbox` command: from what the user typed to what the kernel did, and back in plain words.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod args;
 mod client;
 mod commands;
@@ -17,11 +18,12 @@ mod waiting;
 
 use std::process::ExitCode;
 
+use crate::args::run::RunArgs;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
-    quarantine, questions, review, run, sessions, setup, supervise, top, trust, verify, why,
+    agent, attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
+    quarantine, questions, review, run, sessions, setup, shell_prefix, supervise, top, trust, verify, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -42,17 +44,16 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return generate::usage(error),
     };
-    if !matches!(cli.command, Command::Run(_) | Command::Learn(_))
+    if !matches!(cli.command, Command::Run(_) | Command::Agent(_) | Command::ShellPrefix(_) | Command::Learn(_))
         && let Ok(state) = environment::own_state()
     {
         changes::finish_interrupted(&state);
     }
     match cli.command {
         Command::Run(args) if args.detach => told(run::detach::detach(&args)),
-        Command::Run(args) => run::run(&args, |error| {
-            Failure::from(error).report();
-        })
-        .unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json)),
+        Command::Run(args) => run_command(&args),
+        Command::Agent(args) => told(agent::order(*args).map(|order| run_ordered(order.as_ref()))),
+        Command::ShellPrefix(args) => told(shell_prefix::order(*args).map(|order| run_ordered(order.as_ref()))),
         Command::Learn(args) => {
             learn::learn(&args).unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json))
         }
@@ -93,6 +94,18 @@ fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => told(generate::manual()),
     }
+}
+
+/// Of a command that may only have printed something.
+fn run_ordered(order: Option<&RunArgs>) -> ExitCode {
+    order.map_or(ExitCode::SUCCESS, run_command)
+}
+
+fn run_command(args: &RunArgs) -> ExitCode {
+    let run = run::run(args, |error| {
+        Failure::from(error).report();
+    });
+    run.unwrap_or_else(|error| not_run(&error.into(), &args.argv, args.json))
 }
 
 /// An error becomes text and an exit code here, and nowhere else.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Layer, Origin, Policy};
 
 use crate::network::egress::EgressPlan;
 use crate::network::terminates::{JAVA_OPTIONS, withheld};
@@ -25,6 +25,7 @@ pub(crate) fn build(
     policy: &Policy,
     host: &[(String, String)],
     uid: u32,
+    home: &Path,
     egress: Option<&EgressPlan>,
     checkpoints: Option<&Path>,
 ) -> Vec<(String, String)> {
@@ -43,12 +44,19 @@ pub(crate) fn build(
         set(&mut result, &name, &value);
     }
     for rule in &env.set {
-        set(&mut result, &rule.value.0, &rule.value.1);
+        let (name, value) = &rule.value;
+        set(&mut result, name, &of_preset(value, &rule.origin, home).unwrap_or_else(|| value.clone()));
     }
     if !result.iter().any(|(name, _)| name == "PATH") {
         set(&mut result, "PATH", "/usr/local/bin:/usr/bin:/bin");
     }
     result
+}
+
+/// A preset does not know the home of the user.
+fn of_preset(value: &str, origin: &Origin, home: &Path) -> Option<String> {
+    let rest = value.strip_prefix("~/").filter(|_| origin.layer == Layer::BuiltIn)?;
+    Some(home.join(rest).display().to_string())
 }
 
 /// Names such as `BASH_FUNC_x%%` carry code.

@@ -121,7 +121,7 @@ impl LaunchPlan {
         self.copies && self.transaction_at(path).is_on()
     }
 
-    /// The overlays of which what was written is kept: those that a flag or a file of the user's asked for. In this order the manifest
+    /// The overlays of which what was written is kept: those of a transaction, and that a flag or a file asked for. In this order the manifest
     /// of a transaction has them, and the set-up child sends how it sees them.
     pub fn kept_overlays(&self) -> Vec<SlotOverlay<'_>> {
         self.overlays().filter(|overlay| self.is_kept(overlay)).collect()
@@ -133,7 +133,7 @@ impl LaunchPlan {
     }
 
     fn is_kept(&self, overlay: &SlotOverlay<'_>) -> bool {
-        let is_asked = decide(&self.decisions, overlay.lower).is_some_and(|one| one.origin.layer != Layer::BuiltIn);
+        let is_asked = decide(&self.decisions, overlay.lower).is_some_and(Decision::is_kept_overlay);
         is_asked && !self.gate.as_ref().is_some_and(|gate| gate.learns)
     }
 
@@ -183,10 +183,9 @@ fn asked_for(policy: &Policy) -> Option<&Origin> {
     let hosts = network.allow.iter().chain(&network.deny).map(|rule| &rule.origin);
     let mode = Some(&network.mode.origin).filter(|_| network.mode.value != NetworkMode::Host);
     let debug = Some(&policy.debug.origin).filter(|_| !policy.debug.value);
-    // Where there is none, changes that were to wait for a look would be made at once: in that, any layer's word counts.
+    // Where there is none, changes that were to wait for a look would be made at once: in that, any layer's word counts, a preset's too.
     let transaction = &policy.transaction;
-    let is_asked = transaction.value.is_on() && transaction.origin.layer != Layer::BuiltIn;
-    if is_asked {
+    if transaction.value.is_on() {
         return Some(&transaction.origin);
     }
     let unknown = &policy.unknown.verdict;
@@ -235,6 +234,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
                 policy,
                 &request.environment,
                 facts.uid,
+                &facts.home,
                 egress.as_ref(),
                 checkpoints.as_deref(),
             ),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::language::endpoint::{Endpoint, Ports, Target};
 use crate::language::path::{PathExpr, Piece, Places, Shipped, StaticBase, StaticPath};
 use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
-use crate::types::network::NetworkMode;
-use crate::types::network_part::{HostRule, NetworkPart};
+use crate::types::network::{Credential, NetworkMode, SecretSource};
+use crate::types::network_part::{DEFAULT_CREDENTIAL_PORT, HostRule, NetworkPart};
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{
     EnvMode, Isolation, KeeperMode, Metadata, Mode, OnUnknown, Policy, SyscallMode, Transaction,
@@ -61,6 +61,17 @@ enum StaticSetting {
         optional: bool,
         reason: &'static str,
     },
+    /// A variable of the caller that may be set; the host is asked on the port of TLS.
+    Credential {
+        host: &'static str,
+        variable: &'static str,
+        header: &'static str,
+        env: &'static str,
+    },
+    EnvSet {
+        name: &'static str,
+        value: &'static str,
+    },
 }
 
 #[derive(Debug)]
@@ -97,6 +108,17 @@ impl Preset {
                     optional: *optional,
                     reason: Cow::Borrowed(reason),
                 },
+                StaticSetting::Credential { host, variable, header, env } => {
+                    Setting::NetworkPart(NetworkPart::Credential(Credential {
+                        host: (*host).to_owned(),
+                        port: DEFAULT_CREDENTIAL_PORT,
+                        variable: (*variable).to_owned(),
+                        header: (*header).to_owned(),
+                        source: SecretSource::Environment((*env).to_owned()),
+                        optional: true,
+                    }))
+                }
+                StaticSetting::EnvSet { name, value } => Setting::EnvSet((*name).to_owned(), (*value).to_owned()),
             };
             Ruled::new(setting, Origin::built_in(self.source, *line))
         })

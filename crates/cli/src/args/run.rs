@@ -9,7 +9,7 @@ use cofferdam_wire::order::Chosen;
 use crate::args::policy_flags::PolicyArgs;
 
 /// What is named instead of being found.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ChosenArgs {
     /// The project is this directory, not the one that is found from here; the command starts in it, unless you stand below it
     #[arg(long, value_name = "DIR")]
@@ -63,9 +63,39 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// As `run` alone would be called, by commands that are one of it.
+    pub(crate) fn of(policy: PolicyArgs, json: bool, argv: Vec<String>) -> Self {
+        let (chosen, descriptors) = (ChosenArgs::default(), Vec::new());
+        RunArgs { policy, chosen, cwd: None, name: None, descriptors, json, timing: false, detach: false, argv }
+    }
+
     pub(crate) fn chosen(&self) -> Chosen {
         Chosen { name: self.name.clone(), ..self.chosen.starting_in(self.cwd.as_ref()) }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print one JSON object to stderr at the end, also when it was refused or could not start
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The agent; without one, those that there are and where they are installed
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The agent's own arguments
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellPrefixArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// A command line in one word, or options and arguments of a shell: what the program is called with
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

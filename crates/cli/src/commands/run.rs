@@ -102,7 +102,8 @@ fn memory(prepared: &Prepared) -> Memory {
 /// Everything goes to stderr: stdout is the command's.
 fn tell(args: &RunArgs, prepared: &Prepared, outcome: &Outcome, code: u8) -> TransactionEnd {
     let mut lines = if code == 0 {
-        outcome.summary.warnings.iter().cloned().chain(denials::summary(outcome)).collect()
+        let told = outcome.summary.warnings.iter().cloned().chain(denials::summary(outcome));
+        told.chain(denials::sandbox_inside(&prepared.plan, outcome)).collect()
     } else {
         denials::lines(prepared, outcome)
     };

@@ -16,6 +16,7 @@ use cofferdam_supervisor::Outcome;
 use cofferdam_wire::session::short;
 use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Unrouted};
 
+use crate::agents::Agent;
 use crate::render::end;
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
@@ -25,6 +26,7 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         return lines;
     }
     lines.extend(outcome.summary.blocked.iter().map(|blocked| system_call(prepared, blocked)));
+    lines.extend(sandbox_inside(plan, outcome));
     if plan.egress.is_none() {
         lines.extend(network(prepared, outcome.unrouted));
     }
@@ -224,6 +226,24 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
         None => "built-in: profiles/seccomp.toml; no flag allows it".to_owned(),
     };
     format!("refused system call {} ({}){times} [{why}]", blocked.name, arguments.join(", "))
+}
+
+/// An agent's own sandbox needs namespaces, which there are none of inside; its commands fail then, and the agent itself may not.
+pub(crate) fn sandbox_inside(plan: &LaunchPlan, outcome: &Outcome) -> Option<String> {
+    const NEW_USER: u64 = 0x1000_0000;
+    let makes_namespaces =
+        |call: &Blocked| matches!(call.name, "clone" | "unshare") && call.arguments[0] & NEW_USER != 0;
+    if !outcome.summary.blocked.iter().any(makes_namespaces) {
+        return None;
+    }
+    let words = plan.command.argv.iter().flat_map(|word| word.split_whitespace());
+    let mut names = words.filter_map(|word| Path::new(word).file_name()?.to_str());
+    let agent = names.find_map(Agent::named)?;
+    let remedy = agent.own_sandbox?;
+    let name = agent.name;
+    Some(format!(
+        "{name} has a sandbox of its own, which cannot be made inside this one; switch it off inside: {remedy}"
+    ))
 }
 
 /// Hosts that were not reached because of a rule, with what would allow them.

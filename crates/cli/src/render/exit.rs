@@ -6,3 +6,5 @@ pub(crate) const NOT_SO: u8 = 1;
 pub(crate) const NOTHING: u8 = 1;
 pub(crate) const OUR_FAILURE: u8 = 125;
 pub(crate) const REFUSED: u8 = 126;
+/// As a shell says it of a program.
+pub(crate) const NOT_FOUND: u8 = 127;

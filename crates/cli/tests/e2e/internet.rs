@@ -42,6 +42,8 @@ impl Internet {
         let dns = internet.dns();
         dns.name("allowed.test", Answer::addresses([ALLOWED]));
         dns.name("other.test", Answer::addresses([OTHER]));
+        // A name that a preset allows.
+        dns.name("api.anthropic.com", Answer::addresses([ALLOWED]));
         // Names that lead where no workload should get by them.
         dns.name("private.test", Answer::addresses([PRIVATE]));
         dns.name("second.test", Answer::addresses([SECOND]));

@@ -2,6 +2,7 @@
 //! ordinary user. One module per subject; each test is named after what it promises. A program that is not installed makes
 //! its tests print `skipped: reason`.
 
+mod agents;
 mod always;
 mod answers;
 mod approvals;

@@ -90,6 +90,12 @@ impl Decision {
         matches!(self.role, TransactionRole::Kept | TransactionRole::Lifting)
     }
 
+    /// Whether what is written there outlives the session: shipped overlays are of caches, but for a transaction that a preset
+    /// asks for.
+    pub(crate) fn is_kept_overlay(&self) -> bool {
+        self.origin.layer != Layer::BuiltIn || self.in_transaction()
+    }
+
     /// Whether it is about a socket of the host.
     pub fn is_about_socket(&self) -> bool {
         matches!(self.fact, PathFact::Present { kind: Kind::Socket, .. })

@@ -363,7 +363,7 @@ fn refuse_outside(policy: &Policy, facts: &HostFacts, decisions: &[Decision]) ->
     let Some(first) = policy.write_within.first() else { return Ok(()) };
     let roots: Vec<PathBuf> = policy.write_within.iter().flat_map(|root| root.value.expand(&facts.places())).collect();
     // The shipped overlays of caches reach nothing on the host and need no permission.
-    let asked = |d: &&Decision| d.access == Access::Overlay && d.origin.layer != Layer::BuiltIn;
+    let asked = |d: &&Decision| d.access == Access::Overlay && d.is_kept_overlay();
     let mut grants = decisions.iter().filter(|d| d.access == Access::Write || asked(d));
     match grants.find(|d| !roots.iter().any(|root| is_at_or_below(&d.path, root))) {
         Some(d) => Err(PlanError::OutsideCeiling {

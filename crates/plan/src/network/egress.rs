@@ -107,7 +107,7 @@ impl EgressPlan {
         if !named || policy.mode.value == Mode::Static {
             unknown.value = OnUnknown::Deny;
         }
-        let terminates = if named { TerminatesPlan::of(&network, facts) } else { None };
+        let terminates = if named { TerminatesPlan::of(&network, facts, environment) } else { None };
         ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
         ports.sort_unstable();
         ports.dedup();
@@ -134,15 +134,15 @@ impl EgressPlan {
 
 /// Whether secrets are used as the policy says.
 pub(crate) fn tell_of_credentials(network: &Network, egress: Option<&EgressPlan>, posture: &mut Posture) {
-    let count = network.credentials.len();
-    if count == 0 {
-        return;
-    }
-    match egress.and_then(|egress| egress.terminates.as_ref()) {
-        Some(_) => posture.enforced(
+    match egress.and_then(|egress| egress.terminates.as_ref()).map(|plan| plan.credentials.len()) {
+        Some(count) if count > 0 => posture.enforced(
             "credentials",
             format!("{count} put into requests outside, over TLS; the session holds placeholders"),
         ),
-        None => posture.missing("credentials", "they are used with network `egress` only; the session holds nothing"),
+        None if network.credentials.iter().any(|one| !one.value.optional) => {
+            posture.missing("credentials", "they are used with network `egress` only; the session holds nothing");
+        }
+        // None was given, or none that is there.
+        Some(_) | None => {}
     }
 }

@@ -57,12 +57,13 @@ pub enum SecretPlace {
 }
 
 impl TerminatesPlan {
-    pub(crate) fn of(network: &Network, facts: &HostFacts) -> Option<TerminatesPlan> {
+    pub(crate) fn of(network: &Network, facts: &HostFacts, host: &[(String, String)]) -> Option<TerminatesPlan> {
         let reads_tls = |rule: &NetworkRule| !rule.is_whole() && rule.endpoint.ports != Ports::One(80);
-        let is_wanted = !network.credentials.is_empty() || network.allow.iter().chain(&network.deny).any(reads_tls);
+        let credentials: Vec<&Credential> = in_force(network, host).collect();
+        let is_wanted = !credentials.is_empty() || network.allow.iter().chain(&network.deny).any(reads_tls);
         let places = facts.places();
         let planned = |credential: &Credential| {
-            let Credential { host, port, variable, header, source } = credential.clone();
+            let Credential { host, port, variable, header, source, optional: _ } = credential.clone();
             let source = match source {
                 SecretSource::Environment(name) => SecretPlace::Environment(name),
                 SecretSource::File(path) => SecretPlace::File(path.expand(&places).into_iter().next()?),
@@ -70,7 +71,7 @@ impl TerminatesPlan {
             };
             Some(CredentialPlan { host, port, header, variable, source })
         };
-        let credentials = network.credentials.iter().filter_map(|one| planned(&one.value)).collect();
+        let credentials = credentials.into_iter().filter_map(planned).collect();
         let has_run = facts.system.iter().any(|path| path.as_os_str() == "/run");
         let directory = if has_run { "/run/cofferdam" } else { "/tmp/.cofferdam" }.into();
         is_wanted.then_some(TerminatesPlan { credentials, directory })
@@ -108,6 +109,16 @@ impl TerminatesPlan {
         let held = self.credentials.iter().map(|one| (one.variable.clone(), PLACEHOLDER.to_owned()));
         trust.into_iter().chain([(JAVA_OPTIONS.to_owned(), java)]).chain(held).collect()
     }
+}
+
+/// Those that there is a secret for, and those without which there is no session.
+fn in_force<'a>(network: &'a Network, host: &'a [(String, String)]) -> impl Iterator<Item = &'a Credential> {
+    let is_set = |name: &String| host.iter().any(|(set, value)| set == name && !value.is_empty());
+    let all = network.credentials.iter().map(|one| &one.value);
+    all.filter(move |one| match &one.source {
+        SecretSource::Environment(name) if one.optional => is_set(name),
+        _ => true,
+    })
 }
 
 /// Variables of the caller that hold a secret, which is used outside or not at all.

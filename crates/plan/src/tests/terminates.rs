@@ -24,6 +24,7 @@ fn with_credential(source: SecretSource) -> Policy {
         variable: "API_TOKEN".to_owned(),
         header: "authorization".to_owned(),
         source,
+        optional: false,
     };
     policy.network.credentials.push(Ruled::default_of(credential));
     policy.hide_secret_files();
@@ -95,4 +96,21 @@ fn a_secret_is_not_read_from_where_sessions_write() {
     let laptop = Laptop::with(&["/home/dev/work/project/token"]);
     let refused = plan(&policy, &laptop.facts(&policy), &request()).expect_err("it is writable");
     assert!(matches!(refused, PlanError::SecretIsWritable { .. }), "{refused:?}");
+}
+
+#[test]
+fn an_optional_credential_is_there_where_its_variable_is() {
+    let mut policy = with_credential(SecretSource::Environment("MY_KEY".to_owned()));
+    let laptop = Laptop::with(&[]);
+    let inside = |policy: &Policy, value: Option<&str>| {
+        let mut request = request();
+        request.environment.extend(value.map(|value| ("MY_KEY".to_owned(), value.to_owned())));
+        let planned = plan(policy, &laptop.facts(policy), &request).expect("the plan is made");
+        (variable(&planned, "API_TOKEN").is_some(), variable(&planned, "SSL_CERT_FILE").is_some())
+    };
+    assert_eq!(inside(&policy, None), (true, true), "the launch is to say that it is not set");
+    policy.network.credentials[0].value.optional = true;
+    assert_eq!(inside(&policy, None), (false, false));
+    assert_eq!(inside(&policy, Some("")), (false, false));
+    assert_eq!(inside(&policy, Some("real")), (true, true));
 }

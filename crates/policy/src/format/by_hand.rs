@@ -48,8 +48,8 @@ pub const BY_HAND: &[ByHand] = &[
     text(
         "--preset",
         "NAME",
-        "Add a preset: cargo, node, python, go, java (their caches become writable), registries (they can be \
-         reached), tool, process-tool (tight limits)",
+        "Add a preset: cargo, node, python, go, java (their caches become writable), registries (they can be reached), claude, \
+         codex, gemini, opencode, aider (agents), tool, process-tool (tight limits)",
         |text| Ok(Setting::Preset(text.to_owned())),
     )
     .list()

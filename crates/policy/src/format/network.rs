@@ -116,6 +116,6 @@ impl CredentialTable {
         };
         let header = self.header.map_or_else(|| DEFAULT_HEADER.to_owned(), |header| header.to_ascii_lowercase());
         let port = self.port.unwrap_or(DEFAULT_CREDENTIAL_PORT);
-        Ok(Credential { host, port, variable: self.variable, header, source })
+        Ok(Credential { host, port, variable: self.variable, header, source, optional: self.optional })
     }
 }

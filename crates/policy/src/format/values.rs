@@ -65,6 +65,9 @@ pub(crate) struct CredentialTable {
     pub(crate) file: Option<String>,
     /// A program that prints the secret, and its arguments.
     pub(crate) command: Option<Vec<String>>,
+    /// Beside `env`: no error where that variable is not set.
+    #[serde(default)]
+    pub(crate) optional: bool,
 }
 
 /// One text or a list of texts.

@@ -160,7 +160,7 @@ fn apply_presets(policy: &mut Policy, said: &[Said]) -> Result<(), PolicyError> 
             continue;
         }
         if name != DEFAULT_PRESET {
-            policy.apply_preset(preset);
+            policy.apply_preset(preset, setting.origin.layer);
         }
         policy.presets.push(Ruled::new(name.clone(), setting.origin.clone()));
     }

@@ -5,7 +5,7 @@
 use crate::builtin::{DEFAULT_PRESET, Preset, known_places};
 use crate::language::path::PathExpr;
 use crate::types::files::{Access, FileRule, Hold, Stand};
-use crate::types::origin::Ruled;
+use crate::types::origin::{Layer, Ruled};
 use crate::types::policy::{Mode, Policy};
 use crate::types::setting::Setting;
 
@@ -37,9 +37,14 @@ impl Policy {
     }
 
     /// A preset replaces what an earlier preset said about the same place, so `cargo` can open a cache that
-    /// `default` only overlays: both are built in, and within a layer the stricter rule would win.
-    pub(crate) fn apply_preset(&mut self, preset: &'static Preset) {
+    /// `default` only overlays: both are built in, and within a layer the stricter rule would win. Named by a project, it says
+    /// nothing that a project's own file could not say.
+    pub(crate) fn apply_preset(&mut self, preset: &'static Preset, named_by: Layer) {
+        let is_kept_back = |setting: &Setting| matches!(setting, Setting::NetworkPart(part) if part.is_for_owners());
         for setting in preset.settings() {
+            if named_by.is_untrusted() && is_kept_back(&setting.value) {
+                continue;
+            }
             if let Setting::File { path, .. } = &setting.value {
                 self.files.retain(|rule| !(Preset::gave(rule) && rule.path.is_same_place(path)));
             }

@@ -201,6 +201,8 @@ pub struct Credential {
     /// The header in which the placeholder is replaced, in lower case.
     pub header: String,
     pub source: SecretSource,
+    /// Where the variable that it comes from is not set, there is none, and that is no error.
+    pub optional: bool,
 }
 
 /// Where the secret comes from. It can never stand in a policy itself.

@@ -75,7 +75,7 @@ impl From<&NetworkRule> for HostRule {
 }
 
 fn credential_entry(credential: &Credential, quote: fn(&str) -> String) -> String {
-    let Credential { host, port, variable, header, source } = credential;
+    let Credential { host, port, variable, header, source, optional } = credential;
     let mut fields = vec![format!("host = {}", quote(host))];
     if *port != DEFAULT_CREDENTIAL_PORT {
         fields.push(format!("port = {port}"));
@@ -91,6 +91,9 @@ fn credential_entry(credential: &Credential, quote: fn(&str) -> String) -> Strin
             format!("command = [{}]", argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(", "))
         }
     });
+    if *optional {
+        fields.push("optional = true".to_owned());
+    }
     format!("{{ {} }}", fields.join(", "))
 }
 
@@ -190,6 +193,9 @@ fn credential_mistake(credential: &Credential) -> Option<&'static str> {
         SecretSource::File(path) if !path.is_one_path() => Some("a `file` without `*`"),
         SecretSource::Command(argv) if argv.first().is_none_or(String::is_empty) => {
             Some("a `command` with the name of a program")
+        }
+        SecretSource::File(_) | SecretSource::Command(_) if credential.optional => {
+            Some("`optional` beside `env` only: a file or a program that is named has to be there")
         }
         _ => None,
     }
