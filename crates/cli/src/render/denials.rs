@@ -14,7 +14,7 @@ use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Pred
 use cofferdam_reach::{Rules, Verdict as HostVerdict};
 use cofferdam_supervisor::Outcome;
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Unrouted};
+use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Reached, Unrouted};
 
 use crate::render::end;
 
@@ -229,7 +229,10 @@ fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
 /// Hosts that were not reached because of a rule, with what would allow them.
 fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let rules = Rules::new(&prepared.known.policy.network, Vec::new());
+    let told_at_once = &outcome.summary.told_hosts;
+    let is_told = |one: &Reached| told_at_once.iter().any(|(host, port)| *host == one.host && [one.port, 0].contains(port));
     let denied = outcome.summary.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let denied = denied.filter(|reached| !is_told(reached));
     let mut lines: Vec<String> = Vec::new();
     let mut told = Vec::new();
     for reached in denied {

@@ -45,6 +45,7 @@ mod limits;
 mod limits_policy;
 mod masked;
 mod messages;
+mod no_network;
 mod obeyed;
 mod ordered;
 mod outcomes;

@@ -106,13 +106,21 @@ impl Relay {
             _ if question.id <= self.noticed => Ok(()),
             _ => {
                 self.noticed = question.id;
-                let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
-                let line = format!("{begin}{}\r\n", panel::notice(session, question));
-                self.to_outside.extend_from_slice(line.as_bytes());
-                self.last = Some(b'\n');
-                Ok(())
+                self.tell(&panel::notice(session, question))
             }
         }
+    }
+
+    /// A line of its own on the terminal.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), Errno> {
+        let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
+        let line = format!("{begin}{line}\r\n");
+        self.last = Some(b'\n');
+        match &mut self.prompt {
+            Some(prompt) => prompt.output(line.as_bytes(), Instant::now()),
+            None => self.to_outside.extend_from_slice(line.as_bytes()),
+        }
+        self.follow_prompt()
     }
 
     /// A question has an end.
