@@ -54,6 +54,7 @@ mod policy;
 mod policy_commands;
 mod precedence;
 mod programs;
+mod prompt_places;
 mod records;
 mod registries;
 mod response;
