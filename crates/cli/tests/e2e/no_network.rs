@@ -13,7 +13,9 @@ fn egress_processes(supervisor: u32) -> Vec<PathBuf> {
     let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
     let children = children.unwrap_or_default();
     let directories = children.split_whitespace().map(|pid| PathBuf::from("/proc").join(pid));
-    directories.filter(|one| std::fs::read_to_string(one.join("comm")).is_ok_and(|name| name == "sandbox-egress\n")).collect()
+    directories
+        .filter(|one| std::fs::read_to_string(one.join("comm")).is_ok_and(|name| name == "sandbox-egress\n"))
+        .collect()
 }
 
 /// What a process could reach: the routes of the network in which it is.
@@ -41,7 +43,7 @@ fn without_a_word_the_first_refusal_is_final_and_told_at_once() {
         assert_eq!(told.matches(line).count(), 1, "{line}{told}");
     }
     // Not again at the end.
-    assert_eq!(told.matches("allow-host").count(), 2, "{told}");
+    assert_eq!(told.matches("other.test:80: no rule").count(), 0, "{told}");
     internet.assert_untouched("93.184.216.35:80", "other.test");
     // The control: with the flag of the line it is reached.
     assert_eq!(internet.run(&["--allow-host", "other.test:80"], &format!("{GET} http://other.test/")).ok(), "200\n");
@@ -88,7 +90,8 @@ fn no_process_is_started_before_a_program_asks_and_that_one_has_no_network() {
 fn a_chosen_none_is_an_empty_network_without_a_process() {
     let Some(internet) = Internet::with_web(&["curl"]) else { return };
     let ran = internet.run(&["--network", "none"], &format!("{GET} http://{ALLOWED}/; env | grep -i proxy; exit 7"));
-    let ran = ran.code(7).says(&["there is none inside but an own loopback", "usually needs --network egress --allow-host"]);
+    let ran =
+        ran.code(7).says(&["there is none inside but an own loopback", "usually needs --network egress --allow-host"]);
     assert_eq!(ran.out, "000\n");
 }
 
