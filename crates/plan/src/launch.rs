@@ -532,7 +532,10 @@ fn posture(
     if full {
         match policy.network.mode.value {
             NetworkMode::None if policy.network.is_unchosen() => {
-                posture.enforced("network", "own network namespace with loopback only; what is asked for is refused by name");
+                posture.enforced(
+                    "network",
+                    "own network namespace with loopback only; what is asked for is refused by name",
+                );
             }
             NetworkMode::None => posture.enforced("network", "own network namespace with loopback only"),
             NetworkMode::Egress if facts.landlock_abi == 0 => posture.reduced(
