@@ -27,12 +27,19 @@ pub(crate) fn typed(flags: &[Given], chosen: Chosen, argv: &[String]) -> Order {
         chosen,
         exec: Some(ExecRequest { argv: argv.to_vec(), ..ExecRequest::default() }),
         lifetime: Lifetime::WithFirstExec { linger_seconds: 0 },
-        can_ask: has_terminal(),
+        can_ask: can_ask(),
         kept_bytes: 0,
     }
 }
 
-/// Whether questions can be asked: they are shown on stderr and answered on stdin.
+/// Whether a person can be asked by the session: keys come from stdin. Where output goes into a file or a pipeline, as of a build that is
+/// written down, the panel is shown on the terminal all the same, if it is this job's.
+fn can_ask() -> bool {
+    let is_ours = || rustix::termios::tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+    isatty(stdin()) && (isatty(stderr()) || is_ours())
+}
+
+/// Whether this command itself can ask: on stderr, answered on stdin.
 pub(crate) fn has_terminal() -> bool {
     isatty(stdin()) && isatty(stderr())
 }

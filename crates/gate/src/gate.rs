@@ -350,6 +350,11 @@ impl Gate {
         self.open.asked().map(|case| &case.question)
     }
 
+    /// A person answered a question of this session, also one that is not the gate's.
+    pub fn answered_by_person(&mut self) {
+        self.open.answered_by_person();
+    }
+
     /// Whether there is such a question; an answer to any other is dropped.
     pub fn answer(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<bool, Errno> {
         if !self.open.get(id).is_some_and(|case| case.stage == Stage::Asked) {

@@ -111,6 +111,11 @@ impl OpenQuestions {
         Ok(())
     }
 
+    /// A person who answers is not cut off: each answer makes room for one more question.
+    pub(crate) fn answered_by_person(&mut self) {
+        self.recent.pop_front();
+    }
+
     pub(crate) fn add(&mut self, question: Question, access: Access, stage: Stage, now: Instant) {
         let until = now + self.timeout;
         let case = Case { calls: vec![access], stage, identity: None, tree: None, since: now, until, question };
@@ -258,6 +263,18 @@ mod tests {
         assert_eq!(open.spend(now), Err(OverBudget { is_first: true }));
         assert_eq!(open.spend(now), Err(OverBudget { is_first: false }));
         assert_eq!(open.spend(now + MINUTE), Ok(()));
+    }
+
+    #[test]
+    fn a_person_who_answers_is_asked_on() {
+        let (mut open, now) = open();
+        for _ in 0..100 {
+            assert_eq!(open.spend(now), Ok(()));
+            open.answered_by_person();
+        }
+        // The control: without answers the budget counts.
+        assert_eq!((open.spend(now), open.spend(now)), (Ok(()), Ok(())));
+        assert!(open.spend(now).is_err());
     }
 
     #[test]

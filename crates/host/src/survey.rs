@@ -179,7 +179,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(has_quota);
     }
-    if policy.network.mode.value == cofferdam_policy::NetworkMode::Egress {
+    if policy.network.mode.value == cofferdam_policy::NetworkMode::Egress || policy.network.is_unchosen() {
         facts.resolvers = resolvers();
     }
     if limits_io(policy) {

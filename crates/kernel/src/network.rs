@@ -90,6 +90,12 @@ impl Pending {
     }
 }
 
+/// Moves this process into a network namespace in which there is nothing, and which no process can fill: it belongs to a user
+/// namespace without ids. For a process with one thread.
+pub fn leave() -> Result<(), Errno> {
+    raw::namespace::unshare(process::namespace::USER | process::namespace::NET)
+}
+
 fn loopback_up() -> Result<(), Errno> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     raw::socket::set_interface_up(socket.as_fd(), b"lo")

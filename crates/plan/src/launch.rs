@@ -383,7 +383,7 @@ impl Decided {
         if let Some(at) = &self.checkpoints {
             steps.push(Step::OfferCheckpoints { at: at.clone() });
         }
-        if self.egress.is_some() {
+        if self.egress.as_ref().is_some_and(|egress| !egress.only_refuses) {
             steps.push(Step::AwaitEgress);
         }
         steps.extend(self.limits.steps.iter().cloned());
@@ -538,6 +538,12 @@ fn posture(
     posture.enforced("processes", "own pid namespace; pid 1 is ours and cannot be traced");
     if full {
         match policy.network.mode.value {
+            NetworkMode::None if policy.network.is_unchosen() => {
+                posture.enforced(
+                    "network",
+                    "own network namespace with loopback only; what is asked for is refused by name",
+                );
+            }
             NetworkMode::None => posture.enforced("network", "own network namespace with loopback only"),
             NetworkMode::Egress if facts.landlock_abi == 0 => posture.reduced(
                 "network",

@@ -6,7 +6,7 @@ pub(crate) mod host_questions;
 pub(crate) mod kept_answers;
 pub(crate) mod prompt;
 
-use cofferdam_wire::Settled;
+use cofferdam_wire::{QuestionId, Settled};
 
 use crate::approvals::control_socket::ControlSocket;
 use crate::approvals::host_questions::HostQuestions;
@@ -20,6 +20,8 @@ pub(crate) struct Approvals {
     pub(crate) hosts: HostQuestions,
     /// What was granted for this session, to be kept on request.
     pub(crate) granted: Vec<Settled>,
+    /// The last question that a line on stderr told of.
+    pub(crate) told: QuestionId,
     /// Answers on their way to a policy.
     pub(crate) keeping: Keeping,
 }

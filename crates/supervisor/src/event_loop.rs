@@ -57,6 +57,7 @@ use crate::limits::clock::Clock;
 use crate::limits::monitor::Monitor;
 use crate::network::Network;
 use crate::network::egress_process::Egress;
+use crate::network::refuser::{self, Refuser};
 use crate::options::{Options, Returns};
 use crate::records::log::Log;
 use crate::records::startup::Startup;
@@ -142,6 +143,7 @@ enum Ready {
     Signal,
     Gate(cofferdam_gate::Ready),
     Egress,
+    Refuser(refuser::Ready),
     /// The process that writes answers to a policy.
     Writer,
     Keeper,
@@ -263,6 +265,7 @@ impl<'a> Running<'a> {
                         self.gate.as_mut().map_or(Ok(()), |gate| gate.turn(ready))?;
                     }
                     Ready::Egress => self.hear_egress()?,
+                    Ready::Refuser(ready) => self.refuse(ready),
                     Ready::Writer => self.hear_writer()?,
                     Ready::Keeper => self.keep_covers()?,
                     Ready::Checkpoints(ready) => self.hear_checkpoints(ready)?,
@@ -355,6 +358,8 @@ impl<'a> Running<'a> {
         watched.extend(saved.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Checkpoints(ready))));
         let egress = self.network.egress.as_ref().and_then(Egress::wanted);
         watched.extend(egress.map(|(fd, flags)| (fd, flags, Ready::Egress)));
+        let refuses = self.network.refuser.iter().flat_map(Refuser::wanted);
+        watched.extend(refuses.map(|(fd, ready)| (fd, PollFlags::IN, Ready::Refuser(ready))));
         watched.extend(own.into_iter().filter_map(|(fd, ready)| Some((fd?, PollFlags::IN, ready))));
         let mut fds: Vec<PollFd<'_>> =
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();

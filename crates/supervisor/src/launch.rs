@@ -45,7 +45,8 @@ use crate::launch::overlays::make_overlays;
 use crate::limits::cgroup::{self, SessionCgroup};
 use crate::limits::project_quota::Quota;
 use crate::network::credentials::Credentials;
-use crate::network::egress_process::{self, Authorities, Egress, Starting};
+use crate::network::egress_process::{self, Authorities, Egress, Reach, Starting};
+use crate::network::refuser::Refuser;
 use crate::options::Options;
 use crate::store::held_names::Holds;
 use crate::store::session_dir::{self, SessionDir};
@@ -61,7 +62,9 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     marks.mark(marks::START);
     let kinds = look_at_streams(plan, options)?;
     let mut way_out = open_way_out(plan, options)?;
+    let mut refuser = Refuser::of(plan, options.egress_program.as_deref()).map_err(LaunchError::Supervise)?;
     let catcher = way_out.as_mut().and_then(egress_process::Ends::catcher);
+    let catcher = catcher.or_else(|| refuser.as_mut().and_then(Refuser::catcher));
     let starting = start_to_read_tls(plan, &mut way_out)?;
     let mut credentials = Credentials::gather(plan)?;
     let exposed = credentials.as_mut().map(|gathered| std::mem::take(&mut gathered.exposed)).unwrap_or_default();
@@ -79,7 +82,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let overlay_dir = overlays.as_ref().map(|o| o.path.as_path());
     let ends = start(plan, options, kinds, outer, cgroup, overlay_dir, catcher, marks)?;
     marks.mark(marks::CLONED);
-    let starting = way_out.map(egress_process::Ends::start).transpose()?;
+    let starting = way_out.map(|ends| ends.start(Reach::Hosts)).transpose()?;
     let Before { since, git, links, root, shown } = early_look.unwrap_or_else(|| Before::look(plan, options));
     if let Some(keeper) = &mut keeper {
         keeper.look_through(FIRST_LOOK);
@@ -99,6 +102,7 @@ pub fn run(plan: &LaunchPlan, options: &Options) -> Result<Outcome, LaunchError>
     let recording = recording.map(|one| Recording::new(one.path.clone(), !plan.limits.limits_disks()));
     let mut running = Running::new(plan, ends, holds, gate, (session.clone(), overlays), options);
     running.network.egress = early.or(egress);
+    running.network.refuser = refuser;
     running.keeper = keeper;
     running.recording = recording;
     // The child builds its walls: of most projects all is known before the command starts.
@@ -146,7 +150,8 @@ fn look_at_streams(plan: &LaunchPlan, options: &Options) -> Result<Kinds, Launch
 
 fn open_way_out(plan: &LaunchPlan, options: &Options) -> Result<Option<egress_process::Ends>, LaunchError> {
     let program = options.egress_program.as_deref();
-    plan.egress.as_ref().map(|egress| egress_process::Ends::new(egress, program)).transpose()
+    let hosts = plan.egress.as_ref().filter(|egress| !egress.only_refuses);
+    hosts.map(|egress| egress_process::Ends::new(egress, program)).transpose()
 }
 
 /// Where TLS is read, the process that does it comes first, while there is no secret in this process yet.
@@ -155,7 +160,7 @@ fn start_to_read_tls(
     ends: &mut Option<egress_process::Ends>,
 ) -> Result<Option<Starting>, LaunchError> {
     let reads_tls = plan.egress.as_ref().is_some_and(|egress| egress.terminates.is_some());
-    ends.take_if(|_| reads_tls).map(egress_process::Ends::start).transpose()
+    ends.take_if(|_| reads_tls).map(|ends| ends.start(Reach::Hosts)).transpose()
 }
 
 /// It alone gets the secrets and has the authority's key, and the session is made with the certificate. Nothing that is cloned
@@ -263,7 +268,7 @@ fn take_holds(plan: &LaunchPlan, ends: &Ends, options: &Options, session: &str) 
 
 /// Gives the egress process its start, and lets the child go on, which waits for that before it may start the command.
 fn await_egress(plan: &LaunchPlan, ends: &Ends, starting: Option<Starting>) -> Result<Option<Egress>, LaunchError> {
-    let Some(wanted) = &plan.egress else { return Ok(None) };
+    let Some(wanted) = plan.egress.as_ref().filter(|egress| !egress.only_refuses) else { return Ok(None) };
     let egress = starting.map(|starting| starting.give(wanted, None)).transpose()?;
     if plan.steps.contains(&Step::AwaitEgress) {
         socket::send(ends.socket.as_fd(), EGRESS_READY, None).map_err(LaunchError::Supervise)?;

@@ -136,6 +136,8 @@ pub struct Unrouted {
     pub no_route: u64,
     /// Datagrams to a local port where no process listens; a name server of the host's loopback is such a port.
     pub no_listener: u64,
+    /// Connections that were refused at once: on the loopback, where nothing listens.
+    pub refused: u64,
 }
 
 /// What was written to an overlay, by its path outside.

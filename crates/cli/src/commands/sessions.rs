@@ -90,12 +90,14 @@ pub(crate) fn list(args: &PsArgs) -> Result<ExitCode, SessionError> {
                     "project": session.project, "mode": session.mode, "started": session.started,
                     "age": (now - session.started).max(0.0), "state": state_of(*used), "usage": used,
                     "lifecycle": life_cycle(&state, session, *used),
+                    "open_questions": open_questions(&state, session),
                 })
             })
             .collect();
         return Ok(print_json(&json!({ "version": 1, "sessions": sessions })));
     }
-    Ok(print(&table(&sessions, &used, now)))
+    let waiting: Vec<u32> = sessions.iter().map(|session| open_questions(&state, session)).collect();
+    Ok(print(&table(&sessions, &used, &waiting, now)))
 }
 
 /// No process is left: its supervisor keeps what it wrote.
@@ -105,6 +107,12 @@ fn state_of(used: UsedNow) -> &'static str {
     if used.processes == 0 { ENDED } else { "running" }
 }
 
+/// How many questions of a session wait for an answer; none where its supervisor says nothing.
+fn open_questions(state: &Path, session: &Session) -> u32 {
+    let said = Connection::open(&sessions_in(state), &session.id, "ps").and_then(Connection::status);
+    said.map_or(0, |status| status.open_questions)
+}
+
 /// As its supervisor says it; one that keeps what an ended session wrote does not, nor does one that is stopped.
 fn life_cycle(state: &Path, session: &Session, used: UsedNow) -> Option<LifeCycle> {
     let said = Connection::open(&sessions_in(state), &session.id, "ps").and_then(Connection::status);
@@ -112,15 +120,17 @@ fn life_cycle(state: &Path, session: &Session, used: UsedNow) -> Option<LifeCycl
     said.ok().and_then(|status| status.state).or(ended)
 }
 
-fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
+fn table(sessions: &[Session], used: &[UsedNow], waiting: &[u32], now: f64) -> String {
     if sessions.is_empty() {
         return "no session runs\n".to_owned();
     }
     let mut text = format!(
-        "{:<12} {:>8} {:>8} {:>6} {:>10} {:>8}  {}\n",
-        "SESSION", "PID", "AGE", "PROCS", "MEMORY", "CPU", "COMMAND"
+        "{:<12} {:>8} {:>8} {:>6} {:>10} {:>8}  {:<16} {}\n",
+        "SESSION", "PID", "AGE", "PROCS", "MEMORY", "CPU", "PROJECT", "COMMAND"
     );
-    for (session, used) in sessions.iter().zip(used) {
+    for ((session, used), waiting) in sessions.iter().zip(used).zip(waiting) {
+        let project = session.project.as_ref().and_then(|project| project.file_name());
+        let project: String = project.map_or("-".into(), |name| name.to_string_lossy()).chars().take(16).collect();
         let mut command: String = session.argv.join(" ").chars().take(60).collect();
         if let Some(name) = &session.name {
             command = format!("{name}: {command}");
@@ -128,15 +138,21 @@ fn table(sessions: &[Session], used: &[UsedNow], now: f64) -> String {
         if state_of(*used) == ENDED {
             command.push_str(" (ended; `sandbox output` has what it wrote)");
         }
+        match waiting {
+            0 => {}
+            1 => command.push_str(" (a question waits: `sandbox inbox`)"),
+            count => write!(command, " ({count} questions wait: `sandbox inbox`)").unwrap_or_default(),
+        }
         writeln!(
             text,
-            "{:<12} {:>8} {:>8} {:>6} {:>10} {:>7.1}s  {}",
+            "{:<12} {:>8} {:>8} {:>6} {:>10} {:>7.1}s  {:<16} {}",
             escaped(short(&session.id)),
             session.pid,
             age(now - session.started),
             used.processes,
             bytes(used.memory),
             used.cpu_seconds,
+            escaped(&project),
             escaped(&command)
         )
         .unwrap_or_default();

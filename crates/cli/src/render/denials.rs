@@ -2,6 +2,7 @@
 //! Speaks only of what was notified by the kernel or looked up in the plan for paths that the command line names;
 //! never guesses from the command's output. Called by `run` when a command failed.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +15,10 @@ use cofferdam_policy::{Access, Endpoint, Host, Isolation, Layer, OnUnknown, Pred
 use cofferdam_reach::{Rules, Verdict as HostVerdict};
 use cofferdam_supervisor::Outcome;
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Unrouted};
+use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Reached, Unrouted};
 
 use crate::agents::Agent;
-use crate::render::end;
+use crate::render::{end, host_port, not_passed, show_hidden};
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let mut lines: Vec<String> = end::line(prepared, outcome).into_iter().collect();
@@ -49,6 +50,10 @@ pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
             plan.command.cwd.display()
         ));
     }
+    if matches!(outcome.end, End::Exited { .. }) {
+        lines.extend(host_port::line(prepared, outcome.unrouted));
+        lines.extend(not_passed::line(prepared));
+    }
     for held in &prepared.known.policy.held_back {
         lines.push(format!("not in force until you run `sandbox trust`: {} ({})", held.rule, held.origin));
     }
@@ -61,7 +66,9 @@ const MOST_TOLD: usize = 10;
 /// Paths that were met and not given, with what would give them.
 fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let home = &prepared.around.home;
+    let named = named_paths(&prepared.plan, home);
     let mut lines: Vec<String> = Vec::new();
+    let together = directories(&outcome.summary.denied, home);
     for denied in outcome.summary.denied.iter().filter(|denied| !is_history(denied)) {
         let path = Path::new(&denied.path);
         let line = match &denied.denial {
@@ -69,7 +76,7 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
                 let rule = decide(&prepared.plan.decisions, path);
                 let why = rule.map_or_else(|| origin.clone(), cite);
                 let place = rule.map_or(path, |rule| &rule.path);
-                format!("{} is hidden [{why}]; show it with --ro {}", denied.path, place.display())
+                format!("{} is hidden [{why}]{}", denied.path, show_hidden::remedy(path, place, &named))
             }
             Denial::CannotBeAsked { call } => {
                 match missing_cache(prepared, path).or_else(|| writable_place(path, home)) {
@@ -78,6 +85,15 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
                     }
                     None => format!("could not {call} {}: writing there was not approved", denied.path),
                 }
+            }
+            Denial::Unapproved { op, cause } if is_of_one(&together, path, *op) => {
+                let (directory, count) = together[&(path.parent().unwrap_or(path).to_path_buf(), refused(*op))];
+                let (shown, flag) = (directory.display(), if op.is_write() { "--rw" } else { "--ro" });
+                format!(
+                    "{} {count} files in {shown}: {}; allow them with {flag} {shown}",
+                    refused(*op),
+                    because(*cause)
+                )
             }
             Denial::Unapproved { op, cause } => {
                 format!("{} {}: {}; {}", refused(*op), denied.path, because(*cause), remedy(*op, path, home))
@@ -88,6 +104,32 @@ fn unapproved(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
         }
     }
     at_most(lines, "", outcome)
+}
+
+/// Files of one directory from this number on are one line.
+const TOGETHER: usize = 4;
+
+type Directories<'a> = BTreeMap<(PathBuf, &'static str), (&'a Path, usize)>;
+
+/// Directories of which several files were refused for the same use. Of the home itself and what holds it, none: it is never
+/// opened as a whole.
+fn directories<'a>(denied: &'a [Denied], home: &Path) -> Directories<'a> {
+    let mut found: Directories<'a> = BTreeMap::new();
+    for one in denied.iter().filter(|one| !is_history(one)) {
+        let Denial::Unapproved { op, .. } = one.denial else { continue };
+        let Some(directory) = Path::new(&one.path).parent().filter(|parent| !home.starts_with(parent)) else {
+            continue;
+        };
+        if !matches!(op, Op::List) {
+            found.entry((directory.to_path_buf(), refused(op))).or_insert((directory, 0)).1 += 1;
+        }
+    }
+    found.retain(|_, (_, count)| *count >= TOGETHER);
+    found
+}
+
+fn is_of_one(together: &Directories<'_>, path: &Path, op: Op) -> bool {
+    path.parent().is_some_and(|parent| together.contains_key(&(parent.to_path_buf(), refused(op))))
 }
 
 /// The first of them, and where the others are.
@@ -249,7 +291,11 @@ pub(crate) fn sandbox_inside(plan: &LaunchPlan, outcome: &Outcome) -> Option<Str
 /// Hosts that were not reached because of a rule, with what would allow them.
 fn hosts(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
     let rules = Rules::new(&prepared.known.policy.network, Vec::new());
+    let told_at_once = &outcome.summary.told_hosts;
+    let is_told =
+        |one: &Reached| told_at_once.iter().any(|(host, port)| *host == one.host && [one.port, 0].contains(port));
     let denied = outcome.summary.hosts.iter().filter(|reached| reached.verdict == NetworkOutcome::Denied);
+    let denied = denied.filter(|reached| !is_told(reached));
     let mut lines: Vec<String> = Vec::new();
     let mut told = Vec::new();
     for reached in denied {
@@ -439,7 +485,7 @@ fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
             Some(format!("{shown} cannot be connected to [{}]; allow it with --socket {shown}", cite(rule)))
         }
         (Access::Deny, Some(rule)) => {
-            Some(format!("{shown} is hidden [{}]; show it with --ro {}", cite(rule), rule.path.display()))
+            Some(format!("{shown} is hidden [{}]{}", cite(rule), show_hidden::remedy(path, &rule.path, &[])))
         }
         (Access::Mask, Some(rule)) => Some(format!(
             "{shown} is masked: read-only, without the values of secret names [{}]; show all of it with --ro {}",

@@ -230,3 +230,56 @@ fn a_sandbox_inside_a_sandbox_is_refused_with_the_reason() {
     std::fs::copy(binary(), place.path("inner")).expect("copies");
     place.inside("./inner run -- true").says(&["there is no openat2 here", "inside of another sandbox"]);
 }
+
+#[test]
+fn many_files_of_one_directory_are_one_line_and_of_the_home_they_are_not() {
+    let place = Place::new();
+    for number in 0..12 {
+        place.write(&format!("home:many/f{number}"), "x");
+    }
+    let ran = place.inside("for n in {0..11}; do cat ~/many/f$n; done; false").code(1);
+    let many = place.home.join("many").display().to_string();
+    let ran = ran.says(&[&format!(
+        "sandbox: could not read 12 files in {many}: it was not approved; allow them with --ro {many}"
+    )]);
+    assert_eq!(ran.err.matches("--ro ").count(), 1, "{}", ran.err);
+    for number in 0..6 {
+        place.write(&format!("home:file{number}"), "x");
+    }
+    let ran = place.inside("for n in {0..5}; do cat ~/file$n; done; false").code(1);
+    let home = place.home.display().to_string();
+    assert!(!ran.err.contains(&format!("--ro {home}\n")), "{}", ran.err);
+}
+
+#[test]
+fn no_hint_proposes_a_directory_of_private_keys() {
+    let place = Place::new();
+    place.write("home:.ssh/id_ed25519", "hunter2");
+    place.write("home:.ssh/id_ed25519.pub", "ssh-ed25519 AAAA");
+    let ssh = place.home.join(".ssh").display().to_string();
+    for script in ["cat ~/.ssh/id_ed25519", "ls ~/.ssh", "cat ~/.ssh/id_ed25519.pub"] {
+        for flags in [&[][..], &["--mode", "static"]] {
+            let ran = place.run(flags, &["bash", "-c", script]);
+            assert!(ran.code != 0 || script.starts_with("ls"), "{script}");
+            let proposes = |path: &str| ran.err.lines().any(|line| line.ends_with(&format!("--ro {path}")));
+            assert!(!proposes(&ssh) && !proposes(&format!("{ssh}/id_ed25519")), "{script}: {}", ran.err);
+        }
+    }
+    let ran = place.inside("cat ~/.ssh/id_ed25519.pub");
+    ran.says(&[&format!("show this file with --ro {ssh}/id_ed25519.pub")]);
+}
+
+#[test]
+fn a_port_of_this_machine_that_was_meant_is_named_with_its_flag() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+    let hint = format!("port {port} of this machine is not the session's; to reach it: --host-port {port}");
+    place.inside(&connect).code(1).says(&[&hint]);
+    // With the flag it is reached, and a port at which nothing listens here either is not named.
+    place.run(&["--host-port", &port.to_string()], &["bash", "-c", &connect]).ok();
+    drop(listener);
+    assert!(!place.inside(&connect).err.contains("of this machine"));
+    assert!(!place.inside(&format!("echo {port}; false")).err.contains("of this machine"));
+}

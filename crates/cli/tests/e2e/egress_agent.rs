@@ -145,3 +145,29 @@ fn each_signature_can_be_a_question() {
         assert_eq!(i32::from(code != 0), expected, "{out}");
     }
 }
+
+/// The usual set-up: the signing key is named by its public file, and hosts are known by `known_hosts`.
+#[test]
+fn with_the_agent_what_is_public_of_ssh_is_shown_and_private_keys_are_not() {
+    let Some(pushing) = Pushing::set_up() else { return };
+    let place = &pushing.internet.place;
+    let public = place.read("signers").expect("it was written").replace("t@t.test ", "");
+    place.write("home:.ssh/id_ed25519.pub", &public);
+    place.write("home:.ssh/id_ed25519", &pushing.secret);
+    place.write("home:.ssh/known_hosts", "host.test ssh-ed25519 AAAA\n");
+    place.write("home:.ssh/config", "Host *\n");
+    place.host("git config user.signingkey ~/.ssh/id_ed25519.pub").ok();
+    let signed = "git commit -q --allow-empty -S -m signed && git log -1 --format=%G?";
+    let ran = pushing.run(&["--ssh-agent", "allow"], signed);
+    assert_eq!((ran.code, ran.out.trim()), (0, "G"), "{}", ran.err);
+    let read = "cat ~/.ssh/known_hosts ~/.ssh/config; cat ~/.ssh/id_ed25519";
+    let ran = pushing.run(&["--ssh-agent", "allow"], read);
+    assert!(ran.out.contains("host.test") && ran.out.contains("Host *"), "{} {}", ran.out, ran.err);
+    assert!(!ran.out.contains("PRIVATE"), "{}", ran.out);
+    let written = pushing.run(&["--ssh-agent", "allow"], "echo x >> ~/.ssh/known_hosts");
+    assert_ne!(written.code, 0);
+    // The controls: without the agent they are hidden, and where the directory is denied in so many words.
+    assert_eq!(pushing.run(&[], "cat ~/.ssh/known_hosts").out, "");
+    let blacklist = place.home.join(".ssh").display().to_string();
+    assert_eq!(pushing.run(&["--ssh-agent", "allow", "--blacklist", &blacklist], "cat ~/.ssh/known_hosts").out, "");
+}

@@ -72,3 +72,35 @@ fn cofferdam_variables_are_a_policy_layer() {
     run(&[("COFFERDAM_RWX", &data)], &[], "true").code(125).says(&["COFFERDAM_RWX"]);
     run(&[("COFFERDAM_ISOLATION", "weak")], &[], "true").code(125).says(&["none, process, full"]);
 }
+
+#[test]
+fn variables_that_did_not_come_along_are_named_when_a_command_fails() {
+    let place = Place::new();
+    let run = |script: &str| {
+        let mut command = place.command(binary());
+        command.args(["run", "--", "sh", "-c", script]).env("DATABASE_URL", "postgres://me:hunter2@db/x");
+        command.env("MY_APP_PORT", "1").env("NPM_TOKEN", "hunter2").env("LD_LIBRARY_PATH", "/nonexistent/hunter2");
+        finish(command.env("SSH_CONNECTION", "a").env("XDG_SESSION_ID", "3"), b"")
+    };
+    let failed = run("exit 3").code(3);
+    let line = "sandbox: not passed: DATABASE_URL, MY_APP_PORT; to pass one: --env DATABASE_URL\n";
+    assert!(failed.err.contains(line) && !failed.err.contains("hunter2"), "{}", failed.err);
+    // The control: a command that did not fail wanted none of them.
+    assert!(!run("true").err.contains("not passed"));
+}
+
+#[test]
+fn harmless_variables_of_servers_and_databases_come_along() {
+    let place = Place::new();
+    let mut command = place.command(binary());
+    command.args(["run", "--", "env"]);
+    command.envs(["PORT", "DEBUG", "PGHOST", "PGUSER", "NODE_EXTRA_CA_CERTS"].map(|name| (name, "value-of-it")));
+    command.envs(
+        ["PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PYTHONPATH", "NODE_OPTIONS"].map(|name| (name, "hunter2")),
+    );
+    let out = finish(&mut command, b"").ok();
+    for name in ["PORT", "DEBUG", "PGHOST", "PGUSER", "NODE_EXTRA_CA_CERTS"] {
+        assert!(out.contains(&format!("\n{name}=value-of-it")) || out.starts_with(name), "{name}: {out}");
+    }
+    assert!(!out.contains("hunter2"), "{out}");
+}

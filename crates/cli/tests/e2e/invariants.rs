@@ -37,7 +37,15 @@ fn never_dialled(addresses: &[&str]) {
 #[test]
 fn inv_s2_there_is_no_network_by_default() {
     let Some(internet) = Internet::with_web(&["curl"]) else { return };
-    let ran = internet.run(&[], &format!("{GET} http://{ALLOWED}/")).code(7);
+    // Where no layer says a word, what is asked for is refused by name; the process that refuses has no network either, see
+    // `no_network`. By the proxy, by address and by name:
+    let gets =
+        format!("{GET} http://{ALLOWED}/; unset http_proxy; {GET} http://{ALLOWED}/; {GET} http://allowed.test/");
+    let ran = internet.run(&[], &format!("{gets}; exit 7")).code(7);
+    assert!(ran.out.starts_with("403\n") && !ran.out.contains("200"), "{}", ran.out);
+    ran.says(&[&format!("no network here; to allow it: --allow-host {ALLOWED}:80")]);
+    internet.assert_untouched(&format!("{ALLOWED}:80"), "allowed.test");
+    let ran = internet.run(&["--network", "none"], &format!("{GET} http://{ALLOWED}/")).code(7);
     ran.says(&["there is none inside but an own loopback"]);
     internet.assert_untouched(&format!("{ALLOWED}:80"), "allowed.test");
     assert_eq!(

@@ -126,11 +126,18 @@ fn a_connection_where_there_is_no_network_is_recorded_also_when_the_command_succ
     // Control: the own loopback is a network of its own.
     place.run(&[], &["python3", "-c", &script("127.0.0.1")]).ok();
     assert_eq!(records(&place, "CONNECTION_ATTEMPT"), Vec::<Value>::new());
-    place.run(&[], &["python3", "-c", &script("169.254.169.254")]).ok();
+    place.run(&["--network", "none"], &["python3", "-c", &script("169.254.169.254")]).ok();
     let recorded = records(&place, "CONNECTION_ATTEMPT");
     let [details] = &recorded[..] else { panic!("{recorded:?}") };
     assert_indicates(details, "NETWORK", "LOW");
     assert_eq!((&details["outcome"], &details["unrouted"]), (&"denied".into(), &1.into()));
+    // Where no mode was chosen, also where to.
+    let ran = place.run(&[], &["python3", "-c", &script("169.254.169.254")]).code(0);
+    assert!(!ran.err.contains("--allow-host"), "no flag alone allows it: {}", ran.err);
+    let recorded = records(&place, "CONNECTION_ATTEMPT");
+    let details = recorded.last().expect("a record");
+    assert_indicates(details, "NETWORK", "LOW");
+    assert_eq!((&details["outcome"], &details["host"]), (&"denied".into(), &"169.254.169.254".into()));
 }
 
 #[test]

@@ -29,6 +29,10 @@ pub struct EgressPlan {
     pub ports: Vec<u16>,
     /// Places of the session's loopback that lead outside: resolvers, and chosen ports of the host.
     pub caught: Vec<(IpAddr, u16)>,
+    /// No layer said a word about the network: every host is refused, by a process that has no network either and is started
+    /// once a program inside asks for a host.
+    #[serde(skip_serializing_if = "is_false")]
+    pub only_refuses: bool,
     /// Whether nftables is tried; where it is not to be had, only `ports` are caught.
     pub by_filter: bool,
     /// The user's ssh-agent, and where programs inside find what stands for it.
@@ -37,6 +41,11 @@ pub struct EgressPlan {
     /// Where requests to some hosts are read in TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminates: Option<TerminatesPlan>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// An ssh-agent that is relayed.
@@ -73,14 +82,14 @@ impl EgressPlan {
         let network = &policy.network;
         let wanted = network.mode.value;
         let agent = AgentPlan::of(policy, facts, environment);
-        let needs_own = wanted == NetworkMode::Egress
-            || !network.publish.is_empty()
-            || !network.host_ports.is_empty()
-            || agent.is_some();
+        let is_full = policy.isolation.value == Isolation::Full;
+        let has_another_use = !network.publish.is_empty() || !network.host_ports.is_empty() || agent.is_some();
+        let refuses = is_full && network.is_unchosen();
+        let needs_own = wanted == NetworkMode::Egress || has_another_use || refuses;
         if !needs_own || policy.isolation.value == Isolation::None {
             return Ok(None);
         }
-        if policy.isolation.value != Isolation::Full {
+        if !is_full {
             let origin = network.mode.origin.clone();
             return Err(PlanError::NetworkNeedsFull { mode: wanted, origin });
         }
@@ -111,14 +120,15 @@ impl EgressPlan {
         ports.extend(terminates.iter().flat_map(|plan| plan.credentials.iter().map(|one| one.port)));
         ports.sort_unstable();
         ports.dedup();
-        Ok(Some(EgressPlan { network, unknown, ports, caught, by_filter: true, agent, terminates }))
+        let only_refuses = refuses && !has_another_use;
+        Ok(Some(EgressPlan { network, unknown, ports, caught, only_refuses, by_filter: true, agent, terminates }))
     }
 
     /// For programs that read them; all others are served as well.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let agent = self.agent.iter().map(|agent| (AGENT_VARIABLE.to_owned(), agent.inside.display().to_string()));
         let mut variables: Vec<(String, String)> = agent.collect();
-        if self.network.mode.value != NetworkMode::Egress {
+        if self.network.mode.value != NetworkMode::Egress && !self.network.is_unchosen() {
             return variables;
         }
         let proxy = format!("http://{PROXY}");

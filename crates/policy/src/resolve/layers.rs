@@ -77,6 +77,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
         ceilings.hold(&mut policy, inputs.places)?;
     }
     policy.add_known();
+    policy.show_public_ssh(inputs.places);
     if let Some(circumstances) = inputs.circumstances {
         apply_circumstances(&mut policy, circumstances);
     }

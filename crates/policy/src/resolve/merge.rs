@@ -3,11 +3,15 @@
 //! ceilings. Called by `layers`.
 
 use crate::builtin::{DEFAULT_PRESET, Preset, known_places};
-use crate::language::path::PathExpr;
+use crate::language::path::{PathExpr, Places};
 use crate::types::files::{Access, FileRule, Hold, Stand};
-use crate::types::origin::{Layer, Ruled};
+use crate::types::network::AgentUse;
+use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{Mode, Policy};
 use crate::types::setting::Setting;
+
+/// What lies beside private keys and is none.
+const PUBLIC_SSH: [&str; 3] = ["~/.ssh/known_hosts", "~/.ssh/config", "~/.ssh/*.pub"];
 
 impl Policy {
     /// The policy of a user who has written none: the shipped lists and the `default` preset.
@@ -34,6 +38,27 @@ impl Policy {
         let given: Vec<PathExpr> =
             self.files.iter().filter(|rule| Preset::gave(rule)).map(|rule| rule.path.clone()).collect();
         self.files.extend(known_places().filter(|rule| !given.iter().any(|path| path.is_same_place(&rule.path))));
+    }
+
+    /// Where keys of the user's ssh-agent can sign, programs need what is public of ssh: which key is meant and whom to believe.
+    /// A directory that a layer hides in so many words stays hidden.
+    pub(crate) fn show_public_ssh(&mut self, places: Option<&Places>) {
+        let (Some(places), Ok(directory)) = (places, PathExpr::parse("~/.ssh")) else { return };
+        if self.network.ssh_agent.value == AgentUse::Off {
+            return;
+        }
+        let directories = directory.expand(places);
+        let said = self.files.iter().filter(|rule| rule.access == Access::Deny && rule.origin.layer != Layer::BuiltIn);
+        let mut hidden = said.flat_map(|rule| rule.path.expand(places));
+        if hidden.any(|hidden| directories.iter().any(|directory| directory.starts_with(&hidden))) {
+            return;
+        }
+        for name in PUBLIC_SSH {
+            let Ok(path) = PathExpr::parse(name) else { continue };
+            let origin = Origin { layer: Layer::BuiltIn, source: "network.ssh_agent is on".into(), line: None };
+            let reason = "public keys, known hosts and settings of ssh".into();
+            self.apply(Ruled::new(Setting::File { access: Access::Read, path, optional: true, reason }, origin));
+        }
     }
 
     /// A preset replaces what an earlier preset said about the same place, so `cargo` can open a cache that

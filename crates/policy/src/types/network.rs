@@ -117,7 +117,8 @@ impl Default for Network {
 }
 
 impl Network {
-    fn is_unchosen(&self) -> bool {
+    /// Whether there is no network because no layer said a word about it.
+    pub fn is_unchosen(&self) -> bool {
         self.mode.origin.layer == Layer::BuiltIn && self.mode.value == NetworkMode::None
     }
 

@@ -156,6 +156,11 @@ impl Prompt {
         }
     }
 
+    /// Whether a question is shown, or waits to be.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.shown.is_some() || self.current().is_some()
+    }
+
     fn current(&self) -> Option<&Question> {
         self.waiting().next()
     }

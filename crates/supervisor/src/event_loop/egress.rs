@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use cofferdam_gate::shown;
 use cofferdam_kernel::best_effort;
 use cofferdam_policy::{Endpoint, Host, Prediction, with_port};
 use cofferdam_reach::address::special;
+use cofferdam_reach::decide::allow_it;
 use cofferdam_reach::message::Said;
 use cofferdam_wire::{NetworkOutcome, Subject};
 use rustix::io::Errno;
@@ -12,6 +14,7 @@ use rustix::io::Errno;
 use crate::approvals::host_questions::{Asked, Who};
 use crate::event_loop::Running;
 use crate::network::egress_process::Heard;
+use crate::network::refuser;
 
 impl Running<'_> {
     pub(crate) fn hear_egress(&mut self) -> Result<(), Errno> {
@@ -29,6 +32,22 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where every host is refused: sockets of the session, or the first call at one of them.
+    pub(crate) fn refuse(&mut self, ready: refuser::Ready) {
+        let Some(mut refuser) = self.network.refuser.take() else { return };
+        if ready == refuser::Ready::Sockets {
+            refuser.take_sockets();
+            self.network.refuser = Some(refuser);
+            return;
+        }
+        // Where it does not start, the sockets are closed, and what is asked for is refused without a name.
+        match self.plan.egress.as_ref().map(|plan| refuser.start(plan)) {
+            Some(Ok(egress)) => self.network.egress = Some(egress),
+            Some(Err(error)) => self.warn(format!("hosts are refused without their names: {error}")),
+            None => {}
+        }
     }
 
     /// Its last records, once no process is inside that could cause more.
@@ -66,18 +85,44 @@ impl Running<'_> {
             Said::Signed { subject, verdict } => self.log().signed(&subject, verdict),
             Said::Withdraw { id } => self.withdraw_host(id)?,
             Said::Connections { address, reached } => {
-                self.log().connections(address, &reached);
+                // Where the flag alone allows it: a private address or a service of a cloud is told at the end, with its reason.
+                let flag = Host::parse(&reached.host).map(|host| allow_it(&host, reached.port));
+                if reached.verdict == NetworkOutcome::Denied && flag.is_ok_and(|flag| flag == reached.remedy) {
+                    self.tell_refused(&reached.host, reached.port)?;
+                }
+                let has_network = self.plan.egress.as_ref().is_some_and(|egress| !egress.only_refuses);
+                self.log().connections(address, &reached, has_network);
                 self.summary.reached(reached);
             }
             Said::Queries { name, kind, verdict, count } => {
                 self.log().queries(&name, &kind, verdict, count);
                 if verdict == NetworkOutcome::Denied && kind == "A" {
+                    self.tell_refused(&name, 0)?;
                     self.summary.refused_name(name, count);
                 }
             }
             Said::Warn { text } => self.warn(text),
         }
         Ok(())
+    }
+}
+
+/// Hosts of one session that are told at once; the end and the log have the others.
+const MOST_TOLD: usize = 8;
+
+impl Running<'_> {
+    /// Where no layer said a word about the network and no person is asked, a program would try again and again in silence.
+    fn tell_refused(&mut self, host: &str, port: u16) -> Result<(), Errno> {
+        let is_unchosen = self.plan.egress.as_ref().is_some_and(|egress| egress.network.is_unchosen());
+        let told = &mut self.summary.told_hosts;
+        let is_known = told.iter().any(|(name, at)| name == host && (*at == port || *at == 0 || port == 0));
+        if !is_unchosen || is_known || told.len() >= MOST_TOLD || self.options.ordered.is_some() {
+            return Ok(());
+        }
+        told.push((host.to_owned(), port));
+        let subject = if port == 0 { host.to_owned() } else { subject_of(host, port, &[]) };
+        let line = format!("sandbox: no network here; to allow it: --allow-host {}", shown(subject.as_bytes()));
+        self.streams.tell(&line, self.plan.terminal)
     }
 }
 

@@ -12,6 +12,7 @@ use cofferdam_wire::{Cause, Keep, Question, QuestionId, Settled, Verdict};
 use rustix::io::Errno;
 
 use crate::approvals::control_socket::{self, ClientId, ControlSocket, Said};
+use crate::approvals::prompt::panel;
 use crate::event_loop::Running;
 use crate::terminal::relay::Relay;
 
@@ -40,7 +41,20 @@ impl Running<'_> {
             control.ask(question);
         }
         let session = self.log.session().to_owned();
+        self.tell_waiting(&session, question)?;
         self.streams.relay.as_mut().map_or(Ok(()), |relay| relay.ask(&session, question))
+    }
+
+    /// Where errors go to no terminal, one line says that the session waits: it would be silent until the answer. A hook is no
+    /// person who has to be told.
+    fn tell_waiting(&mut self, session: &str, question: &Question) -> Result<(), Errno> {
+        let has_hook = self.plan.gate.as_ref().is_some_and(|gate| gate.hook.is_some());
+        let is_told = question.id <= self.approvals.told;
+        if is_told || has_hook || self.plan.terminal.stderr || self.options.ordered.is_some() {
+            return Ok(());
+        }
+        self.approvals.told = question.id;
+        self.streams.tell(&panel::notice(session, question), self.plan.terminal)
     }
 
     /// Clients and terminal are told how a question ended.
@@ -167,10 +181,12 @@ impl Running<'_> {
 
     /// The gate's to settle; an answer that comes too late meets nothing there.
     fn answered(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
-        if self.answer_about_host(id, verdict, cause)? {
-            return Ok(());
+        let is_known = self.answer_about_host(id, verdict, cause)?
+            || self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause))?;
+        if let Some(gate) = self.gate.as_mut().filter(|_| is_known && cause == Cause::Person) {
+            gate.answered_by_person();
         }
-        self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause)).map(drop)
+        Ok(())
     }
 
     pub(crate) fn status(&self) -> SessionStatus {

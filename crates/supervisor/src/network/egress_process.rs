@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::timing::time_until;
-use cofferdam_kernel::{exec, process, signal, socket};
+use cofferdam_kernel::{exec, network, process, signal, socket};
 use cofferdam_plan::EgressPlan;
 use cofferdam_reach::message::{Said, Told};
 use cofferdam_reach::start::{
@@ -36,6 +36,14 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Words that wait for it. It reads beside everything else that it does: with more it is broken, or an attacker's by now.
 const MOST_UNREAD: usize = 1024;
+
+/// What the egress process could reach if it were under the workload's control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Hosts,
+    /// It is in a network namespace of its own.
+    Nothing,
+}
 
 /// The program and the ends of the sockets, before the egress process was started.
 pub(crate) struct Ends {
@@ -61,12 +69,8 @@ impl Ends {
     /// Opens what the host is to reach as well, and looks for the program: a port that is taken, or a half of an installation,
     /// is no session's fault, and told before there is one.
     pub(crate) fn new(plan: &EgressPlan, program: Option<&Path>) -> Result<Ends, LaunchError> {
-        let missing = |path: &Path, errno| LaunchError::EgressProgram { path: path.to_path_buf(), errno };
-        let program = program.ok_or_else(|| missing(Path::new(PROGRAM), Errno::NOENT))?;
-        rustix::fs::access(program, Access::EXEC_OK).map_err(|errno| missing(program, errno))?;
-        if !is_trusted(program).map_err(|errno| missing(program, errno))? {
-            return Err(LaunchError::EgressOwner { path: program.to_path_buf() });
-        }
+        let program = program.unwrap_or(Path::new(PROGRAM));
+        check(program)?;
         let mut published = Vec::new();
         for wanted in &plan.network.publish {
             let (host_port, port) = (wanted.value.host_port, wanted.value.port);
@@ -90,14 +94,40 @@ impl Ends {
         self.catcher.take()
     }
 
+    /// For a session of which every host is refused. A missing program is told when one is asked for.
+    pub(crate) fn refusing(program: PathBuf) -> Result<Ends, Errno> {
+        let (catcher, sockets) = socket::pair()?;
+        let (ours, link) = socket::pair()?;
+        let given = Given { sockets, published: Vec::new(), dialer: None };
+        Ok(Ends { program, catcher: Some(catcher), given, link, ours, dials: None })
+    }
+
+    pub(crate) fn check_program(&self) -> Result<(), LaunchError> {
+        check(&self.program)
+    }
+
+    /// Where the sockets come from that were made inside.
+    pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
+        self.given.sockets.as_fd()
+    }
+
+    /// Takes the place of where they come from.
+    pub(crate) fn take_sockets_from(&mut self, sockets: OwnedFd) {
+        self.given.sockets = sockets;
+    }
+
     /// Starts the program, which has nothing of this process but the link.
-    pub(crate) fn start(self) -> Result<Starting, LaunchError> {
+    pub(crate) fn start(self, reach: Reach) -> Result<Starting, LaunchError> {
         let Ends { program, catcher, given, link, ours, dials } = self;
         drop(catcher);
         let argv = CString::new(program.as_os_str().as_bytes());
         let argv = [argv.map_err(|_| LaunchError::EgressProgram { path: program.clone(), errno: Errno::INVAL })?];
         let Some(pid) = process::fork().map_err(LaunchError::Supervise)? else {
-            let errno = leave_everything(&link).err().unwrap_or_else(|| exec::execute(&argv, &[], ""));
+            let left = leave_everything(&link).and_then(|()| match reach {
+                Reach::Hosts => Ok(()),
+                Reach::Nothing => network::leave(),
+            });
+            let errno = left.err().unwrap_or_else(|| exec::execute(&argv, &[], ""));
             if let Ok(bytes) = serde_json::to_vec(&Said::NotExecuted { errno: errno.raw_os_error() }) {
                 best_effort(socket::send(rustix::stdio::stdin(), &bytes, None), "its end is heard instead");
             }
@@ -107,6 +137,19 @@ impl Ends {
         let egress = Egress { program, link: Some(ours), process: Some(process), dials, unread: VecDeque::new() };
         Ok(Starting { egress, given })
     }
+}
+
+/// Whether it is there, and may be executed by this process.
+pub(crate) fn check(program: &Path) -> Result<(), LaunchError> {
+    let missing = |errno| LaunchError::EgressProgram { path: program.to_path_buf(), errno };
+    if !program.is_absolute() {
+        return Err(missing(Errno::NOENT));
+    }
+    rustix::fs::access(program, Access::EXEC_OK).map_err(missing)?;
+    if is_trusted(program).map_err(missing)? {
+        return Ok(());
+    }
+    Err(LaunchError::EgressOwner { path: program.to_path_buf() })
 }
 
 /// The command may lie where every user can put a file, as a download does. A program beside it counts only if it belongs to

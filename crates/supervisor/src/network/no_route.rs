@@ -27,7 +27,11 @@ fn parse(text: &str) -> Unrouted {
         let (names, values) = (lines.next()?, lines.next()?);
         names.zip(values).find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok())
     };
-    Unrouted { no_route: value("Ip:", "OutNoRoutes").unwrap_or(0), no_listener: value("Udp:", "NoPorts").unwrap_or(0) }
+    Unrouted {
+        no_route: value("Ip:", "OutNoRoutes").unwrap_or(0),
+        no_listener: value("Udp:", "NoPorts").unwrap_or(0),
+        refused: value("Tcp:", "AttemptFails").unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -36,8 +40,8 @@ mod tests {
 
     #[test]
     fn counters_are_found_by_name() {
-        let text = "Ip: Forwarding OutNoRoutes\nIp: 2 3\nUdp: InDatagrams NoPorts\nUdp: 0 1\nUdpLite: InDatagrams NoPorts\nUdpLite: 0 9\n";
-        assert_eq!(parse(text), Unrouted { no_route: 3, no_listener: 1 });
+        let text = "Ip: Forwarding OutNoRoutes\nIp: 2 3\nTcp: MaxConn AttemptFails\nTcp: -1 2\nUdp: InDatagrams NoPorts\nUdp: 0 1\nUdpLite: InDatagrams NoPorts\nUdpLite: 0 9\n";
+        assert_eq!(parse(text), Unrouted { no_route: 3, no_listener: 1, refused: 2 });
         assert_eq!(parse("Ip: Forwarding\n"), Unrouted::default());
         assert_eq!(parse(""), Unrouted::default());
     }

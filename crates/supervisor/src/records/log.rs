@@ -129,7 +129,7 @@ impl<'a> Log<'a> {
             Isolation::None => "host",
             Isolation::Process => "refused",
             Isolation::Full if !plan.namespaces.net => "host",
-            Isolation::Full if plan.egress.is_some() => "egress",
+            Isolation::Full if plan.egress.as_ref().is_some_and(|egress| !egress.only_refuses) => "egress",
             Isolation::Full => "own",
         };
         let severity = if network == "host" { Severity::Warning } else { Severity::Info };
@@ -333,11 +333,14 @@ impl<'a> Log<'a> {
     }
 
     /// Connections to one host that were treated alike, as one record.
-    pub(crate) fn connections(&mut self, address: Option<IpAddr>, reached: &Reached) {
-        let details = json!({
+    pub(crate) fn connections(&mut self, address: Option<IpAddr>, reached: &Reached, has_network: bool) {
+        let mut details = json!({
             "host": reached.host, "port": reached.port, "address": address, "outcome": reached.verdict,
             "rule": reached.why, "connections": reached.connections, "up": reached.up, "down": reached.down,
         });
+        if !has_network {
+            put_indicator(&mut details, &indicator::NO_ROUTE);
+        }
         let origin = Some(reached.origin.as_str()).filter(|origin| !origin.is_empty());
         self.decided_inside(Event::ConnectionAttempt, came_of(reached.verdict), origin, details);
     }

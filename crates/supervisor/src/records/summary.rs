@@ -44,6 +44,8 @@ pub struct Summary {
     pub(crate) new_caches: Vec<PathBuf>,
     /// Hosts that were to be reached, allowed or not.
     pub hosts: Vec<Reached>,
+    /// Those of them that the operator was told of at the first refusal; without a port where only the name was asked for.
+    pub told_hosts: Vec<(String, u16)>,
     /// What is weaker than it should be.
     pub warnings: Vec<String>,
 }

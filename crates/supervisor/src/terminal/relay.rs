@@ -21,6 +21,9 @@ use crate::terminal::output::Allowance;
 /// A person does not answer a prompt sooner.
 const SECOND_LOOK: Duration = Duration::from_millis(30);
 
+/// A person who brought a job to the foreground waits no longer for its question.
+const LOOK_FOR_KEYS: Duration = Duration::from_millis(300);
+
 /// More than the kernel holds for a terminal (64 KiB and a page): what comes after that was written after the command's end.
 const MOST_LAST_BYTES: usize = 128 * 1024;
 
@@ -57,6 +60,12 @@ pub(crate) struct Relay {
     answers: Vec<(QuestionId, Verdict)>,
     /// The last question that was only told of.
     noticed: QuestionId,
+    /// Those of them that are open: asked here once the terminal is this session's.
+    elsewhere: Vec<Question>,
+    /// When to see whether it is: a shell that brings a running job to the foreground sends no signal.
+    look_for_keys: Option<Instant>,
+    /// Raw mode is on for a question alone: the terminal is shared with other programs of a pipeline.
+    raw_for_question: bool,
 }
 
 struct Inner {
@@ -84,13 +93,16 @@ impl Relay {
             prompt: None,
             answers: Vec::new(),
             noticed: 0,
+            elsewhere: Vec::new(),
+            look_for_keys: None,
+            raw_for_question: false,
         }
     }
 
     /// From now on questions can be asked on this terminal. To be called before the first output.
     pub(crate) fn answer_here(&mut self) -> Result<(), Errno> {
         let can_draw = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
-        if self.outer.is_input() && !self.outer.is_shared() && can_draw {
+        if self.outer.is_input() && can_draw {
             self.prompt = Some(Prompt::new(self.outer.size()?));
         }
         Ok(())
@@ -98,6 +110,7 @@ impl Relay {
 
     /// Asks on the terminal; where the user cannot press keys for us, says how to answer elsewhere.
     pub(crate) fn ask(&mut self, session: &str, question: &Question) -> Result<(), Errno> {
+        self.take_keys()?;
         match &mut self.prompt {
             Some(prompt) if self.raw && prompt.fits() => {
                 prompt.ask(question, Instant::now());
@@ -106,17 +119,65 @@ impl Relay {
             _ if question.id <= self.noticed => Ok(()),
             _ => {
                 self.noticed = question.id;
-                let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
-                let line = format!("{begin}{}\r\n", panel::notice(session, question));
-                self.to_outside.extend_from_slice(line.as_bytes());
-                self.last = Some(b'\n');
-                Ok(())
+                if self.prompt.is_some() {
+                    self.elsewhere.push(question.clone());
+                    self.look_for_keys = Some(Instant::now() + LOOK_FOR_KEYS);
+                }
+                self.tell(&panel::notice(session, question))
             }
         }
     }
 
+    /// Single keys for a question, where the terminal gathers lines because other programs of a pipeline have it as well.
+    fn take_keys(&mut self) -> Result<(), Errno> {
+        let can_ask = self.prompt.is_some() && self.inner.is_some() && self.lines.is_some();
+        if can_ask && !self.raw && self.outer.in_foreground() && !self.outer.is_taken() {
+            self.typed_ahead = self.outer.make_raw()?;
+            (self.raw, self.raw_for_question) = (true, true);
+        }
+        Ok(())
+    }
+
+    /// The terminal is this session's again, or may be: what is open is asked here.
+    fn come_back(&mut self) -> Result<(), Errno> {
+        let Some(prompt) = &mut self.prompt else { return Ok(()) };
+        let waits = !self.elsewhere.is_empty() || prompt.is_asking();
+        if waits {
+            self.take_keys()?;
+        }
+        let Some(prompt) = &mut self.prompt else { return Ok(()) };
+        if !self.raw {
+            self.look_for_keys = waits.then(|| Instant::now() + LOOK_FOR_KEYS);
+            if !waits {
+                prompt.resume(Instant::now());
+            }
+            return Ok(());
+        }
+        let now = Instant::now();
+        prompt.resume(now);
+        if prompt.fits() {
+            for question in std::mem::take(&mut self.elsewhere) {
+                prompt.ask(&question, now);
+            }
+        }
+        self.follow_prompt()
+    }
+
+    /// A line of its own on the terminal.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), Errno> {
+        let begin = if matches!(self.last, None | Some(b'\n')) { "" } else { "\r\n" };
+        let line = format!("{begin}{line}\r\n");
+        self.last = Some(b'\n');
+        match &mut self.prompt {
+            Some(prompt) => prompt.output(line.as_bytes(), Instant::now()),
+            None => self.to_outside.extend_from_slice(line.as_bytes()),
+        }
+        self.follow_prompt()
+    }
+
     /// A question has an end.
     pub(crate) fn settled(&mut self, question: QuestionId) -> Result<(), Errno> {
+        self.elsewhere.retain(|open| open.id != question);
         if let Some(prompt) = &mut self.prompt {
             prompt.settled(question, Instant::now());
         }
@@ -138,6 +199,10 @@ impl Relay {
             && let Some(inner) = &self.inner
         {
             self.outer.resize(inner.master.as_fd(), Some(prompt.program_rows()))?;
+        }
+        if self.raw_for_question && !prompt.is_asking() {
+            self.raw_for_question = false;
+            self.follow_inner()?;
         }
         Ok(())
     }
@@ -319,7 +384,7 @@ impl Relay {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.look_again, self.prompt.as_ref().and_then(|prompt| prompt.deadline(Instant::now()))]
+        [self.look_again, self.look_for_keys, self.prompt.as_ref().and_then(|prompt| prompt.deadline(Instant::now()))]
             .into_iter()
             .flatten()
             .min()
@@ -329,6 +394,13 @@ impl Relay {
         if self.look_again.is_some_and(|at| now >= at) {
             self.look_again = None;
             self.follow_inner()?;
+        }
+        if self.look_for_keys.is_some_and(|at| now >= at) {
+            self.look_for_keys = None;
+            if self.inner.is_some() && !self.raw {
+                self.enter_raw_mode()?;
+            }
+            self.come_back()?;
         }
         if let Some(prompt) = &mut self.prompt {
             prompt.check_clock(now);
@@ -340,7 +412,7 @@ impl Relay {
     fn follow_inner(&mut self) -> Result<(), Errno> {
         let Some(inner) = self.inner.as_ref().filter(|_| self.lines.is_some()) else { return Ok(()) };
         let wants_lines = is_line_mode(inner.master.as_fd());
-        if self.raw && wants_lines {
+        if self.raw && wants_lines && !self.raw_for_question {
             return self.leave_raw_mode();
         }
         if !self.raw && !wants_lines && self.outer.in_foreground() && !self.outer.is_taken() {
@@ -369,6 +441,7 @@ impl Relay {
             self.outer.restore()?;
             self.raw = false;
         }
+        self.raw_for_question = false;
         Ok(())
     }
 
@@ -376,9 +449,7 @@ impl Relay {
         if self.inner.is_some() {
             self.enter_raw_mode()?;
         }
-        if let Some(prompt) = &mut self.prompt {
-            prompt.resume(Instant::now());
-        }
+        self.come_back()?;
         self.resize()
     }
 

@@ -6,13 +6,26 @@ use std::time::Instant;
 
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::signal::SignalFd;
-use rustix::event::PollFlags;
+use cofferdam_plan::Terminal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::stdio::stderr;
 
 use crate::terminal::drain::{Drained, Patience};
 use crate::terminal::input::{self, Input};
 use crate::terminal::output::{self, Output};
 use crate::terminal::relay::{self, Relay};
+
+/// A pipe with room for a line takes it whole; a reader that is so far behind that there is none does not hold up the session.
+fn tell_on_stderr(line: &str) -> Result<(), Errno> {
+    let mut fds = [PollFd::from_borrowed_fd(stderr(), PollFlags::OUT)];
+    let ready = poll(&mut fds, Some(&Timespec::default()));
+    if !matches!(ready, Ok(1)) || !fds[0].revents().contains(PollFlags::OUT) {
+        return Ok(());
+    }
+    best_effort(rustix::io::write(stderr(), format!("{line}\n").as_bytes()), "a stream that is closed takes no line");
+    Ok(())
+}
 
 #[derive(Default)]
 pub(crate) struct StandardStreams {
@@ -53,6 +66,14 @@ impl StandardStreams {
 
     pub(crate) fn check_clock(&mut self, now: Instant) -> Result<(), Errno> {
         self.relay.as_mut().map_or(Ok(()), |relay| relay.check_clock(now))
+    }
+
+    /// A line for the operator, where errors go.
+    pub(crate) fn tell(&mut self, line: &str, terminal: Terminal) -> Result<(), Errno> {
+        match &mut self.relay {
+            Some(relay) if terminal.stderr => relay.tell(line),
+            _ => tell_on_stderr(line),
+        }
     }
 
     /// The user's terminal is as it was.
