@@ -59,7 +59,7 @@ fn snapshot(line: &str, home: &Path) -> Option<PathBuf> {
     let own = std::env::var_os("CLAUDE_CONFIG_DIR").map_or_else(|| home.join(".claude"), PathBuf::from);
     let path = Path::new(path);
     let name = path.file_name()?.to_str()?;
-    let is_one = name.starts_with("snapshot-") && name.ends_with(".sh");
+    let is_one = name.starts_with("snapshot-") && path.extension().is_some_and(|end| end == "sh");
     let is_there = || path.symlink_metadata().is_ok_and(|about| about.is_file());
     (is_one && path.parent()? == own.join("shell-snapshots") && is_there()).then(|| path.to_path_buf())
 }

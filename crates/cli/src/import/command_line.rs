@@ -154,10 +154,10 @@ pub(super) fn firejail(import: &mut Import, words: &[String]) {
             "--nosound" | "--no3d" | "--nodvd" | "--notv" | "--nou2f" | "--novideo" | "--noinput" | "--noprinters"
             | "--x11" | "--dbus-user" | "--dbus-system" => remark(import, name, value, DESKTOP),
             "--private" => {
-                remark(import, name, value, "the home is not replaced: what is unknown in it is asked about")
+                remark(import, name, value, "the home is not replaced: what is unknown in it is asked about");
             }
             "--profile" => {
-                remark(import, name, value, "profiles of firejail are not read; `sandbox learn` makes a policy")
+                remark(import, name, value, "profiles of firejail are not read; `sandbox learn` makes a policy");
             }
             "--net" | "--netfilter" | "--dns" | "--ip" | "--protocol" | "--defaultgw" | "--interface" => {
                 remark(import, name, value, "hosts are named in network.allow");
@@ -185,7 +185,7 @@ fn bound(import: &mut Import, option: &str, (source, target): (String, String), 
             remark(import, option, "/ /", why);
         }
         (true, "/", _) => {
-            remark(import, option, "/ /", "no session can write everywhere: name what it writes in files.write")
+            remark(import, option, "/ /", "no session can write everywhere: name what it writes in files.write");
         }
         (true, path, _) => import.path(option, path, access),
     }

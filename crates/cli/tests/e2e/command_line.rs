@@ -163,7 +163,7 @@ fn a_policy_file_of_the_operator_counts_for_one_run() {
     place.write("home:wide/own.toml", "[files]\nwrite = [\"~/wide\"]\n");
     let own = place.path("home:wide/own.toml").display().to_string();
     place.run(&["--policy", &own], &["true"]).code(126).says(&["the session could write"]);
-    place.run(&["--profile", "reviewr"], &["true"]).code(126).says(&["no profile `reviewr`", "profiles are: reviewer"]);
+    place.run(&["--profile", "auditor"], &["true"]).code(126).says(&["no profile `auditor`", "profiles are: reviewer"]);
     place.run(&["--profile", "../config"], &["true"]).code(126);
     place.run(&["--policy", "/nonexistent/x.toml"], &["true"]).code(125);
 }
@@ -208,7 +208,7 @@ fn a_word_of_another_tool_is_told_by_what_it_is_here() {
     let place = Place::new();
     let ran = place.sandbox(&["prune"]).code(125).says(&["hint: that is `sandbox changes"]);
     assert!(!ran.err.contains("'run'"), "{}", ran.err);
-    place.sandbox(&["explian"]).code(125).says(&["'explain'"]);
+    place.sandbox(&["explains"]).code(125).says(&["'explain'"]);
     place.sandbox(&["run", "--netwrk", "none", "true"]).code(125).says(&["'--network'"]);
     let ran = place.sandbox(&["run", "--frobnicate", "true"]).code(125);
     assert!(!ran.err.contains("similar argument"), "{}", ran.err);

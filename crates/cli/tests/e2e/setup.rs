@@ -58,9 +58,12 @@ fn a_yes_does_it_once_and_the_second_run_changes_nothing() {
 #[test]
 fn configured_registries_are_named_and_their_tokens_are_not() {
     let Some(place) = Place::with(&["npm", "cargo", "python3"]) else { return };
-    place.write("home:.npmrc", "registry=https://npm.corp.test/api/\n//npm.corp.test/api/:_authToken=npm_5ecret\n");
-    place.write("home:.config/pip/pip.conf", "[global]\nindex-url = https://me:pip5ecret@pip.corp.test:8443/simple\n");
-    let cargo = "[registries.corp]\nindex = \"sparse+https://crates.corp.test/\"\ntoken = \"cargo5ecret\"\n";
+    place.write("home:.npmrc", "registry=https://npm.corp.test/api/\n//npm.corp.test/api/:_authToken=npm_hush9word\n");
+    place.write(
+        "home:.config/pip/pip.conf",
+        "[global]\nindex-url = https://me:piphush9word@pip.corp.test:8443/simple\n",
+    );
+    let cargo = "[registries.corp]\nindex = \"sparse+https://crates.corp.test/\"\ntoken = \"cargohush9word\"\n";
     place.write("home:.cargo/config.toml", cargo);
     place.write(".npmrc", "registry=https://project.corp.test/\n");
     let ran = place.sandbox(&["setup", "--yes"]).code(0);
@@ -69,7 +72,11 @@ fn configured_registries_are_named_and_their_tokens_are_not() {
         assert!(ran.out.contains(host) && config.contains(host), "{host}:\n{}\n{config}", ran.out);
     }
     assert!(ran.out.contains("docs/guides/credentials.md"), "{}", ran.out);
-    assert!(!ran.out.contains("5ecret") && !ran.err.contains("5ecret") && !config.contains("5ecret"), "{}", ran.out);
+    assert!(
+        !ran.out.contains("hush9word") && !ran.err.contains("hush9word") && !config.contains("hush9word"),
+        "{}",
+        ran.out
+    );
     // What the project's files name is shown as theirs, and taken over by no flag.
     let (_, shown) = ran.out.split_once("registries that this project names").expect("a part of its own");
     assert!(shown.contains("project.corp.test:443 (./.npmrc"), "{shown}");
@@ -80,7 +87,7 @@ fn configured_registries_are_named_and_their_tokens_are_not() {
     for text in ["https://npm.corp.test/api/", "pip.corp.test:8443/simple", "sparse+https://crates.corp.test/"] {
         assert!(out.contains(text), "{text}:\n{out}");
     }
-    assert!(!out.contains("5ecret"), "{out}");
+    assert!(!out.contains("hush9word"), "{out}");
     assert_eq!(place.inside("npm config get registry").ok(), "https://npm.corp.test/api/\n");
 }
 

@@ -17,14 +17,13 @@ use crate::terminal::output::{self, Output};
 use crate::terminal::relay::{self, Relay};
 
 /// A pipe with room for a line takes it whole; a reader that is so far behind that there is none does not hold up the session.
-fn tell_on_stderr(line: &str) -> Result<(), Errno> {
+fn tell_on_stderr(line: &str) {
     let mut fds = [PollFd::from_borrowed_fd(stderr(), PollFlags::OUT)];
     let ready = poll(&mut fds, Some(&Timespec::default()));
     if !matches!(ready, Ok(1)) || !fds[0].revents().contains(PollFlags::OUT) {
-        return Ok(());
+        return;
     }
     best_effort(rustix::io::write(stderr(), format!("{line}\n").as_bytes()), "a stream that is closed takes no line");
-    Ok(())
 }
 
 #[derive(Default)]
@@ -72,7 +71,10 @@ impl StandardStreams {
     pub(crate) fn tell(&mut self, line: &str, terminal: Terminal) -> Result<(), Errno> {
         match &mut self.relay {
             Some(relay) if terminal.stderr => relay.tell(line),
-            _ => tell_on_stderr(line),
+            _ => {
+                tell_on_stderr(line);
+                Ok(())
+            }
         }
     }
 

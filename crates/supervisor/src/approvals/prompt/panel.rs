@@ -249,10 +249,8 @@ fn about(question: &Question) -> String {
         (false, Op::Create) => "a new file".to_owned(),
         (false, _) => format!("file of {} bytes", question.size),
     };
-    let mut text = kind;
-    if bytes.len() > MOST_PLAIN {
-        text.push_str(&format!("; a path of {} bytes", bytes.len()));
-    }
+    let length = if bytes.len() > MOST_PLAIN { format!("; a path of {} bytes", bytes.len()) } else { String::new() };
+    let mut text = kind + &length;
     if shown(bytes).as_bytes() != bytes {
         text.push_str("; path shown escaped");
     } else if !bytes.is_ascii() {
