@@ -1,5 +1,5 @@
 //! A question at a terminal before something is done that may not be wanted. Owns how it is asked and which answers are a yes. Called
-//! by `setup`, `trust` and the commands about transactions.
+//! by `setup`, `trust`, `approve` and the commands about transactions.
 
 use std::io::BufRead as _;
 

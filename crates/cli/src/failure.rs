@@ -141,7 +141,7 @@ gathered! {
     SessionError { Home, Flag, Read, Name } else Session;
     ChangesError { Home, Name } else Changes;
     AgentError { Home } else Agent;
-    ShellPrefixError { Home } else ShellPrefix;
+    ShellPrefixError { Home, Survey } else ShellPrefix;
     AttachError { Session } else Attach;
     OutputError { Session } else Output;
     LogError { Read, Name } else Log;
@@ -322,7 +322,7 @@ impl Failure {
                 "a profile is a policy file in ~/.config/cofferdam/profiles; `sandbox learn` prints one"
             }
             Failure::Name(NameError::NoName { .. }) => {
-                "up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or digit; not `last`, not `local-...`"
+                "up to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or digit; not `last`, not `local-...`, not six or more hexadecimal digits alone"
             }
             Failure::Name(NameError::Taken { .. }) => "`sandbox ps` lists it; `sandbox kill NAME` ends it",
             Failure::Survey(SurveyError::NoProject { .. }) => "name the directory of one project below your home",

@@ -37,7 +37,9 @@ impl Name {
     pub fn claim(state: &Path, name: &str) -> Result<Name, NameError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         // `last` means the newest, and ids begin with their cell.
-        let is_reserved = name == "last" || name.starts_with(['.', '-']) || name.starts_with("local-");
+        // What could be the end of another session's id would be found before it.
+        let is_id = name.len() >= 6 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_reserved = is_id || name == "last" || name.starts_with(['.', '-']) || name.starts_with("local-");
         if name.is_empty() || name.len() > LONGEST || is_reserved || !name.chars().all(is_plain) {
             return Err(NameError::NoName { name: name.to_owned() });
         }

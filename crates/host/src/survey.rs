@@ -21,7 +21,7 @@ use cofferdam_plan::{
 };
 use cofferdam_policy::decide::index::refuses;
 use cofferdam_policy::path::{Base, is_at_or_below};
-use cofferdam_policy::{Access, FileRule, Isolation, Layer, Mode, PathExpr, Places, Policy, folds_alike};
+use cofferdam_policy::{Access, AgentUse, FileRule, Isolation, Layer, Mode, PathExpr, Places, Policy, folds_alike};
 use cofferdam_wire::order::Chosen;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -173,6 +173,9 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     search_project(policy, &mut facts, &around.state, &paths);
     facts.tracked = tracked(policy, &facts);
     facts.masks = masks(policy, &facts);
+    if policy.network.ssh_agent.value != AgentUse::Off {
+        facts.public_ssh = public_ssh(&facts.home, &paths);
+    }
     look_at_sockets(policy, &mut facts, &paths);
     facts.folding = folding(policy, &facts);
     facts.paths_unknown = paths.failed();
@@ -190,6 +193,22 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         look_at_programs(policy, request, &mut facts, &paths);
     }
     facts
+}
+
+/// Files under their own names: a link there may lead to where sessions write, and then to what they choose.
+fn public_ssh(home: &Path, paths: &Paths<'_>) -> Vec<PathFact> {
+    let directory = home.join(".ssh");
+    let is_real = directory.canonicalize().is_ok_and(|real| real == directory);
+    let entries = is_real.then(|| directory.read_dir().ok()).flatten().into_iter().flatten().flatten();
+    let named = entries.map(|entry| entry.path()).filter(|path| {
+        let is_listed = ["known_hosts", "config"].iter().any(|name| path.ends_with(name));
+        (is_listed || path.extension().is_some_and(|end| end == "pub"))
+            && path.symlink_metadata().is_ok_and(|about| about.is_file())
+    });
+    let mut found: Vec<PathFact> = named.map(|path| paths.look(&path)).collect();
+    found.retain(|fact| matches!(fact, PathFact::Present { kind: Kind::File, canonical, .. } if canonical.starts_with(&directory)));
+    found.sort_by(|a, b| a.canonical().cmp(b.canonical()));
+    found
 }
 
 fn limits_io(policy: &Policy) -> bool {

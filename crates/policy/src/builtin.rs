@@ -124,6 +124,11 @@ impl Preset {
         })
     }
 
+    /// Whether it brings a credential of the user's, as an agent's does.
+    pub(crate) fn is_for_owners(&self) -> bool {
+        self.settings.iter().any(|(_, setting)| matches!(setting, StaticSetting::Credential { .. }))
+    }
+
     /// Whether choosing this preset sets maxima.
     pub(crate) fn has_maxima(&self) -> bool {
         !self.most.is_empty()

@@ -9,12 +9,36 @@ use cofferdam_kernel::file::in_memory;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
-/// No shell, no directory that a project chose, and a group of its own. It reads what it is told, and says nothing.
+/// Where programs are looked for: nowhere that a session writes. PATH may begin with a virtual environment in the project.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Variables that say who and where the operator is. Any other may lead a program to what a session wrote (PYTHONPATH, LD_PRELOAD).
+const KEPT: [&str; 15] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// No shell, no directory or variable that a project chose, and a group of its own. It reads what it is told, and says nothing.
 pub(crate) fn command(argv: &[String], told: &[u8]) -> Result<Command, std::io::Error> {
     let (program, arguments) = argv.split_first().ok_or(Errno::INVAL)?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir("/").process_group(0).stdin(Stdio::from(in_memory(told)?));
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    let kept = KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.env_clear().envs(kept).env("PATH", PATH);
     Ok(command)
 }
 

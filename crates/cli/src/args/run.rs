@@ -1,7 +1,8 @@
 //! Flags of `run`, `learn` and `explain`. Owns their names and help; those about the policy are `policy_flags`'s. Read by those
 //! commands.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cofferdam_wire::order::Chosen;
@@ -26,6 +27,16 @@ impl ChosenArgs {
     pub(crate) fn chosen(&self) -> Chosen {
         let (project, policies, profiles) = (self.project.clone(), self.policies.clone(), self.profiles.clone());
         Chosen { project, policies, profiles, ..Chosen::default() }
+    }
+
+    /// The files that are read besides, by flag; their paths as they are from everywhere.
+    pub(crate) fn files(&self, cwd: &Path) -> Vec<(&'static str, OsString)> {
+        let policies = self.policies.iter().map(|path| ("--policy", cwd.join(path).into_os_string()));
+        policies.chain(self.profiles.iter().map(|name| ("--profile", name.into()))).collect()
+    }
+
+    pub(crate) fn names_project(&self) -> bool {
+        self.project.is_some()
     }
 
     pub(crate) fn starting_in(&self, cwd: Option<&PathBuf>) -> Chosen {
@@ -93,6 +104,8 @@ pub(crate) struct AgentArgs {
 pub(crate) struct ShellPrefixArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArgs,
     /// A command line in one word, or options and arguments of a shell: what the program is called with
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) words: Vec<String>,

@@ -70,6 +70,9 @@ pub(crate) struct AnswerArgs {
     /// The session that asks, by its name or six letters or more of what `ps` shows
     #[arg(long)]
     pub(crate) session: Option<String>,
+    /// Approve without showing the question first, at a terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -13,6 +13,8 @@ use thiserror::Error;
 
 use crate::args::sessions::{AnswerArgs, KeepFor, QuestionsArgs, Scope};
 use crate::client::{Connection, Look, look_at_all, sessions, sessions_directory};
+use crate::confirm::is_confirmed;
+use crate::environment::has_terminal;
 use crate::render::output::{print, print_json, say};
 use crate::render::question::{path, seconds_left, verb, who};
 use crate::session_name::can_mean;
@@ -114,7 +116,17 @@ pub(crate) fn answer(args: &AnswerArgs, answer: Answer) -> Result<ExitCode, Answ
     if found.len() > 1 {
         return Err(several(found.iter().map(|look| &look.connection.session).collect()));
     }
-    let mut connection = found.pop().ok_or_else(unknown)?.connection;
+    let Look { mut connection, questions, .. } = found.pop().ok_or_else(unknown)?;
+    // The line that proposed this command stood where the workload writes: this process shows what is approved.
+    if answer == Answer::Approve && !args.yes && has_terminal() {
+        let asked = questions.iter().filter(|question| question.id == name.id);
+        let told: String = asked.map(|question| entry(&connection.session, question)).collect();
+        print(&told);
+        if !is_confirmed("approve this?") {
+            say!("nothing was answered");
+            return Ok(ExitCode::FAILURE);
+        }
+    }
     say_answer(&mut connection, name.id, verdict(args, answer))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -168,7 +180,7 @@ mod tests {
 
     fn args(id: &str, session: Option<&str>) -> AnswerArgs {
         let session = session.map(str::to_owned);
-        AnswerArgs { id: id.to_owned(), scope: Scope::File, keep: KeepFor::Once, session }
+        AnswerArgs { id: id.to_owned(), scope: Scope::File, keep: KeepFor::Once, session, yes: false }
     }
 
     #[test]

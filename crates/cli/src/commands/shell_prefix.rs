@@ -9,37 +9,49 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_host::HomeError;
+use cofferdam_host::{HomeError, Surroundings, SurveyError};
 use cofferdam_policy::BY_HAND;
 use cofferdam_wire::order::Given;
 use thiserror::Error;
 
 use crate::args::policy_flags::PolicyArgs;
-use crate::args::run::{RunArgs, ShellPrefixArgs};
-use crate::environment::{own_home, own_state};
-use crate::render::output::print;
+use crate::args::run::{ChosenArgs, RunArgs, ShellPrefixArgs};
+use crate::environment::{environment, own_home, own_state};
+use crate::render::output::{print, say};
 
 /// Why there is no such program.
 #[derive(Debug, Error)]
 pub(crate) enum ShellPrefixError {
     #[error(transparent)]
     Home(#[from] HomeError),
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
     #[error("cannot write `{path}`")]
     Write { path: PathBuf, source: io::Error },
+    #[error("`{cwd}` is not in the project that this prefix is for, `{project}`")]
+    Elsewhere { cwd: PathBuf, project: PathBuf },
 }
 
 /// What `sandbox run` is to do; without a command there is only the program's path to print.
 pub(crate) fn order(args: ShellPrefixArgs) -> Result<Option<RunArgs>, ShellPrefixError> {
-    let ShellPrefixArgs { mut policy, words } = args;
+    let ShellPrefixArgs { mut policy, chosen, words } = args;
+    let around = Surroundings::chosen(&environment(), &chosen.chosen())?;
     if words.is_empty() {
-        print(&format!("{}\n", script(&policy)?.display()));
+        if around.project.is_none() {
+            say!("{NO_PROJECT}");
+        }
+        print(&format!("{}\n", script(&policy, &chosen, &around)?.display()));
         return Ok(None);
+    }
+    // The agent says where its shell stands: it does not choose what is the project.
+    if let Some(project) = around.project.filter(|project| chosen.names_project() && !around.cwd.starts_with(project)) {
+        return Err(ShellPrefixError::Elsewhere { cwd: around.cwd, project });
     }
     if let [line] = words.as_slice() {
         let snapshot = snapshot(line, &own_home()?);
         policy.0.extend(snapshot.map(|path| Given { flag: "--ro".to_owned(), value: path.into_os_string() }));
     }
-    Ok(Some(RunArgs::of(policy, false, argv(words))))
+    Ok(Some(RunArgs { chosen, ..RunArgs::of(policy, false, argv(words)) }))
 }
 
 /// One word is a command line, as Claude Code says it; options are a shell's (`-c LINE`), and more words are a command.
@@ -64,28 +76,54 @@ fn snapshot(line: &str, home: &Path) -> Option<PathBuf> {
     (is_one && path.parent()? == own.join("shell-snapshots") && is_there()).then(|| path.to_path_buf())
 }
 
-/// Agents take one word, without options: each set of options is a script of its own, where no session writes.
-fn script(policy: &PolicyArgs) -> Result<PathBuf, ShellPrefixError> {
+/// Said where it is made, and by each command: printing nothing would have the agent run its commands outside.
+const NO_PROJECT: &str = "sandbox shell-prefix: this prefix runs nothing, it was made outside of a project: make it there, or with --project DIR";
+
+/// Agents take one word, without options: each project and each set of options is a script of its own, where no session writes.
+fn script(policy: &PolicyArgs, chosen: &ChosenArgs, around: &Surroundings) -> Result<PathBuf, ShellPrefixError> {
     let program = std::env::current_exe().map_err(|source| ShellPrefixError::Write { path: PathBuf::new(), source })?;
-    let mut text = b"#!/bin/sh\nexec ".to_vec();
-    let option = |given: &Given| {
-        let is_switch = BY_HAND.iter().any(|known| known.flag == given.flag && known.value.is_empty());
-        let value: &[u8] = if is_switch { b"" } else { given.value.as_bytes() };
-        let sign: &[u8] = if is_switch { b"" } else { b"=" };
-        [given.flag.as_bytes(), sign, value].concat()
-    };
-    let words = [program.as_os_str().as_bytes().to_vec(), b"shell-prefix".to_vec()];
-    for word in words.into_iter().chain(policy.0.iter().map(option)) {
-        text.extend(quoted(&word));
-        text.push(b' ');
+    let mut text = b"#!/bin/sh\n".to_vec();
+    if let Some(project) = &around.project {
+        let mut words = vec![program.into_os_string().into_encoded_bytes(), b"shell-prefix".to_vec()];
+        words.push([b"--project=", project.as_os_str().as_bytes()].concat());
+        words.extend(
+            chosen
+                .files(&around.cwd)
+                .into_iter()
+                .map(|(flag, value)| [flag.as_bytes(), b"=", value.as_bytes()].concat()),
+        );
+        words.extend(policy.0.iter().map(|given| option(given, &around.cwd)));
+        text.extend_from_slice(b"exec");
+        for word in words {
+            text.push(b' ');
+            text.extend(quoted(&word));
+        }
+        text.extend_from_slice(b" -- \"$@\"\n");
+    } else {
+        text.extend_from_slice(b"echo ");
+        text.extend(quoted(NO_PROJECT.as_bytes()));
+        text.extend_from_slice(b" >&2\nexit 126\n");
     }
-    text.extend_from_slice(b"-- \"$@\"\n");
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let directory = own_state()?.join("shell-prefix");
     let path = directory.join(format!("{:016x}", hasher.finish()));
     write(&directory, &path, &text).map_err(|source| ShellPrefixError::Write { path: path.clone(), source })?;
     Ok(path)
+}
+
+/// A path that was typed here means the same wherever the agent's shell stands.
+fn option(given: &Given, cwd: &Path) -> Vec<u8> {
+    let known = BY_HAND.iter().find(|known| known.flag == given.flag);
+    let is_switch = known.is_some_and(|known| known.value.is_empty());
+    let is_path = known.is_some_and(|known| known.value == "PATH");
+    let typed = given.value.as_bytes();
+    if is_switch {
+        return given.flag.clone().into_bytes();
+    }
+    let is_relative = is_path && !typed.starts_with(b"/") && !typed.starts_with(b"~") && !typed.starts_with(b"$");
+    let value = if is_relative { cwd.join(&given.value).into_os_string() } else { given.value.clone() };
+    [given.flag.as_bytes(), b"=", value.as_bytes()].concat()
 }
 
 /// Under a name of its own first: an agent may be starting it.

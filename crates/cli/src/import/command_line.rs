@@ -219,11 +219,11 @@ fn number(import: &mut Import, option: &str, value: &str, scalar: impl FnOnce(u6
 
 /// `hh:mm:ss`
 fn timeout(import: &mut Import, option: &str, value: &str) {
-    let parts: Vec<u64> = value.split(':').filter_map(|part| part.parse().ok()).collect();
+    let parts: Vec<u32> = value.split(':').filter_map(|part| part.parse().ok()).collect();
     match parts.as_slice() {
         [hours, minutes, seconds] => {
-            let time = std::time::Duration::from_secs(hours * 3600 + minutes * 60 + seconds);
-            import.add(Scalar::Timeout(time));
+            let seconds = u64::from(*hours) * 3600 + u64::from(*minutes) * 60 + u64::from(*seconds);
+            import.add(Scalar::Timeout(std::time::Duration::from_secs(seconds)));
         }
         _ => remark(import, option, value, "is no time such as 01:30:00"),
     }

@@ -57,6 +57,16 @@ impl Screen {
         for key in keys {
             self.keys(&[key]);
         }
+        // A list of commands that opens late takes the first Enter for its own.
+        for _ in 0..3 {
+            let pressed = Instant::now();
+            while !self.text().contains("leave them waiting") && pressed.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            if keys.last() == Some(&"Enter") && !self.text().contains("leave them waiting") {
+                self.keys(&["Enter"]);
+            }
+        }
         self.wait_for_agent("leave them waiting");
         self.keys(&["Enter"]);
         self.prompt();
@@ -324,10 +334,12 @@ fn a_key_that_is_not_there_is_no_error_and_a_project_cannot_ask_for_one() {
         command.env("ANTHROPIC_API_KEY", "sk-the-real-one").arg("run").args(flags).args(["--", "env"]);
         finish(&mut command, b"").ok()
     };
+    // Its directory holds the login of the user's sandboxed agent, and the key is the user's, too.
     place.write(".cofferdam/policy.toml", "preset = \"claude\"\n");
-    place.sandbox(&["trust"]).ok();
-    let by_project = with_key(&[]);
-    assert!(by_project.contains("CLAUDE_CONFIG_DIR=") && !by_project.contains("ANTHROPIC_API_KEY"), "{by_project}");
+    for _ in ["before", "after"] {
+        place.sandbox(&["run", "true"]).code(125).says(&["preset = \"claude\""]);
+        place.sandbox(&["trust", "--yes"]);
+    }
     place.host("rm -r .cofferdam").ok();
     assert!(with_key(&["--preset", "claude"]).contains("ANTHROPIC_API_KEY=cofferdam-"), "the control");
 }
@@ -461,6 +473,20 @@ fn a_shell_prefix_is_one_script_for_each_set_of_options_and_takes_a_shells_words
     assert_eq!(call(&other, &["echo $A; echo x > made"]), "it's $HOME\n");
     assert!(!place.exists("made"), "the options count");
     place.sandbox(&["rollback"]).ok();
+    // The agent says where its shell stands; the project stays the one that the prefix is for.
+    place.write("home:clients/payroll", "salary");
+    let elsewhere =
+        finish(place.command(&plain).current_dir(place.path("home:clients")).arg("touch here; ls"), b"").code(125);
+    elsewhere.says(&["is not in the project that this prefix is for"]);
+    assert!(!place.exists("home:clients/here"));
+    place.host("mkdir -p deep").ok();
+    assert_eq!(finish(place.command(&plain).current_dir(place.path("deep")).arg("basename $PWD"), b"").ok(), "deep\n");
+    // Made where there is no project, it runs nothing.
+    let mut command = place.command(binary());
+    let nowhere = finish(command.arg("shell-prefix").current_dir(place.path("home:.")), b"").code(0);
+    let nowhere = nowhere.says(&["outside of a project"]);
+    finish(place.command(nowhere.out.trim()).arg("touch made"), b"").code(126).says(&["runs nothing"]);
+    assert!(!place.exists("made"));
     // No session can change what agents outside start.
     let write = format!("echo x >> {plain}");
     for mode in ["dynamic", "static"] {
@@ -481,10 +507,9 @@ fn a_pre_tool_use_hook_makes_commands_of_the_sandbox_of_what_the_shell_tool_is_t
     let installed = place.path("home:.local/share/cofferdam/hooks");
     let copy = format!("mkdir -p {0} && cp {1}/claude-pre-tool-use {0}", installed.display(), hooks().display());
     place.host(&copy).ok();
-    place.host(&format!("mkdir -p ~/bin && ln -s {} ~/bin/sandbox", binary().display())).ok();
-    let path = format!("{}:{}", place.path("home:bin").display(), std::env::var("PATH").expect("PATH is set"));
+    install_binary(place);
     let settings = hooks().join("claude-settings.json").display().to_string();
-    let inside = lab.result(CALL, &[("PATH", Path::new(&path))], &["--settings", &settings]);
+    let inside = lab.result(CALL, &[], &["--settings", &settings]);
     assert!(inside.contains("it's in-sandbox") && !inside.contains("PRIVATE"), "{inside}");
     assert_eq!(place.read("made").as_deref(), Some("x\n"));
 }
@@ -493,7 +518,20 @@ fn a_pre_tool_use_hook_makes_commands_of_the_sandbox_of_what_the_shell_tool_is_t
 fn a_pre_tool_use_hook_blocks_what_it_cannot_read_and_leaves_other_tools_alone() {
     let Some(place) = Place::with(&["python3"]) else { return };
     let hook = hooks().join("claude-pre-tool-use");
-    let told = |input: &str| finish(place.command(&hook).args(["--preset", "tool"]), input.as_bytes());
+    // What a session put before the system's programs in PATH, as in a virtual environment of the project.
+    for name in ["python3", "sandbox", "env", "cat"] {
+        place.write(&format!("venv/{name}"), "#!/bin/sh\nexit 0\n");
+    }
+    place.write("json.py", "raise SystemExit(0)\n");
+    place.host("chmod +x venv/*").ok();
+    let path = format!("{}:{}", place.path("venv").display(), std::env::var("PATH").expect("PATH is set"));
+    let told = |input: &str| {
+        let mut command = place.command(&hook);
+        command.args(["--preset", "tool"]).env("PATH", &path).env("PYTHONPATH", place.path("."));
+        finish(&mut command, input.as_bytes())
+    };
+    told("{}").code(2).says(&["not run: no `sandbox` in"]);
+    install_binary(&place);
     for broken in
         ["", "{", "[]", r#"{"tool_name":"Bash","tool_input":{}}"#, r#"{"tool_name":"Bash","tool_input":{"command":1}}"#]
     {
@@ -505,9 +543,14 @@ fn a_pre_tool_use_hook_blocks_what_it_cannot_read_and_leaves_other_tools_alone()
         told(r#"{"tool_name":"Bash","tool_input":{"command":"echo 'a'; sandbox run -- x","timeout":5}}"#).ok();
     let changed: serde_json::Value = serde_json::from_str(&changed).expect("JSON");
     let input = &changed["hookSpecificOutput"]["updatedInput"];
-    let command = "sandbox run --preset tool -- bash -c 'echo '\"'\"'a'\"'\"'; sandbox run -- x'";
-    assert_eq!((input["command"].as_str(), input["timeout"].as_i64()), (Some(command), Some(5)));
+    let rest = "run --preset tool -- bash -c 'echo '\"'\"'a'\"'\"'; sandbox run -- x'";
+    let command = format!("{} {rest}", place.path("home:.local/bin/sandbox").display());
+    assert_eq!((input["command"].as_str(), input["timeout"].as_i64()), (Some(command.as_str()), Some(5)));
     assert!(changed["hookSpecificOutput"]["permissionDecision"].is_null(), "it allows nothing");
+}
+
+fn install_binary(place: &Place) {
+    place.host(&format!("mkdir -p ~/.local/bin && ln -s {} ~/.local/bin/sandbox", binary().display())).ok();
 }
 
 /// `notify-send` with a person behind it: shows what it was told, presses the button that the file names.
@@ -520,8 +563,18 @@ fn an_approval_hook_asks_on_the_desktop() {
     place.write("home:notes/a <b>$(c)", "noted\n");
     place.host("chmod +x ~/bin/notify-send").ok();
     let hook = hooks().join("ask-on-desktop").display().to_string();
-    place.write("home:.config/cofferdam/config.toml", &format!("[unknown]\nhook = [{hook:?}]\ntimeout = \"2s\"\n"));
-    let path = format!("{}:{}", place.path("home:bin").display(), std::env::var("PATH").expect("PATH is set"));
+    let send = place.path("home:bin/notify-send").display().to_string();
+    place.write(
+        "home:.config/cofferdam/config.toml",
+        &format!("[unknown]\nhook = [{hook:?}, {send:?}]\ntimeout = \"2s\"\n"),
+    );
+    // A session that is asked about could answer itself by what it wrote here.
+    let approves = "#!/bin/sh\necho '{\"type\":\"cmd.approve\",\"scope\":\"file\",\"persist\":\"once\",\"id\":1}'\n";
+    for name in ["python3", "notify-send", "env"] {
+        place.write(&format!("venv/{name}"), approves);
+    }
+    place.host("chmod +x venv/*").ok();
+    let path = format!("{}:{}", place.path("venv").display(), std::env::var("PATH").expect("PATH is set"));
     let read = |pressed: &str| {
         place.write("home:pressed", pressed);
         let mut command = place.command(binary());

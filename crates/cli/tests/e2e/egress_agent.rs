@@ -170,4 +170,27 @@ fn with_the_agent_what_is_public_of_ssh_is_shown_and_private_keys_are_not() {
     assert_eq!(pushing.run(&[], "cat ~/.ssh/known_hosts").out, "");
     let blacklist = place.home.join(".ssh").display().to_string();
     assert_eq!(pushing.run(&["--ssh-agent", "allow", "--blacklist", &blacklist], "cat ~/.ssh/known_hosts").out, "");
+    place.write("home:.config/cofferdam/config.toml", "[files]\ndeny = [\"~/.s*\"]\n");
+    assert_eq!(pushing.run(&["--ssh-agent", "allow"], "cat ~/.ssh/known_hosts").out, "");
+}
+
+/// A link of a dotfile manager leads to where sessions write, and then to what they choose.
+#[test]
+fn with_the_agent_nothing_of_ssh_is_shown_through_a_link() {
+    let Some(pushing) = Pushing::set_up() else { return };
+    let place = &pushing.internet.place;
+    place.write("home:.ssh/id_ed25519", "THE-KEY");
+    place.write("home:.ssh/plain.pub", "public");
+    place.write("home:.ssh/tree.pub/inner", "THE-TREE");
+    place.write("home:dotfiles/config", "Host *\n");
+    place
+        .host("cd ~/.ssh && ln -s ../dotfiles/config config && ln -s id_ed25519 key.pub && ln -s ../clients dir.pub")
+        .ok();
+    place.write("home:clients/payroll", "THE-SALARY");
+    place.host("ln -sf ../.ssh/id_ed25519 ~/dotfiles/config").ok();
+    let read = "cat ~/.ssh/plain.pub ~/.ssh/config ~/.ssh/key.pub ~/.ssh/id_ed25519 ~/.ssh/dir.pub/payroll ~/.ssh/tree.pub/inner";
+    for mode in ["dynamic", "static"] {
+        let ran = pushing.run(&["--ssh-agent", "allow", "--mode", mode], read);
+        assert_eq!(ran.out, "public", "{mode}: {}", ran.err);
+    }
 }

@@ -113,14 +113,14 @@ fn a_cache_that_does_not_exist_yet_just_works() {
 fn what_goes_with_the_session_is_told_with_what_keeps_it() {
     let Some(place) = approving(&[]) else { return };
     place.write("home:.npm/old", "old");
-    place.write("home:.m2/repository/old", "old");
+    place.write("home:.cache/pre-commit/old", "old");
     let only = "written for this session only";
     let read = place.run(&["--network", "none"], &["sh", "-c", "cat ~/.npm/old"]);
     assert!(!read.err.contains(only), "{}", read.err);
-    let script = "echo new > ~/.npm/new; echo new > ~/.m2/repository/new";
+    let script = "echo new > ~/.npm/new; echo new > ~/.cache/pre-commit/new";
     let wrote = place.run(&["--network", "none"], &["sh", "-c", script]);
-    let repository = place.path("home:.m2/repository");
-    wrote.code(0).says(&[only, "/.npm", "--preset node", &format!("--rw {}", repository.display())]);
+    let without = place.path("home:.cache/pre-commit");
+    wrote.code(0).says(&[only, "/.npm", "--preset node", &format!("--rw {}", without.display())]);
     let kept = place.run(&["--network", "none", "--preset", "node"], &["sh", "-c", "echo new > ~/.npm/new"]);
     assert!(!kept.err.contains(only), "{}", kept.err);
     assert_eq!(place.read("home:.npm/new").as_deref(), Some("new\n"));

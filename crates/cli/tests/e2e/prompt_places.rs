@@ -10,16 +10,41 @@ fn screen() -> Option<Screen> {
     Some(screen)
 }
 
+/// What the workload writes reaches the terminal through the pipeline: it painted another question over the panel, and a yes to that
+/// gave this file.
 #[test]
-fn in_a_pipeline_the_question_is_on_the_terminal() {
+fn in_a_pipeline_a_line_says_how_to_answer_and_no_key_counts() {
+    for pipe in ["| cat", "2> >(cat >&2)", "> >(cat)"] {
+        let Some(screen) = screen() else { return };
+        screen.line(&format!("sandbox run -- bash -c 'cat ~/notes/list; echo after' {pipe}"));
+        let shown = screen.wait_for("sandbox approve");
+        assert!(!shown.contains("press a key"), "{pipe}: {shown}");
+        screen.keys(&["y"]);
+        let listed = screen.place.sandbox(&["questions"]).ok();
+        let name = listed.split_whitespace().next().expect("it is open").to_owned();
+        screen.place.sandbox(&["approve", &name]).code(0);
+        screen.wait_until("the answer's result", |text| text.contains("the-list") && text.contains("after"));
+    }
+}
+
+/// The line is the workload's to write: what is approved is shown by the command that approves.
+#[test]
+fn an_approval_at_a_terminal_shows_the_question_and_asks() {
     let Some(screen) = screen() else { return };
-    screen.line("sandbox run -- bash -c 'cat ~/notes/list; echo after' | tee log");
-    screen.wait_for("press a key");
-    screen.keys(&["y"]);
-    screen.wait_until("the answer's result", |text| text.contains("the-list") && text.contains("after"));
-    assert_eq!(screen.place.read("log").as_deref(), Some("the-list\nafter\n"));
-    // The terminal is as it was.
-    screen.ask("stty -a | grep -c ' icanon'", "1");
+    screen.line("sandbox run -- bash -c 'cat ~/notes/list; echo after' > log &");
+    screen.wait_for("sandbox approve");
+    let listed = screen.place.sandbox(&["questions"]).ok();
+    let name = listed.split_whitespace().next().expect("it is open");
+    screen.line(&format!("sandbox approve {name}"));
+    let shown = screen.wait_for("approve this? [y/N]");
+    assert!(shown.contains("notes/list"), "{shown}");
+    screen.keys(&["n", "Enter"]);
+    screen.wait_for("nothing was answered");
+    assert!(screen.place.sandbox(&["questions"]).ok().contains("notes/list"), "it is open");
+    screen.line(&format!("sandbox approve {name}"));
+    screen.wait_until("the question again", |text| text.matches("approve this?").count() == 2);
+    screen.keys(&["y", "Enter"]);
+    wait_for("the output", || screen.place.read("log").filter(|text| text.contains("after")));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub struct HostFacts {
     pub unlisted: Vec<PathBuf>,
     /// The project's directory, its git directories and the files that link them.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// What lies beside the user's private keys of ssh and is public.
+    pub public_ssh: Vec<PathFact>,
     /// What git reads besides, and the links through which it gets there.
     pub git_reads: Vec<PathFact>,
     /// Files of the project that a shipped list hides and that git's index names.

@@ -54,6 +54,7 @@ pub(crate) fn decisions(policy: &Policy, facts: &HostFacts) -> Result<Vec<Decisi
     refuse_unanswered(policy, facts)?;
     add_project(policy, facts, &mut found);
     add_git(facts, &mut found);
+    add_public_ssh(facts, &mut found);
     add_sockets(policy, facts, &mut found)?;
     let mut kept = decided_with_git(facts, found);
     keep_apart(policy, facts, &mut kept);
@@ -314,6 +315,22 @@ fn add_git(facts: &HostFacts, found: &mut Vec<Decision>) {
     let is_theirs = |decision: &&mut Decision| decision.origin == built_in && of_others.contains(&&decision.path);
     for decision in found.iter_mut().filter(is_theirs) {
         decision.role = TransactionRole::OfOthers;
+    }
+}
+
+/// Where keys of the user's ssh-agent can sign, programs need what is public of ssh: which key is meant and whom to believe. What a layer
+/// hides stays hidden.
+fn add_public_ssh(facts: &HostFacts, found: &mut Vec<Decision>) {
+    let origin = Origin { layer: Layer::BuiltIn, source: "network.ssh_agent is on".into(), line: None };
+    for fact in &facts.public_ssh {
+        let path = fact.canonical();
+        let hides = |d: &Decision| {
+            d.access == Access::Deny && d.origin.layer != Layer::BuiltIn && is_at_or_below(path, &d.path)
+        };
+        if !found.iter().any(hides) {
+            let reason = "public keys, known hosts and settings of ssh";
+            found.push(found_out(path.to_path_buf(), Access::Read, reason, &origin, fact.clone()));
+        }
     }
 }
 

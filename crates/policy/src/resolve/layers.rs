@@ -14,6 +14,7 @@ use crate::language::path::Places;
 use crate::resolve::tighten::{Effect, effect};
 use crate::types::ceilings::Ceilings;
 use crate::types::error::{PolicyError, did_you_mean};
+use crate::types::files::Access;
 use crate::types::origin::{Layer, Origin, Ruled};
 use crate::types::policy::{HeldBack, Isolation, Mode, OnUnknown, Policy};
 use crate::types::scalar::Scalar;
@@ -77,7 +78,6 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Policy, PolicyError> {
         ceilings.hold(&mut policy, inputs.places)?;
     }
     policy.add_known();
-    policy.show_public_ssh(inputs.places);
     if let Some(circumstances) = inputs.circumstances {
         apply_circumstances(&mut policy, circumstances);
     }
@@ -156,12 +156,17 @@ fn apply_presets(policy: &mut Policy, said: &[Said]) -> Result<(), PolicyError> 
             let hint = did_you_mean(name, PRESETS.iter().map(|preset| preset.name)).or_else(|| Some(preset_list()));
             return Err(PolicyError::UnknownPreset { name: name.clone(), origin: setting.origin.clone(), hint });
         };
+        // An agent's directory holds its login, and its key is the user's: a project gets neither, approved or not.
+        if setting.origin.layer.is_untrusted() && preset.is_for_owners() {
+            let setting_name = format!("preset = {name:?}");
+            return Err(PolicyError::NotForProjects { setting: setting_name, origin: setting.origin.clone() });
+        }
         let again = policy.presets.iter().any(|applied| applied.value == *name);
         if !trusted || again {
             continue;
         }
         if name != DEFAULT_PRESET {
-            policy.apply_preset(preset, setting.origin.layer);
+            policy.apply_preset(preset);
         }
         policy.presets.push(Ruled::new(name.clone(), setting.origin.clone()));
     }
@@ -175,8 +180,12 @@ fn preset_list() -> String {
 
 fn apply_settings(policy: &mut Policy, said: Vec<Said>) {
     let mut narrowings = Vec::new();
+    let asks = |said: &Said| matches!(said.setting.value, Setting::Scalar(Scalar::Transaction(on)) if on.is_on());
+    let keeps_work = policy.transaction.value.is_on() || said.iter().any(|said| said.trusted && asks(said));
     for Said { setting, trusted } in said {
         match &setting.value {
+            // A transaction writes nothing either, and keeps the work for the operator: an overlay is thrown away.
+            Setting::Scalar(Scalar::Project(Access::Overlay)) if !trusted && keeps_work => hold_back(policy, setting),
             Setting::Preset(_) if trusted => {}
             Setting::Executables(names) if !trusted => {
                 narrowings.push(Ruled::new(names.clone(), setting.origin));

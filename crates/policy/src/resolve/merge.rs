@@ -3,15 +3,11 @@
 //! ceilings. Called by `layers`.
 
 use crate::builtin::{DEFAULT_PRESET, Preset, known_places};
-use crate::language::path::{PathExpr, Places};
+use crate::language::path::PathExpr;
 use crate::types::files::{Access, FileRule, Hold, Stand};
-use crate::types::network::AgentUse;
-use crate::types::origin::{Layer, Origin, Ruled};
+use crate::types::origin::Ruled;
 use crate::types::policy::{Mode, Policy};
 use crate::types::setting::Setting;
-
-/// What lies beside private keys and is none.
-const PUBLIC_SSH: [&str; 3] = ["~/.ssh/known_hosts", "~/.ssh/config", "~/.ssh/*.pub"];
 
 impl Policy {
     /// The policy of a user who has written none: the shipped lists and the `default` preset.
@@ -40,36 +36,10 @@ impl Policy {
         self.files.extend(known_places().filter(|rule| !given.iter().any(|path| path.is_same_place(&rule.path))));
     }
 
-    /// Where keys of the user's ssh-agent can sign, programs need what is public of ssh: which key is meant and whom to believe.
-    /// A directory that a layer hides in so many words stays hidden.
-    pub(crate) fn show_public_ssh(&mut self, places: Option<&Places>) {
-        let (Some(places), Ok(directory)) = (places, PathExpr::parse("~/.ssh")) else { return };
-        if self.network.ssh_agent.value == AgentUse::Off {
-            return;
-        }
-        let directories = directory.expand(places);
-        let said = self.files.iter().filter(|rule| rule.access == Access::Deny && rule.origin.layer != Layer::BuiltIn);
-        let mut hidden = said.flat_map(|rule| rule.path.expand(places));
-        if hidden.any(|hidden| directories.iter().any(|directory| directory.starts_with(&hidden))) {
-            return;
-        }
-        for name in PUBLIC_SSH {
-            let Ok(path) = PathExpr::parse(name) else { continue };
-            let origin = Origin { layer: Layer::BuiltIn, source: "network.ssh_agent is on".into(), line: None };
-            let reason = "public keys, known hosts and settings of ssh".into();
-            self.apply(Ruled::new(Setting::File { access: Access::Read, path, optional: true, reason }, origin));
-        }
-    }
-
     /// A preset replaces what an earlier preset said about the same place, so `cargo` can open a cache that
-    /// `default` only overlays: both are built in, and within a layer the stricter rule would win. Named by a project, it says
-    /// nothing that a project's own file could not say.
-    pub(crate) fn apply_preset(&mut self, preset: &'static Preset, named_by: Layer) {
-        let is_kept_back = |setting: &Setting| matches!(setting, Setting::NetworkPart(part) if part.is_for_owners());
+    /// `default` only overlays: both are built in, and within a layer the stricter rule would win.
+    pub(crate) fn apply_preset(&mut self, preset: &'static Preset) {
         for setting in preset.settings() {
-            if named_by.is_untrusted() && is_kept_back(&setting.value) {
-                continue;
-            }
             if let Setting::File { path, .. } = &setting.value {
                 self.files.retain(|rule| !(Preset::gave(rule) && rule.path.is_same_place(path)));
             }

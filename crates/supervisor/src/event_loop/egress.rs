@@ -97,7 +97,10 @@ impl Running<'_> {
             Said::Queries { name, kind, verdict, count } => {
                 self.log().queries(&name, &kind, verdict, count);
                 if verdict == NetworkOutcome::Denied && kind == "A" {
-                    self.tell_refused(&name, 0)?;
+                    // A name that reads as an address is one that the workload made up.
+                    if matches!(Host::parse(&name), Ok(Host::Name(_))) {
+                        self.tell_refused(&name, 0)?;
+                    }
                     self.summary.refused_name(name, count);
                 }
             }

@@ -1,7 +1,7 @@
 //! Questions in the loop: each goes to the clients of the control socket and to the user's terminal, and the first answer to
 //! the gate. Also what clients ask besides: to save answers, to end the session, to start a further command.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use cofferdam_launcher::join::JoinRequest;
@@ -9,7 +9,9 @@ use cofferdam_wire::End;
 use cofferdam_wire::protocol::{PolicyScope, SessionStatus};
 use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{Cause, Keep, Question, QuestionId, Settled, Verdict};
+use rustix::fs::FileType;
 use rustix::io::Errno;
+use rustix::stdio::{stderr, stdout};
 
 use crate::approvals::control_socket::{self, ClientId, ControlSocket, Said};
 use crate::approvals::prompt::panel;
@@ -19,10 +21,20 @@ use crate::terminal::relay::Relay;
 /// What is kept in mind of a session to be saved on request.
 const MOST_GRANTED: usize = 1000;
 
+/// What the workload writes to a pipe can reach the terminal through a program there, past the relay: it could paint another question
+/// over the one that is asked.
+fn leads_to_programs(stream: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstat(stream).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    !matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
+}
+
 impl Running<'_> {
     /// From now on there is a person or a hook to ask. To be called before the first output.
     pub(crate) fn open_approvals(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
         self.open_control_socket(directory, hook)?;
+        if !self.options.descriptors.is_empty() || [stdout(), stderr()].into_iter().any(leads_to_programs) {
+            return Ok(());
+        }
         self.streams.relay.as_mut().map_or(Ok(()), Relay::answer_here)
     }
 

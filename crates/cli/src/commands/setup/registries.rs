@@ -85,13 +85,18 @@ pub(super) fn look(around: &Surroundings, environment: &[(String, String)]) -> (
         Ok(None) => {}
         Err(error) => unread.push(error.to_string()),
     };
+    let project = around.project.as_deref().filter(|project| *project != Path::new(&around.home));
+    // Also where a variable of the user's, or a link, leads there.
+    let is_of_project =
+        |path: &Path| project.is_some_and(|project| path.canonicalize().is_ok_and(|real| real.starts_with(project)));
     for (client, file, variable) in FILES {
         let moved = variable.and_then(value).filter(|path| path.starts_with('/')).map(PathBuf::from);
         let source = moved.as_ref().map_or_else(|| format!("~/{file}"), |path| path.display().to_string());
-        read_one(*client, moved.unwrap_or_else(|| around.home.join(file)), source, From::File);
+        let path = moved.unwrap_or_else(|| around.home.join(file));
+        let from = if is_of_project(&path) { From::Project } else { From::File };
+        read_one(*client, path, source, from);
     }
     read_one("pip", PathBuf::from("/etc/pip.conf"), "/etc/pip.conf".to_owned(), From::File);
-    let project = around.project.as_deref().filter(|project| *project != Path::new(&around.home));
     for (client, file) in PROJECT_FILES.iter().filter(|_| project.is_some()) {
         let path = project.unwrap_or(&around.home).join(file);
         read_one(*client, path, format!("./{file}"), From::Project);

@@ -236,7 +236,7 @@ fn open_flags(flags: u32) -> String {
 /// What the path is; its length, so that a part that is not shown is missed.
 fn about(question: &Question) -> String {
     let bytes = match &question.subject {
-        Subject::Host(text) if text.contains('@') => return "a name at an address of a private network".to_owned(),
+        Subject::Host(text) if text.contains('@') => return "a name at these addresses and no others".to_owned(),
         Subject::Host(_) => {
             return "an internet host: a private address that it leads to is asked about apart".to_owned();
         }
