@@ -352,7 +352,7 @@ impl Gate {
 
     /// A person answered a question of this session, also one that is not the gate's.
     pub fn answered_by_person(&mut self) {
-        self.open.answered_by_person();
+        self.open.answered_by_person(Instant::now());
     }
 
     /// Whether there is such a question; an answer to any other is dropped.

@@ -11,6 +11,9 @@ use crate::triggers::{Access, CallId};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// A person reads and answers no question sooner.
+const READ_IN: Duration = Duration::from_millis(700);
+
 /// How far a case has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -49,6 +52,8 @@ pub(crate) struct OpenQuestions {
     cases: BTreeMap<QuestionId, Case>,
     recent: VecDeque<Instant>,
     is_over: bool,
+    /// When an answer last made room for a question.
+    last_room: Option<Instant>,
     per_minute: usize,
     timeout: Duration,
 }
@@ -60,6 +65,7 @@ impl OpenQuestions {
             cases: BTreeMap::new(),
             recent: VecDeque::new(),
             is_over: false,
+            last_room: None,
             per_minute: usize::try_from(per_minute).unwrap_or(usize::MAX),
             timeout,
         }
@@ -111,9 +117,13 @@ impl OpenQuestions {
         Ok(())
     }
 
-    /// A person who answers is not cut off: each answer makes room for one more question.
-    pub(crate) fn answered_by_person(&mut self) {
-        self.recent.pop_front();
+    /// A person who answers is not cut off: each answer makes room for one more question, as fast as a person reads one. A client
+    /// that answers for a person in no time makes none.
+    pub(crate) fn answered_by_person(&mut self, now: Instant) {
+        if self.last_room.is_none_or(|last| now.duration_since(last) >= READ_IN) {
+            self.last_room = Some(now);
+            self.recent.pop_front();
+        }
     }
 
     pub(crate) fn add(&mut self, question: Question, access: Access, stage: Stage, now: Instant) {
@@ -268,13 +278,20 @@ mod tests {
     #[test]
     fn a_person_who_answers_is_asked_on() {
         let (mut open, now) = open();
+        let mut at = now;
         for _ in 0..100 {
-            assert_eq!(open.spend(now), Ok(()));
-            open.answered_by_person();
+            assert_eq!(open.spend(at), Ok(()));
+            open.answered_by_person(at);
+            at += Duration::from_millis(700);
         }
-        // The control: without answers the budget counts.
-        assert_eq!((open.spend(now), open.spend(now)), (Ok(()), Ok(())));
-        assert!(open.spend(now).is_err());
+        // The controls: without answers the budget counts, and so it does where they come faster than a question is read.
+        let at = at + MINUTE;
+        assert_eq!((open.spend(at), open.spend(at)), (Ok(()), Ok(())));
+        assert!(open.spend(at).is_err());
+        open.answered_by_person(at);
+        assert_eq!(open.spend(at), Ok(()));
+        open.answered_by_person(at);
+        assert!(open.spend(at).is_err());
     }
 
     #[test]

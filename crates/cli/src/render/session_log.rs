@@ -2,9 +2,11 @@
 //! left out (hashes, walls as they stand); which records there are is the audit crate's. Called by `sandbox logs`.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_audit::{Entry, Event, Severity, parse_stamp};
+use cofferdam_gate::shown;
 use cofferdam_kernel::timing::{Local, local};
 use cofferdam_wire::session::short;
 use serde_json::Value;
@@ -180,8 +182,8 @@ impl SessionLog {
     fn short_path(&self, path: &str) -> String {
         match Path::new(path).strip_prefix(&self.home) {
             Ok(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
-            Ok(rest) => format!("~/{}", rest.display()),
-            Err(_) => path.to_owned(),
+            Ok(rest) => format!("~/{}", shown(rest.as_os_str().as_bytes())),
+            Err(_) => shown(path.as_bytes()),
         }
     }
 

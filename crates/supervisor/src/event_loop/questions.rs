@@ -47,7 +47,7 @@ impl Running<'_> {
     /// Clients and terminal are told of a question, new or changed, unless this process has an answer itself.
     pub(crate) fn ask(&mut self, question: &Question) -> Result<(), Errno> {
         if let Some(verdict) = self.options.decider.as_ref().and_then(|decider| (decider.0)(question)) {
-            return self.answered(question.id, verdict, Cause::Person);
+            return self.settle_question(question.id, verdict, Cause::Person).map(drop);
         }
         if let Some(control) = &mut self.approvals.control {
             control.ask(question);
@@ -192,9 +192,14 @@ impl Running<'_> {
     }
 
     /// The gate's to settle; an answer that comes too late meets nothing there.
+    fn settle_question(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<bool, Errno> {
+        Ok(self.answer_about_host(id, verdict, cause)?
+            || self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause))?)
+    }
+
+    /// From outside.
     fn answered(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
-        let is_known = self.answer_about_host(id, verdict, cause)?
-            || self.gate.as_mut().map_or(Ok(false), |gate| gate.answer(id, verdict, cause))?;
+        let is_known = self.settle_question(id, verdict, cause)?;
         if let Some(gate) = self.gate.as_mut().filter(|_| is_known && cause == Cause::Person) {
             gate.answered_by_person();
         }

@@ -135,13 +135,14 @@ pub(crate) fn a_flood_of_questions_is_denied_and_others_are_served(stage: &Stage
     beside.end();
     let mut live = live;
     let mut asked = 0;
-    // The first twenty wait for an answer each; what comes after them was refused at once.
+    // The first twenty wait for an answer each; what comes after them was refused at once. Each answer makes room, as fast as a person reads.
     while let Ok(question) = live.person.question_within(Duration::from_secs(if asked < 20 { 30 } else { 3 })) {
         asked += 1;
         live.person.allow(question.id, Reach::File, Keep::Once).expect("it listens");
     }
     let done = live.finish();
-    assert_eq!((asked, done.out.lines().count()), (20, 20), "{done:?}");
+    let most = 20 + done.took.as_millis() / 700 + 1;
+    assert!((20..=most).contains(&asked) && done.out.lines().count() as u128 == asked, "{done:?}");
     let summaries = records(&stage.scene.home().join(".local/state/cofferdam"), "\"questions\"");
     assert_eq!(summaries, 1, "the flood is told of once");
 }
