@@ -44,7 +44,7 @@ pub(super) struct Item {
 pub(super) enum Fate {
     /// It is of no more use.
     Goes,
-    /// Somebody's work: with `--transactions` alone.
+    /// Never committed: with `--transactions` alone.
     Work,
     Stays(String),
 }

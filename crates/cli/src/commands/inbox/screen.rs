@@ -250,7 +250,7 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let second = if selected.is_some() && inbox.is_locked(Instant::now()) {
         "wait: another question came here".to_owned()
     } else if inbox.message.is_empty() {
-        "[n] deny [N] deny for the session [j/k] down, up [/] find [h] history [?] help [q] quit".to_owned()
+        "[n] deny [N] for the session [j/k] move [/] find [h] history [?] help [q] quit".to_owned()
     } else {
         inbox.message.clone()
     };
