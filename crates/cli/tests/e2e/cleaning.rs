@@ -235,7 +235,8 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("ours");
     let settings = format!("mode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [\"{}\"]\n", hook.display());
     place.write(CONFIG, &settings);
-    let running = place.start(&[], "cat ~/notes/list ~/notes/other >/dev/null; echo ready; read line || true");
+    let running =
+        place.start(&["--network", "none"], "cat ~/notes/list ~/notes/other >/dev/null; echo ready; read line || true");
     wait_for("the answer that is kept", || place.read(CONFIG).filter(|text| text.contains("notes/list")));
     let listed = place.sandbox(&["policy", "revoke"]).ok();
     assert!(listed.contains("1  files.read = \"~/notes/list\"  (user)"), "{listed}");
@@ -244,7 +245,7 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     screen.wait_for("no open questions");
     screen.keys(&["h"]);
     let text = screen.wait_for("answers that count: 2");
-    assert!(text.contains("> allowed read") && text.contains("notes/other  (session "), "{text}");
+    assert!(text.contains("> allowed read") && text.contains("notes/other (session "), "{text}");
     screen.keys(&["r"]);
     screen.wait_for("cannot be revoked: counts until the session ends");
     screen.keys(&["j"]);

@@ -73,7 +73,7 @@ fn draw_history(frame: &mut Frame<'_>, history: &History) {
         frame.render_widget(Paragraph::new("  none").block(titled(&title)), list);
     } else {
         let row =
-            |answered: &Answered| shown_short(format!("{}  ({})", answered.what, answered.scope).as_bytes(), width);
+            |answered: &Answered| shown_short(format!("{} ({})", answered.what, answered.scope).as_bytes(), width);
         let rows = List::new(history.answers.iter().map(row))
             .block(titled(&title))
             .highlight_style(Style::new().add_modifier(Modifier::REVERSED))

@@ -200,7 +200,7 @@ fn the_history_lists_what_counts_and_revokes_a_kept_answer_at_the_second_key() {
     inbox.history.show(vec![answered("allowed read /home/you/list.h", None), kept.clone()]);
     let text = drawn(&inbox);
     assert!(
-        text.contains("> allowed read /home/you/list.h  (session 6b1f0e92d7c4)") && !text.contains("[r] revoke"),
+        text.contains("> allowed read /home/you/list.h (session 6b1f0e92d7c4)") && !text.contains("[r] revoke"),
         "{text}"
     );
     assert_eq!(press(&mut inbox, 'r', later), Effect::Nothing);
