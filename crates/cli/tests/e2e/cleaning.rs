@@ -230,7 +230,7 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     let answer = r#"echo "{\"type\":\"cmd.approve\",\"id\":${id%%[,\}]*},\"scope\":\"file\",\"persist\":\"$keep\"}""#;
     place.write(
         "home:hook",
-        &format!("#!/bin/bash\nread -r line\nid=${{line#*\\\"id\\\":}}\nkeep=user\n[[ $line == *notes/other* ]] && keep=session\n{answer}\n"),
+        &format!("#!/bin/bash\nread -r line\nid=${{line#*\\\"id\\\":}}\nkeep=user\n[[ $line == *'notes/other\",'* ]] && keep=session\n{answer}\n"),
     );
     std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("ours");
     let settings = format!("mode = \"dynamic\"\n[unknown]\nverdict = \"ask\"\nhook = [\"{}\"]\n", hook.display());
