@@ -1,5 +1,5 @@
-//! Signed checkpoints: an ed25519 signature over a sequence and the hash of that record, and so over everything before it.
-//! Owns the key and what is signed; the key is made on first use. Used by `journal` (signs) and `verify` (checks).
+//! Signed places of the chain: an ed25519 signature over a sequence and the hash of that record, and so over everything before it.
+//! Owns the key and what is signed; the key is made on first use. Used by `journal` and `prune` (sign) and `verify` (checks).
 
 use std::os::fd::BorrowedFd;
 
@@ -13,11 +13,27 @@ use crate::files::{self, KEY, PUBLIC_KEY};
 use crate::hex;
 use crate::line::Hash;
 
-/// Keeps a signature of ours from meaning anything elsewhere.
-const DOMAIN: &[u8] = b"cofferdam audit checkpoint 1\0";
+/// What a signature says of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It and all before are as they were written.
+    Written,
+    /// It and all before may be missing: they were pruned.
+    Pruned,
+}
 
-fn message(sequence: u64, hash: &Hash) -> Vec<u8> {
-    [DOMAIN, &sequence.to_be_bytes(), hash].concat()
+impl Meaning {
+    /// Keeps a signature of ours from meaning anything elsewhere.
+    fn domain(self) -> &'static [u8] {
+        match self {
+            Meaning::Written => b"cofferdam audit checkpoint 1\0",
+            Meaning::Pruned => b"cofferdam audit pruned 1\0",
+        }
+    }
+
+    fn message(self, sequence: u64, hash: &Hash) -> Vec<u8> {
+        [self.domain(), &sequence.to_be_bytes(), hash].concat()
+    }
 }
 
 /// The key of this directory, made if there is none. Only under the lock.
@@ -51,7 +67,7 @@ pub(crate) fn parse_key(text: &str) -> Option<VerifyingKey> {
     VerifyingKey::from_bytes(&hex::decode(text)?).ok()
 }
 
-/// A signature, as it stands in the details of its record and in the file `checkpoint`.
+/// A signature, as it stands in the details of its record and in the file `checkpoint` or `pruned`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checkpoint {
@@ -63,12 +79,12 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(crate) fn sign(key: &SigningKey, sequence: u64, hash: &Hash) -> Self {
+    pub(crate) fn sign(key: &SigningKey, meaning: Meaning, sequence: u64, hash: &Hash) -> Self {
         Checkpoint {
             sequence,
             hash: hex::encode(hash),
             key: hex::encode(key.verifying_key().as_bytes()),
-            signature: hex::encode(&key.sign(&message(sequence, hash)).to_bytes()),
+            signature: hex::encode(&key.sign(&meaning.message(sequence, hash)).to_bytes()),
         }
     }
 
@@ -76,12 +92,21 @@ impl Checkpoint {
         json!({ "sequence": self.sequence, "hash": self.hash, "key": self.key, "signature": self.signature })
     }
 
-    /// What was signed, if this key signed it.
-    pub(crate) fn verified(&self, key: &VerifyingKey) -> Option<(u64, Hash)> {
+    /// As a file of the chain's directory has it.
+    pub(crate) fn text(&self) -> String {
+        format!("{}\n", self.details())
+    }
+
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text.strip_suffix(b"\n")?).ok()
+    }
+
+    /// What was signed, if this key signed it in this meaning.
+    pub(crate) fn verified(&self, meaning: Meaning, key: &VerifyingKey) -> Option<(u64, Hash)> {
         let hash: Hash = hex::decode(&self.hash)?;
         let signature = Signature::from_bytes(&hex::decode(&self.signature)?);
         let is_ours = hex::encode(key.as_bytes()) == self.key;
-        (is_ours && key.verify_strict(&message(self.sequence, &hash), &signature).is_ok())
-            .then_some((self.sequence, hash))
+        let is_signed = key.verify_strict(&meaning.message(self.sequence, &hash), &signature).is_ok();
+        (is_ours && is_signed).then_some((self.sequence, hash))
     }
 }

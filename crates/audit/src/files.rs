@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 pub(crate) const HEAD: &str = "head";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
+pub(crate) const PRUNED: &str = "pruned";
 pub(crate) const KEY: &str = "key";
 pub(crate) const PUBLIC_KEY: &str = "key.pub";
 

@@ -2,7 +2,7 @@
 //! the chain ends; closes off what a crash left, starts new files, signs checkpoints. Never alters what is there, but for
 //! taking back its own half record when the disk is full. Called by `supervisor`.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Builder;
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, Meaning};
 use crate::files::{self, Lock};
 use crate::head::Head;
 use crate::hex;
@@ -109,6 +109,35 @@ impl Journal {
         self.locked(|journal| journal.checkpoint_after(enough))
     }
 
+    /// Signs what was written, however little it is.
+    pub(crate) fn sign(&mut self) -> Result<(), JournalError> {
+        self.locked(|journal| journal.checkpoint_after(1))
+    }
+
+    /// Begins a new file, if this is so once no other process writes.
+    pub(crate) fn rotate_if(&mut self, is_due: impl FnOnce(&Self) -> Result<bool, Errno>) -> Result<(), JournalError> {
+        self.locked(|journal| {
+            journal.catch_up()?;
+            if is_due(journal)? {
+                journal.rotate()?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Of the file that is written to.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     fn locked<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, Errno>) -> Result<T, JournalError> {
         let directory = Rc::clone(&self.directory);
         let done = Lock::to_write(directory.as_fd()).and_then(|_lock| act(self));
@@ -176,7 +205,10 @@ impl Journal {
             let size = files::size_of(&self.file)?;
             let end = ending(self.file.as_fd(), size)?;
             if end.tail.is_some_and(|tail| tail.is_rotated) && end.torn.is_empty() {
-                self.open_file(self.number + 1)?;
+                // The file after this one may have been pruned, if this is open for so long.
+                let numbers = files::numbers(self.directory.as_fd())?;
+                let next = numbers.into_iter().find(|number| *number > self.number);
+                self.open_file(next.unwrap_or(self.number + 1))?;
                 continue;
             }
             let tail = match end.tail {
@@ -268,10 +300,9 @@ impl Journal {
             return Ok(());
         }
         let key = checkpoint::key(self.directory.as_fd())?;
-        let signed = Checkpoint::sign(&key, seen.head.sequence, &seen.head.hash);
+        let signed = Checkpoint::sign(&key, Meaning::Written, seen.head.sequence, &seen.head.hash);
         // The file first: what it says is true also if nothing comes after it.
-        let text = format!("{}\n", signed.details());
-        files::replace(self.directory.as_fd(), files::CHECKPOINT, text.as_bytes())?;
+        files::replace(self.directory.as_fd(), files::CHECKPOINT, signed.text().as_bytes())?;
         let record = Record::new(Event::ChainCheckpoint, "", signed.details());
         self.write(&record, seen, seen.head.sequence + 1, seen.head.hash, &[])?;
         Ok(())

@@ -6,6 +6,7 @@
 //!   audit/00000001.ndjson  one record a line; the lines of all files are one chain
 //!   audit/head             sequence and hash of the last record, written after it: a cut tail is found
 //!   audit/checkpoint       the latest signature over sequence and hash
+//!   audit/pruned           a signature over the last record that was pruned, where one was
 //!   audit/key, key.pub     what signs, and what every reader may know of it
 //! ```
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod head;
 mod hex;
 mod journal;
 mod line;
+pub mod prune;
 mod read;
 mod record;
 pub mod statement;

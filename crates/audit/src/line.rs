@@ -23,6 +23,7 @@ const BEFORE_HASH: &[u8] = b",\"hash\":\"";
 const AFTER_HASH: &[u8] = b"\"}";
 const BEFORE_SEQUENCE: &str = "{\"version\":1,\"sequence\":";
 const BEFORE_PREVIOUS: &str = ",\"previous\":\"";
+const BEFORE_TIME: &str = ",\"time\":\"";
 const BEFORE_EVENT: &str = ",\"event\":\"";
 const SEAL_LENGTH: usize = BEFORE_HASH.len() + 64 + AFTER_HASH.len();
 
@@ -105,6 +106,7 @@ pub(crate) fn digest(bytes: &[u8]) -> Hash {
 pub(crate) struct Checked<'a> {
     pub(crate) sequence: u64,
     pub(crate) previous: Hash,
+    pub(crate) time: &'a str,
     pub(crate) event: &'a str,
     pub(crate) hash: Hash,
 }
@@ -120,7 +122,8 @@ pub(crate) fn check(line: &[u8]) -> Option<Checked<'_>> {
     let text = str::from_utf8(body).ok()?;
     let (sequence, rest) = text.strip_prefix(BEFORE_SEQUENCE)?.split_once(BEFORE_PREVIOUS)?;
     let (previous, rest) = rest.split_once('"')?;
-    // A quote within a value is escaped, so this is the field and not part of a value; the details come after it.
+    // A quote within a value is escaped, so these are the fields and not parts of a value; the details come after them.
+    let (time, rest) = rest.split_once(BEFORE_TIME)?.1.split_once('"')?;
     let (event, _) = rest.split_once(BEFORE_EVENT)?.1.split_once('"')?;
-    Some(Checked { sequence: sequence.parse().ok()?, previous: hex::decode(previous)?, event, hash })
+    Some(Checked { sequence: sequence.parse().ok()?, previous: hex::decode(previous)?, time, event, hash })
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::files;
+use crate::prune::begun;
 use crate::record::Severity;
 
 /// How much of a file is read at a time.
@@ -64,12 +65,15 @@ pub struct Follow {
     /// Read, but not given out; begins at `at`.
     buffer: Vec<u8>,
     at: usize,
+    /// Up to this record they were pruned, although some may still lie there.
+    begun: u64,
 }
 
 impl Follow {
     fn new(state: &Path) -> Result<Self, Errno> {
         let path = crate::directory(state);
-        let mut follow = Follow { directory: None, path, number: 0, file: None, offset: 0, buffer: Vec::new(), at: 0 };
+        let mut follow =
+            Follow { directory: None, path, number: 0, file: None, offset: 0, buffer: Vec::new(), at: 0, begun: 0 };
         follow.open_directory()?;
         Ok(follow)
     }
@@ -80,6 +84,7 @@ impl Follow {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(errno),
         };
+        self.begun = self.directory.as_ref().map_or(Ok(0), |directory| begun(directory.as_fd()))?;
         Ok(())
     }
 
@@ -89,7 +94,7 @@ impl Follow {
             while let Some(length) = self.buffer[self.at..].iter().position(|byte| *byte == b'\n') {
                 let line = self.at..self.at + length;
                 self.at += length + 1;
-                if let Some(entry) = Entry::parse(&self.buffer[line]) {
+                if let Some(entry) = Entry::parse(&self.buffer[line]).filter(|entry| entry.sequence > self.begun) {
                     return Ok(Some(entry));
                 }
             }

@@ -42,10 +42,12 @@ pub enum Event {
     ChainTorn,
     /// The writer of this found the end of the chain other than the writer before had left it.
     ChainLost,
+    /// The operator, or a retention of theirs, had records at the beginning removed.
+    ChainPruned,
 }
 
 impl Event {
-    pub const ALL: [Event; 24] = [
+    pub const ALL: [Event; 25] = [
         Event::LaunchRefused,
         Event::SandboxCreated,
         Event::SandboxEntered,
@@ -70,6 +72,7 @@ impl Event {
         Event::ChainContinued,
         Event::ChainTorn,
         Event::ChainLost,
+        Event::ChainPruned,
     ];
 
     /// As it stands in the files.
@@ -99,6 +102,7 @@ impl Event {
             Event::ChainContinued => "CHAIN_CONTINUED",
             Event::ChainTorn => "CHAIN_TORN",
             Event::ChainLost => "CHAIN_LOST",
+            Event::ChainPruned => "CHAIN_PRUNED",
         }
     }
 

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::files::read_at;
 use crate::line::{Hash, MOST_BYTES, check};
 use crate::record::Event;
+use crate::time::{Stamp, parse_stamp};
 
 /// Enough for the last line of nearly every file.
 const NEAR: u64 = 4 << 10;
@@ -17,6 +18,7 @@ const NEAR: u64 = 4 << 10;
 pub(crate) struct Tail {
     pub(crate) sequence: u64,
     pub(crate) hash: Hash,
+    pub(crate) time: Stamp,
     /// It says that the chain goes on in the next file.
     pub(crate) is_rotated: bool,
     pub(crate) is_checkpoint: bool,
@@ -55,7 +57,9 @@ fn tail_of(line: &[u8]) -> Option<Tail> {
     let checked = check(line)?;
     let is_rotated = checked.event == Event::ChainRotated.name();
     let is_checkpoint = checked.event == Event::ChainCheckpoint.name();
-    Some(Tail { sequence: checked.sequence, hash: checked.hash, is_rotated, is_checkpoint })
+    // A time that cannot be read is late: nothing is pruned for it.
+    let time = parse_stamp(checked.time).unwrap_or(Stamp(u64::MAX));
+    Some(Tail { sequence: checked.sequence, hash: checked.hash, time, is_rotated, is_checkpoint })
 }
 
 fn slow_ending(bytes: &[u8]) -> Ending {

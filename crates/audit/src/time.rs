@@ -2,7 +2,7 @@
 //! conversion both ways; no time zones and no leap seconds. Used by the writer, by `cli` for `--since` and by `host` for the day in policy files.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::{Date, Month, Time, UtcDateTime};
 
@@ -14,6 +14,11 @@ impl Stamp {
     pub fn now() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Stamp(u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// That long before.
+    pub fn before(self, time: Duration) -> Self {
+        Stamp(self.0.saturating_sub(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// The day in UTC, as `2026-11-15`.

@@ -8,11 +8,12 @@ use ed25519_dalek::VerifyingKey;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, Meaning};
 use crate::files::{self, Lock};
 use crate::head::Head;
 use crate::hex;
 use crate::line::{Checked, GENESIS, Hash, check, digest};
+use crate::prune::Beginning;
 use crate::record::Event;
 
 /// Troubles that are listed; the rest is counted.
@@ -53,6 +54,8 @@ pub enum Trouble {
     BadSignature,
     /// What it needs to be checked is not there, or not readable.
     NoWitness,
+    /// It says that records were pruned, and no record says so.
+    Unannounced,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,6 +74,8 @@ pub struct Report {
     /// The last record that a signature covers; what comes after is held by hashes alone.
     pub signed: u64,
     pub key: Option<String>,
+    /// Where the chain begins, if records were pruned.
+    pub pruned: Option<Beginning>,
     /// Records that a crash tore, and that were closed off.
     pub torn: Vec<Place>,
     pub problems: Vec<Problem>,
@@ -92,7 +97,9 @@ pub fn verify(state: &Path) -> Result<Report, Errno> {
     };
     let snapshot = Snapshot::take(directory.as_fd())?;
     let mut walk = Walk::new(&snapshot);
-    let mut expected_number = 1;
+    // Files before the first may have been pruned; that no record is missing is seen at the first one that is there.
+    let first = snapshot.files.first().filter(|_| walk.report.pruned.is_some()).map_or(1, |(number, _, _)| *number);
+    let mut expected_number = first;
     for (number, file, size) in &snapshot.files {
         walk.begin(*number, *number != expected_number);
         expected_number = number + 1;
@@ -109,6 +116,7 @@ struct Snapshot {
     head: Option<Head>,
     head_exists: bool,
     checkpoint: Option<Vec<u8>>,
+    pruned: Option<Vec<u8>>,
     key_text: Option<String>,
     key: Option<VerifyingKey>,
 }
@@ -130,6 +138,7 @@ impl Snapshot {
             head: head.as_deref().and_then(|bytes| str::from_utf8(bytes).ok()).and_then(Head::parse),
             head_exists: head.is_some_and(|bytes| !bytes.is_empty()),
             checkpoint: files::read_small(directory, files::CHECKPOINT)?,
+            pruned: files::read_small(directory, files::PRUNED)?,
             key: key_text.as_deref().and_then(checkpoint::parse_key),
             key_text,
         })
@@ -157,11 +166,21 @@ struct Walk<'a> {
     gap: Option<Gap>,
     head: Option<Head>,
     last_checkpoint: u64,
+    /// A record says of the last prune what its signature does.
+    is_announced: bool,
+    is_first: bool,
 }
 
 #[derive(Deserialize)]
 struct With<T> {
     details: T,
+}
+
+#[derive(Deserialize)]
+struct PrunedDetails {
+    by: String,
+    until: String,
+    pruned: Checkpoint,
 }
 
 #[derive(Deserialize)]
@@ -183,6 +202,8 @@ impl<'a> Walk<'a> {
             gap: None,
             head: snapshot.head,
             last_checkpoint: 0,
+            is_announced: false,
+            is_first: true,
         };
         if let Some(head) = snapshot.head {
             walk.known.push((head.sequence, head.hash, files::HEAD));
@@ -190,25 +211,35 @@ impl<'a> Walk<'a> {
             walk.outside(files::HEAD, 0, Trouble::NoWitness);
         }
         walk.know_checkpoint(snapshot);
+        if let Some((sequence, hash)) = walk.know(files::PRUNED, snapshot.pruned.as_deref(), Meaning::Pruned) {
+            walk.report.pruned = Some(Beginning::new(sequence, &hash));
+            (walk.sequence, walk.hash) = (sequence, hash);
+        }
         walk
     }
 
     fn know_checkpoint(&mut self, snapshot: &Snapshot) {
-        let Some(bytes) = &snapshot.checkpoint else {
-            if let Some(head) = snapshot.head.filter(|head| head.checkpoint > 0) {
-                self.outside(files::CHECKPOINT, head.checkpoint, Trouble::NoWitness);
-            }
-            return;
-        };
-        let parsed = bytes.strip_suffix(b"\n").and_then(|text| serde_json::from_slice::<Checkpoint>(text).ok());
-        match (parsed, &snapshot.key) {
-            (None, _) => self.outside(files::CHECKPOINT, 0, Trouble::NoWitness),
+        if let Some(head) = snapshot.head.filter(|head| head.checkpoint > 0 && snapshot.checkpoint.is_none()) {
+            self.outside(files::CHECKPOINT, head.checkpoint, Trouble::NoWitness);
+        }
+        self.know(files::CHECKPOINT, snapshot.checkpoint.as_deref(), Meaning::Written);
+    }
+
+    /// The record that a file beside the chain tells of, if its signature fits.
+    fn know(&mut self, file: &'static str, text: Option<&[u8]>, meaning: Meaning) -> Option<(u64, Hash)> {
+        let text = text?;
+        match (Checkpoint::parse(text), self.key) {
+            (None, _) => self.outside(file, 0, Trouble::NoWitness),
             (_, None) => self.outside(files::PUBLIC_KEY, 0, Trouble::NoWitness),
-            (Some(checkpoint), Some(key)) => match checkpoint.verified(key) {
-                Some((sequence, hash)) => self.known.push((sequence, hash, files::CHECKPOINT)),
-                None => self.outside(files::CHECKPOINT, checkpoint.sequence, Trouble::BadSignature),
+            (Some(signed), Some(key)) => match signed.verified(meaning, key) {
+                Some((sequence, hash)) => {
+                    self.known.push((sequence, hash, file));
+                    return Some((sequence, hash));
+                }
+                None => self.outside(file, signed.sequence, Trouble::BadSignature),
             },
         }
+        None
     }
 
     fn outside(&mut self, file: &str, sequence: u64, trouble: Trouble) {
@@ -264,7 +295,13 @@ impl<'a> Walk<'a> {
     }
 
     fn record(&mut self, line: &[u8], checked: &Checked<'_>) {
-        self.report.records += 1;
+        let begun = self.report.pruned.as_ref().map_or(0, |pruned| pruned.sequence);
+        if self.is_first && checked.sequence <= begun {
+            // A prune was not finished. What is left of it has to lead to the record that was signed.
+            (self.sequence, self.hash) = (checked.sequence.wrapping_sub(1), checked.previous);
+        }
+        self.is_first = false;
+        self.report.records += u64::from(checked.sequence > begun);
         let follows = checked.sequence == self.sequence + 1 && checked.previous == self.hash;
         // An altered record is one problem, not two: that its number is missing is said already.
         let altered = match self.gap.take() {
@@ -289,6 +326,9 @@ impl<'a> Walk<'a> {
             self.last_checkpoint = checked.sequence;
             self.signature(line, checked);
         }
+        if checked.event == Event::ChainPruned.name() {
+            self.announced(line);
+        }
         self.compare_known(checked);
         let differs = |head: &Head| head.sequence == checked.sequence && head.checkpoint != self.last_checkpoint;
         if self.head.as_ref().is_some_and(differs) {
@@ -310,9 +350,22 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn announced(&mut self, line: &[u8]) {
+        let Ok(With { details }) = serde_json::from_slice::<With<PrunedDetails>>(line) else { return };
+        let Some((pruned, key)) = self.report.pruned.as_mut().zip(self.key) else { return };
+        let is_this = details
+            .pruned
+            .verified(Meaning::Pruned, key)
+            .is_some_and(|(sequence, hash)| (sequence, hex::encode(&hash)) == (pruned.sequence, pruned.hash.clone()));
+        if is_this {
+            (pruned.until, pruned.by) = (details.until, details.by);
+            self.is_announced = true;
+        }
+    }
+
     fn signature(&mut self, line: &[u8], checked: &Checked<'_>) {
         let signed = serde_json::from_slice::<With<Checkpoint>>(line).ok().map(|with| with.details);
-        let verified = signed.zip(self.key).and_then(|(checkpoint, key)| checkpoint.verified(key));
+        let verified = signed.zip(self.key).and_then(|(checkpoint, key)| checkpoint.verified(Meaning::Written, key));
         if verified == Some((checked.sequence.wrapping_sub(1), checked.previous)) {
             self.report.checkpoints += 1;
             self.report.signed = checked.sequence - 1;
@@ -331,6 +384,9 @@ impl<'a> Walk<'a> {
 
     fn finish(mut self, snapshot: &Snapshot) -> Report {
         self.report.last = self.sequence;
+        if let Some(pruned) = self.report.pruned.as_ref().filter(|_| !self.is_announced) {
+            self.outside(files::PRUNED, pruned.sequence, Trouble::Unannounced);
+        }
         // A writer that crashed may have left it one record behind, never more.
         if let Some(head) = self.head.filter(|head| head.sequence + 1 < self.sequence) {
             self.outside(files::HEAD, head.sequence, Trouble::Altered);

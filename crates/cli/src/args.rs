@@ -4,6 +4,7 @@
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod checkpoints;
+pub(crate) mod clean;
 pub(crate) mod policy;
 pub(crate) mod policy_flags;
 pub(crate) mod quarantine;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::args::audit::{AuditArgs, LogsArgs};
 use crate::args::changes::{ChangesArgs, CommitArgs, DiffArgs, ExportArgs, ReviewArgs, RollbackArgs};
 use crate::args::checkpoints::{CheckpointArgs, UndoArgs};
+use crate::args::clean::CleanArgs;
 use crate::args::policy::{PolicyCommand, TrustArgs, WhyArgs};
 use crate::args::quarantine::QuarantineCommand;
 use crate::args::run::{AgentArgs, ExplainArgs, LearnArgs, RunArgs, ShellPrefixArgs, SuperviseArgs};
@@ -146,6 +148,10 @@ pub(crate) enum Command {
     Inbox,
     /// Show the sessions that run on one screen, with the CPU time and memory that they use
     Top,
+    /// Show what Cofferdam keeps for you on this machine, and remove what is of no more use, or with --all everything
+    ///
+    /// Changes that wait to be committed stay unless --transactions is given. Ends with 1 where something is left to remove.
+    Clean(CleanArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page

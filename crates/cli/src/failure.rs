@@ -26,12 +26,15 @@ use crate::commands::agent::AgentError;
 use crate::commands::attach::AttachError;
 use crate::commands::audit::AuditError;
 use crate::commands::changes::ChangesError;
+use crate::commands::clean::CleanError;
 use crate::commands::inbox::InboxError;
 use crate::commands::learn::LearnError;
 use crate::commands::output::OutputError;
 use crate::commands::policy::PolicyCommandError;
+use crate::commands::prune::PruneError;
 use crate::commands::quarantine::QuarantineCommandError;
 use crate::commands::questions::AnswerError;
+use crate::commands::revoke::RevokeError;
 use crate::commands::run::RunError;
 use crate::commands::run::detach::DetachError;
 use crate::commands::run::host_network::HostNetworkError;
@@ -84,6 +87,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Changes(ChangesError),
     #[error(transparent)]
+    Clean(CleanError),
+    #[error(transparent)]
     Agent(AgentError),
     #[error(transparent)]
     ShellPrefix(ShellPrefixError),
@@ -95,6 +100,10 @@ pub(crate) enum Failure {
     Output(OutputError),
     #[error(transparent)]
     Log(LogError),
+    #[error(transparent)]
+    Prune(PruneError),
+    #[error(transparent)]
+    Revoke(RevokeError),
     #[error(transparent)]
     Trust(TrustError),
     #[error(transparent)]
@@ -140,15 +149,18 @@ gathered! {
     LearnError { Prepare, HostNetwork, Launch, Persist } else Learn;
     SessionError { Home, Flag, Read, Name } else Session;
     ChangesError { Home, Name } else Changes;
+    CleanError { Home } else Clean;
     AgentError { Home } else Agent;
     ShellPrefixError { Home, Survey } else ShellPrefix;
     AttachError { Session } else Attach;
     OutputError { Session } else Output;
     LogError { Read, Name } else Log;
-    AuditError { Home, Flag, Log, Read };
+    AuditError { Home, Flag, Log, Read, Prune };
+    PruneError { Flag, Read } else Prune;
     TrustError { Survey, Lock, Files, Read, Write } else Trust;
     ImportError { Flag } else Import;
-    PolicyCommandError { Prepare, Read, Import, Log, Persist };
+    PolicyCommandError { Prepare, Read, Import, Log, Persist, Revoke };
+    RevokeError { Survey, Persist } else Revoke;
     WhyError { Prepare, Log } else Why;
     SetupError { Survey, Files, Persist, Write };
     AnswerError { Survey } else Answer;
@@ -217,6 +229,9 @@ impl Failure {
             Failure::Quarantine(QuarantineError::Unknown { .. } | QuarantineError::Several { .. }) => NOT_SO,
             Failure::Launch(error) => error.exit_code(),
             Failure::Answer(_) => NOTHING,
+            Failure::Revoke(_) => NOTHING,
+            Failure::Prune(PruneError::NotWhole { .. })
+            | Failure::Clean(CleanError::Runs { .. } | CleanError::Waits { .. }) => NOT_SO,
             Failure::Agent(AgentError::NotInstalled { .. }) => NOT_FOUND,
             _ => OUR_FAILURE,
         }
@@ -328,6 +343,17 @@ impl Failure {
             Failure::Survey(SurveyError::NoProject { .. }) => "name the directory of one project below your home",
             Failure::Why(_) => {
                 "write ./NAME for a path of that name, env:NAME for a variable that is not set, HOST:PORT for a host"
+            }
+            Failure::Prune(PruneError::NotWhole { .. }) => {
+                "`sandbox audit verify` shows them; keep a copy, and prune with --force: the record of the prune says how many there were"
+            }
+            Failure::Prune(PruneError::Unasked) => {
+                "`--dry-run` shows what would be removed; `--yes` removes it without a question"
+            }
+            Failure::Revoke(_) => "`sandbox policy revoke` lists them with their numbers",
+            Failure::Clean(CleanError::Runs { .. }) => "`sandbox ps` lists them, `sandbox kill SESSION` ends one",
+            Failure::Clean(CleanError::Waits { .. }) => {
+                "`sandbox changes` lists them: commit what you want to keep; `--transactions` drops them"
             }
             Failure::Trust(TrustError::NoTerminal) => {
                 "`sandbox trust --dry-run` shows what would widen; `sandbox trust --yes` approves it without a question"

@@ -22,8 +22,8 @@ use crate::args::run::RunArgs;
 use crate::args::{Cli, Command};
 use crate::commands::questions::Answer;
 use crate::commands::{
-    agent, attach, audit, changes, checkpoints, doctor, explain, export, generate, inbox, learn, live, output, policy,
-    quarantine, questions, review, run, sessions, setup, shell_prefix, supervise, top, trust, verify, why,
+    agent, attach, audit, changes, checkpoints, clean, doctor, explain, export, generate, inbox, learn, live, output,
+    policy, quarantine, questions, review, run, sessions, setup, shell_prefix, supervise, top, trust, verify, why,
 };
 use crate::failure::Failure;
 use crate::failure::not_run::not_run;
@@ -91,6 +91,7 @@ fn main() -> ExitCode {
         Command::Deny(args) => told(questions::answer(&args, Answer::Deny)),
         Command::Inbox => told(inbox::run()),
         Command::Top => told(top::top()),
+        Command::Clean(args) => told(clean::clean(&args)),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => told(generate::manual()),
     }

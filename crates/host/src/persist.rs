@@ -3,6 +3,7 @@
 //! See docs/decisions/0020. Called when a question was answered, and by `learn` and `sandbox policy`.
 
 mod edit;
+mod kept;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use cofferdam_policy::{
 use cofferdam_wire::{Keep, Op, Reach, Settled, Subject, Verdict};
 use thiserror::Error;
 
+pub use self::kept::{KeptRule, kept, revoke};
 use self::store::Place;
 pub use self::store::StoreError;
 use crate::policy_files::approvals::Approvals;

@@ -31,7 +31,7 @@ pub use language::endpoint::{Cidr, Endpoint, EndpointError, Ports, Target, WEB_P
 pub use language::host::{Host, HostError, parse_authority, with_port};
 pub use language::path;
 pub use language::path::{PathExpr, Places};
-pub use language::quantity::{Quantum, parse_count, parse_cpus, parse_size, parse_time};
+pub use language::quantity::{Quantum, Retention, parse_count, parse_cpus, parse_size, parse_time};
 pub use report::command_hints::Prediction;
 pub use report::diff::{Difference, Direction, differences};
 pub use report::explain::explain;

@@ -60,6 +60,7 @@ use crate::network::egress_process::Egress;
 use crate::network::refuser::{self, Refuser};
 use crate::options::{Options, Returns};
 use crate::records::log::Log;
+use crate::records::retention;
 use crate::records::startup::Startup;
 use crate::records::summary::Summary;
 use crate::set_up::SetUp;
@@ -113,6 +114,8 @@ pub(crate) struct Running<'a> {
     pub(crate) ending: Ending,
     /// What killed sessions left, for moments with nothing else to do.
     sweep: Option<Sweep>,
+    /// How long records of the audit log are kept, until older ones are looked for.
+    retention: Option<Duration>,
 }
 
 /// When the session ends, and why.
@@ -176,6 +179,7 @@ impl<'a> Running<'a> {
             recording: None,
             checkpoints: transaction.map(SessionCheckpoints::new),
             views: Vec::new(),
+            retention: options.known.as_deref().and_then(|known| known.policy.audit_keep.value.time()),
             sweep: options.state.as_deref().map(|state| Sweep::new(state, &session)),
             plan,
             first: ends.first,
@@ -324,9 +328,14 @@ impl<'a> Running<'a> {
             _ if !self.startup.is_done() => self.do_startup_task()?,
             _ if self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look) => self.keep_covers()?,
             _ if self.recording.is_some() => self.record(RECORDING),
-            _ => {
+            _ if self.sweep.is_some() => {
                 let log = &mut self.log;
                 self.sweep = self.sweep.take().and_then(|sweep| sweep.turn(&mut |session| log.swept(session)));
+            }
+            _ => {
+                if let Some((state, time)) = self.options.state.as_deref().zip(self.retention.take()) {
+                    retention::retain(state, time);
+                }
             }
         }
         Ok(())
@@ -365,7 +374,7 @@ impl<'a> Running<'a> {
             watched.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let has_to_learn = self.gate.as_ref().is_some_and(Gate::has_to_learn);
         let has_to_look = !self.is_putting_back() && self.keeper.as_ref().is_some_and(CoverKeeper::has_to_look);
-        let has_later = self.sweep.is_some() || self.recording.is_some();
+        let has_later = self.sweep.is_some() || self.recording.is_some() || self.retention.is_some();
         let has_work = has_to_learn || has_to_look || has_later || !self.startup.is_done();
         let patience = if has_to_learn { Duration::ZERO } else { self.patience() };
         let idle = has_work.then(|| Instant::now() + patience);

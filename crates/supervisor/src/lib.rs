@@ -34,7 +34,9 @@ pub use network::credentials::SecretError;
 pub use network::egress_process::is_trusted;
 pub use options::{Decide, Decider, KeepAnswer, Memory, NetworkApproval, Options, Ordered, Returns};
 pub use records::log::{Refusal, launch_refused};
+pub use records::retention::{Spared, oldest_spared};
 pub use records::summary::Summary;
+pub use store::held_names::release_killed;
 pub use store::registry::{Ended, UsedNow, end_session, live_sessions, used_now};
 pub use store::sweep::finish_killed;
 

@@ -4,5 +4,6 @@
 pub(crate) mod indicator;
 pub(crate) mod log;
 pub(crate) mod redact;
+pub(crate) mod retention;
 pub(crate) mod startup;
 pub(crate) mod summary;

@@ -574,6 +574,11 @@ pub fn has_checkpoints(directory: BorrowedFd<'_>) -> bool {
     own.and_then(|own| beneath::names(own.as_fd(), 1 << 16)).is_ok_and(|names| names.iter().any(is_one))
 }
 
+/// The same for a directory that is not open.
+pub fn has_checkpoints_at(path: &Path) -> bool {
+    beneath::root(path).is_ok_and(|directory| has_checkpoints(directory.as_fd()))
+}
+
 fn has_journal(directory: BorrowedFd<'_>) -> bool {
     rustix::fs::statat(directory, JOURNAL, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }

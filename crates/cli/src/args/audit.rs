@@ -45,4 +45,31 @@ pub(crate) enum AuditTask {
         #[arg(long, value_name = "HEX")]
         key: Option<String>,
     },
+    /// Remove the oldest records; what is left still verifies, and says up to where it was pruned
+    ///
+    /// Sessions that run, and those whose changes wait, keep their records, and so does what came after their beginning. Without
+    /// --yes it asks at a terminal.
+    Prune(PruneArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Remove what is older: 90d, 36h
+    #[arg(long, value_name = "TIME", required_unless_present = "keep_size")]
+    pub(crate) keep: Option<String>,
+    /// Remove the oldest until no more than this is left: 1G, 512M
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) keep_size: Option<String>,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long, short, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
+    /// Also where `audit verify` finds problems: what shows them may go
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object instead of text, and ask nothing
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -49,6 +49,18 @@ pub(crate) enum PolicyCommand {
     Allow(RuleArgs),
     /// Add a rule that denies a path to the policy of a scope
     Deny(RuleArgs),
+    /// Take a kept answer out of your policy or this project's; without one, list them
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// Its number in the list, or the rule as the list has it (`files.read = "~/notes"`), or its path or host alone
+    #[arg(value_name = "RULE")]
+    pub(crate) rule: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long, conflicts_with = "rule")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

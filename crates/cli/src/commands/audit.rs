@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use cofferdam_audit::prune::Beginning;
 use cofferdam_audit::{Entry, Event, Place, Problem, Report, Severity, Stamp, Trouble, parse_stamp, verify};
 use cofferdam_host::HomeError;
 use cofferdam_host::flags::FlagError;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::args::audit::{AuditArgs, AuditTask, LogsArgs};
+use crate::commands::prune::{PruneError, prune};
 use crate::environment::{own_home, own_state};
 use crate::log::{Log, LogError, session_in_log};
 use crate::render::exit::{NOT_SO, OUR_FAILURE};
@@ -35,6 +37,8 @@ pub(crate) enum AuditError {
     Log(#[from] LogError),
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error(transparent)]
+    Prune(#[from] PruneError),
 }
 
 /// How often a log that is followed is looked at.
@@ -85,8 +89,10 @@ pub(crate) fn logs(args: &LogsArgs) -> Result<ExitCode, AuditError> {
 
 pub(crate) fn audit(args: &AuditArgs) -> Result<ExitCode, AuditError> {
     let state = own_state()?;
-    if let Some(AuditTask::Verify { json, key }) = &args.task {
-        return Ok(verified(&state, *json, key.as_deref())?);
+    match &args.task {
+        Some(AuditTask::Verify { json, key }) => return Ok(verified(&state, *json, key.as_deref())?),
+        Some(AuditTask::Prune(args)) => return Ok(prune(&state, args)?),
+        None => {}
     }
     let format = match args.format.as_str() {
         "text" => Format::Text,
@@ -232,6 +238,9 @@ fn report_text(report: &Report, directory: &Path) -> String {
         line(format!("torn by a crash, and closed off: {}", place(at)));
     }
     let verdict = if report.is_whole() { "whole" } else { "NOT whole" };
+    if let Some(pruned) = &report.pruned {
+        line(pruned_text(pruned));
+    }
     line(format!(
         "{}: {verdict}; {} records in {} files, {} checkpoints, signed up to record {}",
         directory.display(),
@@ -244,6 +253,13 @@ fn report_text(report: &Report, directory: &Path) -> String {
         line(format!("key: {}", escaped(key)));
     }
     text
+}
+
+fn pruned_text(pruned: &Beginning) -> String {
+    let by =
+        if pruned.by == "audit.keep" { "the setting `audit.keep`" } else { "the operator, with `sandbox audit prune`" };
+    let until = escaped(&pruned.until);
+    format!("pruned until {until} (record {}) by {by}; signed with the key of the log", pruned.sequence)
 }
 
 fn place(at: &Place) -> String {
@@ -267,6 +283,7 @@ fn trouble(trouble: &Trouble) -> String {
         Trouble::Unfinished => "is not whole: cut, or torn by a crash that no session has closed off yet".to_owned(),
         Trouble::Lost => "its writer found the end of the log other than it had been left".to_owned(),
         Trouble::BadSignature => "the signature does not fit".to_owned(),
+        Trouble::Unannounced => "says that records were pruned, and no record of the log says so".to_owned(),
         Trouble::NoWitness => "is missing or cannot be read, so what it vouches for is not proven".to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! `sandbox inbox`: the questions of all of this user's sessions on one screen. Owns the loop, the connections and the
 //! terminal; what is shown and what a key means is in `model` and `screen`. Sessions may come and go at any time.
 
+mod history;
 mod model;
 mod screen;
 
@@ -10,13 +11,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cofferdam_host::SurveyError;
+use cofferdam_host::{Surroundings, SurveyError};
 use cofferdam_wire::protocol::Command;
 use ratatui::crossterm::event;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::{Connection, sessions, sessions_directory};
 use crate::commands::inbox::model::{Effect, Inbox};
+use crate::commands::revoke::KeptAnswer;
+use crate::environment::environment;
 use crate::full_screen::{next_key, on_whole_screen};
 
 /// Why there is no screen.
@@ -36,11 +39,12 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run() -> Result<ExitCode, InboxError> {
     let directory = sessions_directory()?;
-    let result = on_whole_screen(|terminal| turn_until_quit(terminal, &directory));
+    let state = Surroundings::look(&environment())?.state;
+    let result = on_whole_screen(|terminal| turn_until_quit(terminal, &directory, &state));
     result.map(|()| ExitCode::SUCCESS).map_err(|source| InboxError::NoTerminal { source })
 }
 
-fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path) -> Result<(), Error> {
+fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path, state: &Path) -> Result<(), Error> {
     let mut inbox = Inbox::default();
     let mut connections: Vec<Connection> = Vec::new();
     let mut look_at = Instant::now();
@@ -58,7 +62,23 @@ fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path) ->
                 Effect::Nothing => {}
                 Effect::Quit => return Ok(()),
                 Effect::Say(session, command) => say(&mut connections, &session, &command, &mut inbox),
+                Effect::LoadHistory => inbox.history.show(history::load(state)),
+                Effect::Revoke(kept) => {
+                    let told = revoked(&kept);
+                    inbox.history.show(history::load(state));
+                    inbox.history.message = told;
+                }
             }
+        }
+    }
+}
+
+fn revoked(kept: &KeptAnswer) -> String {
+    match kept.revoke() {
+        Ok(_) => format!("revoked: {}; sessions that run keep what they have", kept.rule.rule()),
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+            format!("not revoked: {error}{cause}")
         }
     }
 }

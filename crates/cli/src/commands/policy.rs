@@ -24,6 +24,7 @@ use thiserror::Error;
 use crate::args::policy::{
     DiffArgs, ImportArgs, PolicyCommand, RuleArgs, ShowArgs, TestArgs, layer_named, scope_to_save,
 };
+use crate::commands::revoke::{RevokeError, revoke};
 use crate::environment::environment;
 use crate::import::{self, ImportError};
 use crate::log::{self, LogError, Recorded};
@@ -44,6 +45,8 @@ pub(crate) enum PolicyCommandError {
     Log(#[from] LogError),
     #[error(transparent)]
     Persist(#[from] PersistError),
+    #[error(transparent)]
+    Revoke(#[from] RevokeError),
 }
 
 /// `told` gets each mistake that `check` finds; it goes on after the first.
@@ -57,6 +60,7 @@ pub(crate) fn run(command: &PolicyCommand, told: fn(PolicyFilesError)) -> Result
         PolicyCommand::Test(args) => test(args),
         PolicyCommand::Allow(args) => answer(args, true),
         PolicyCommand::Deny(args) => answer(args, false),
+        PolicyCommand::Revoke(args) => Ok(revoke(args)?),
     }
 }
 

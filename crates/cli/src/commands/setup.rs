@@ -40,6 +40,8 @@ use crate::render::exit::NOTHING;
 use crate::render::output::{escaped, print, print_json, say};
 use crate::render::saved::tell_unrecorded;
 
+pub(crate) use self::made::completions_written;
+
 /// Why nothing was set up.
 #[derive(Debug, Error)]
 pub(crate) enum SetupError {

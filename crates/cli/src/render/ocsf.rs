@@ -98,6 +98,7 @@ fn class_of(entry: &Entry) -> Class {
         Some(E::PolicyViolation | E::EscapeAttempt | E::ResourceLimitApproached | E::ResourceLimitExceeded) => {
             class(FINDING, "Detection Finding", 1, "Create")
         }
+        Some(E::ChainPruned) => class(EVENT_LOG, "Event Log Activity", 2, "Delete"),
         Some(E::ChainRotated) => class(EVENT_LOG, "Event Log Activity", 5, "Rotate"),
         Some(E::ChainCheckpoint | E::ChainContinued | E::ChainTorn | E::ChainLost) => {
             class(EVENT_LOG, "Event Log Activity", 99, "Other")

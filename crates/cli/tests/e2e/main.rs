@@ -9,6 +9,7 @@ mod approvals;
 mod attach;
 mod audit;
 mod checkpoints;
+mod cleaning;
 mod command_line;
 mod covers;
 mod debugging;

@@ -1,7 +1,7 @@
 //! The text of a policy file with rules added. Owns that comments, order and formatting stay as they are, and that a file
 //! never says two things about one place; reads and writes nothing. Called by `persist`.
 
-use cofferdam_policy::{Access, Draft, PathExpr, Places};
+use cofferdam_policy::{Access, Draft, Endpoint, NetworkPart, PathExpr, Places, Setting};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 /// A rule to be added.
@@ -173,19 +173,52 @@ fn inline(entry: &Entry) -> InlineTable {
 }
 
 fn remove(list: &mut Item, entry: &Entry, places: &Places) {
+    remove_where(list, "path", &|path| text_names(path, entry, places));
+}
+
+/// Takes out the entries that are meant: a text, or a table with the text under this key.
+fn remove_where(list: &mut Item, key: &str, is_meant: &dyn Fn(Option<&str>) -> bool) {
     match list {
         Item::Value(Value::Array(array)) => {
             for at in (0..array.len()).rev() {
-                if array.get(at).is_some_and(|value| names(value, entry, places)) {
+                if array.get(at).is_some_and(|value| is_meant(text_of(value, key))) {
                     remove_from(array, at);
                 }
             }
         }
-        Item::ArrayOfTables(tables) => {
-            tables.retain(|table| !text_names(table.get("path").and_then(Item::as_str), entry, places));
+        Item::ArrayOfTables(tables) => tables.retain(|table| !is_meant(table.get(key).and_then(Item::as_str))),
+        _ => {}
+    }
+}
+
+/// `text` without a rule about a path or about all connections to a host.
+pub(super) fn take_out(text: &str, rule: &Setting) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|_| "the file".to_owned())?;
+    let (table, list) = match rule {
+        Setting::File { access, .. } => ("files", access.to_string()),
+        Setting::NetworkPart(part) => ("network", part.key().to_owned()),
+        _ => return Err(rule.to_string()),
+    };
+    let Some(lists) = document.get_mut(table).and_then(Item::as_table_like_mut) else { return Ok(text.to_owned()) };
+    let Some(entries) = lists.get_mut(&list) else { return Ok(text.to_owned()) };
+    match rule {
+        Setting::File { path, .. } => remove_where(entries, "path", &|text| {
+            text.and_then(|text| PathExpr::parse(text).ok()).is_some_and(|found| found.as_str() == path.as_str())
+        }),
+        Setting::NetworkPart(NetworkPart::Allow(rule) | NetworkPart::Deny(rule)) => {
+            let meant = rule.endpoint.to_string();
+            let read = |text: &str| if list == "deny" { Endpoint::parse(text) } else { Endpoint::parse_allow(text) };
+            remove_where(entries, "host", &|text| {
+                text.is_some_and(|text| read(text).is_ok_and(|it| it.to_string() == meant))
+            });
         }
         _ => {}
     }
+    // An empty list says nothing, and may have been made for this entry.
+    if entries.as_array().is_some_and(Array::is_empty) {
+        lists.remove(&list);
+    }
+    Ok(document.to_string())
 }
 
 /// What stands before an entry may be a comment behind the one before it.
@@ -206,12 +239,18 @@ fn remove_from(array: &mut Array, at: usize) {
 }
 
 fn names(value: &Value, entry: &Entry, places: &Places) -> bool {
-    let path = match value {
-        Value::String(path) => Some(path.value().as_str()),
-        Value::InlineTable(table) => table.get("path").and_then(Value::as_str),
+    text_names(text_of(value, "path"), entry, places)
+}
+
+/// Of a table that says more than a whole rule does (methods, paths) nothing is taken.
+fn text_of<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    match value {
+        Value::String(text) => Some(text.value().as_str()),
+        Value::InlineTable(table) if !table.contains_key("methods") && !table.contains_key("paths") => {
+            table.get(key).and_then(Value::as_str)
+        }
         _ => None,
-    };
-    text_names(path, entry, places)
+    }
 }
 
 fn text_names(path: Option<&str>, entry: &Entry, places: &Places) -> bool {

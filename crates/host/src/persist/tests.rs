@@ -369,3 +369,38 @@ fn a_reason_cannot_draw_on_the_screen_or_break_the_file() {
     assert_eq!(home.access(&path), Some((Access::Read, Layer::User)));
     assert_eq!(home.access(Path::new("/srv")), None);
 }
+
+#[test]
+fn a_kept_answer_is_listed_and_taken_out_again_and_nothing_else_is() {
+    let home = Home::new();
+    let config = "# mine\n[files]\nread = [\n  \"~/known\", # stays\n]\n[network]\nallow = [\"a.example:443\", { host = \"b.example:443\", methods = [\"GET\"] }]\n";
+    home.write(".config/cofferdam/config.toml", config);
+    home.write("notes/list", "x");
+    let change = |allow, name: &str| Change { allow, op: Op::Read, path: home.path(name), program: "cat".to_owned() };
+    home.save(Keep::User, &[change(true, "notes/list")]).expect("it is kept");
+    home.save(Keep::Project, &[change(false, "notes/other")]).expect("it is kept");
+    let listed = kept(&home.around, &[]).expect("they can be read");
+    let rules: Vec<String> = listed.iter().map(KeptRule::rule).collect();
+    let expected = [
+        "files.read = \"~/known\"",
+        "files.read = \"~/notes/list\"",
+        "network.allow = \"a.example:443\"",
+        "files.deny = \"~/notes/other\"",
+    ];
+    assert_eq!(rules, expected, "a rule with methods is no answer");
+    assert!(listed[1].reason().starts_with("approved 20") && listed[1].keep == Keep::User, "{listed:?}");
+    for (at, gone) in [(1, "notes/list"), (3, "notes/other"), (2, "a.example")] {
+        let saved = revoke(&home.around, &[], &listed[at]).expect("it stands there");
+        assert!(saved.diff.lines().any(|line| line.starts_with('-') && line.contains(gone)), "{}", saved.diff);
+        assert!(matches!(revoke(&home.around, &[], &listed[at]), Err(PersistError::Changed { .. })), "it is gone");
+    }
+    let left = home.read(".config/cofferdam/config.toml");
+    assert!(left.starts_with("# mine\n[files]\nread = [\n  \"~/known\",") && left.contains("# stays"), "{left}");
+    assert!(left.contains("methods = [\"GET\"]") && !left.contains("a.example"), "{left}");
+    assert_eq!(home.access(&home.path("notes/other")), None, "and the project's file is approved as it is now");
+    // What the operator changed meanwhile is not written over.
+    home.write("project/.cofferdam/policy.local.toml", "[files]\nread = [\"~/x\"]\n");
+    let listed = kept(&home.around, &[]).expect("they can be read");
+    let of_project = listed.iter().find(|rule| rule.keep == Keep::Project).expect("it is listed");
+    assert!(matches!(revoke(&home.around, &[], of_project), Err(PersistError::NotTrusted { .. })));
+}

@@ -35,6 +35,11 @@ impl Approvals {
         self.hashes.insert(path.display().to_string(), content_hash(text));
     }
 
+    /// The files that were approved, whether or not they are there.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.hashes.keys().map(Path::new)
+    }
+
     /// Forgets what was approved of this file.
     pub fn revoke(&mut self, path: &Path) {
         self.hashes.remove(&path.display().to_string());

@@ -21,7 +21,7 @@ pub struct Draft {
 
 /// Tables in the order of the format; keys without a table come first.
 const TABLES: &[&str] =
-    &["", "files", "unknown", "process", "network", "limits", "syscalls", "response", "env", "env.set"];
+    &["", "files", "unknown", "process", "network", "limits", "syscalls", "response", "audit", "env", "env.set"];
 
 /// One key of a table with what it holds.
 struct Key {

@@ -41,6 +41,7 @@ pub fn parse(layer: Layer, source: &str, text: &str) -> Result<Parsed, PolicyErr
     reader.scalars(file.limits.every_scalar())?;
     reader.syscalls(file.syscalls)?;
     reader.response(file.response)?;
+    reader.scalars(file.audit.scalars())?;
     reader.env(file.env)?;
     let settings = std::mem::take(&mut reader.settings);
     reader.most(file.most)?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::format::file::from_toml;
 use crate::format::spanned::{At, Lines};
-use crate::format::tables::{LimitsTable, MostProcessTable};
+use crate::format::tables::{AuditTable, LimitsTable, MostProcessTable};
 use crate::format::values::{HostEntry, PathEntry};
 use crate::language::endpoint::{Endpoint, EndpointError};
 use crate::language::path::PathExpr;
@@ -38,6 +38,7 @@ struct RequirementsFile {
     limits: LimitsTable,
     syscalls: SyscallsTable,
     response: ResponseTable,
+    audit: AuditTable,
     env: EnvTable,
 }
 
@@ -107,6 +108,7 @@ impl Ceilings {
             file.syscalls.mode.map(|at| at.map(Scalar::SyscallMode)),
             file.response.critical.map(|at| at.map(Scalar::OnCritical)),
             file.response.max_medium.map(|at| at.map(Scalar::MaxMedium)),
+            file.audit.keep.map(|at| at.map(Scalar::AuditKeep)),
             file.mode.map(|at| at.map(Scalar::Mode)),
             file.unknown.map(|at| at.map(Scalar::UnknownVerdict)),
             file.process.max.map(|at| at.map(Scalar::MaxProcesses)),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::format::spanned::At;
 use crate::format::values::{CredentialTable, HostEntry, PathEntry, Texts};
 use crate::language::cpu_set::CpuSet;
-use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
+use crate::language::quantity::{Cpus, Notation, Quantum, Retention, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::policy::{

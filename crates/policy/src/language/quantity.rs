@@ -23,6 +23,21 @@ pub(crate) struct Cpus(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Quantum(pub u64);
 
+/// `"90d"`, `"forever"`: how long records are kept, in days. Less than a day is a forgotten unit, and a record that is gone does not
+/// come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Retention(pub u64);
+
+impl Retention {
+    pub const FOREVER: Retention = Retention(u64::MAX);
+
+    /// None where records are kept forever.
+    pub fn time(self) -> Option<Duration> {
+        let seconds = self.0.checked_mul(86_400)?;
+        Some(Duration::from_secs(seconds))
+    }
+}
+
 const QUANTUM_UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1000)];
 const TIME_UNITS: &[(&str, u64)] = &[("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
 const SIZE_UNITS: &[(&str, u64)] = &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
@@ -40,6 +55,14 @@ pub fn parse_time(text: &str) -> Option<Duration> {
 fn parse_quantum(text: &str) -> Option<u64> {
     let has_unit = text.ends_with('s');
     scaled(text, QUANTUM_UNITS).filter(|millis| has_unit && *millis > 0)
+}
+
+fn parse_retention(text: &str) -> Option<u64> {
+    if text == "forever" {
+        return Some(Retention::FOREVER.0);
+    }
+    let days = text.strip_suffix('d').and_then(parse_count)?;
+    (1..=LONGEST / 86_400).contains(&days).then_some(days)
 }
 
 /// Bytes, or a number with `K`, `M`, `G` or `T` (also written `KiB`, `MB`, `k` and so on).
@@ -146,6 +169,22 @@ impl Notation<Quantum> for Quantum {
     }
 }
 
+impl Notation<Retention> for Retention {
+    fn kept(self) -> Retention {
+        self
+    }
+
+    fn written(kept: &Retention) -> String {
+        if *kept == Retention::FOREVER { "forever".to_owned() } else { format!("{}d", kept.0) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Retention {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Text { expected: RETENTION, parse: parse_retention }).map(Retention)
+    }
+}
+
 impl<'de> Deserialize<'de> for Quantum {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Text { expected: QUANTUM, parse: parse_quantum }).map(Quantum)
@@ -227,6 +266,7 @@ impl<'de> Deserialize<'de> for Cpus {
 
 pub(crate) const TIME: &str = "a time such as `90s`, `10m` or `2h`";
 pub(crate) const QUANTUM: &str = "a time such as `100ms` or `1s`";
+pub(crate) const RETENTION: &str = "days such as `90d`, or `forever`";
 pub(crate) const SIZE: &str = "a size such as `512M` or `1G`";
 pub(crate) const COUNT: &str = "a number such as `100`";
 pub(crate) const CPUS: &str = "a number of CPUs such as `2` or `0.5`";
@@ -252,10 +292,11 @@ pub(crate) use text_or_number;
 
 #[cfg(feature = "schema")]
 mod schema {
-    use super::{CPUS, Cpus, QUANTUM, Quantum, SIZE, Size, TIME, Time};
+    use super::{CPUS, Cpus, QUANTUM, Quantum, RETENTION, Retention, SIZE, Size, TIME, Time};
 
     text_or_number!(Time, TIME, ["string", "integer"]);
     text_or_number!(Size, SIZE, ["string", "integer"]);
     text_or_number!(Quantum, QUANTUM, ["string"]);
+    text_or_number!(Retention, RETENTION, ["string"]);
     text_or_number!(Cpus, CPUS, ["string", "number"]);
 }

@@ -20,6 +20,7 @@ pub fn explain(policy: &Policy, verbose: bool) -> Vec<String> {
     limits(policy, &mut lines);
     syscalls(policy, &mut lines);
     response(policy, &mut lines);
+    audit(policy, &mut lines);
     environment(policy, verbose, &mut lines);
     if !policy.held_back.is_empty() {
         lines.push("held back until the project's policy is approved".to_owned());
@@ -173,6 +174,13 @@ fn response(policy: &Policy, lines: &mut Vec<String>) {
     lines.extend(policy.response.hook.iter().map(|hook| {
         line(&format!("an alert is sent to {}", hook.value.first().map_or("", String::as_str)), &hook.origin)
     }));
+}
+
+fn audit(policy: &Policy, lines: &mut Vec<String>) {
+    if policy.audit_keep.origin.layer != Layer::BuiltIn {
+        lines.push("audit log".to_owned());
+        lines.extend(scalars(policy, "audit"));
+    }
 }
 
 fn environment(policy: &Policy, verbose: bool, lines: &mut Vec<String>) {

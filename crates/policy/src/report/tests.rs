@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::format::file::parse;
 use crate::language::cpu_set::CpuSet;
 use crate::language::path::Places;
-use crate::language::quantity::{Cpus, Quantum, Size, Time};
+use crate::language::quantity::{Cpus, Quantum, Retention, Size, Time};
 use crate::report::diff::differences;
 use crate::report::explain::explain;
 use crate::report::export::export;
@@ -63,7 +63,7 @@ macro_rules! samples {
 }
 
 samples!(bool: "false" "true", u32: "100" "200", u64: "100" "200", Size: "\"512M\"" "\"1G\"", Time: "\"10m\"" "\"2h\"");
-samples!(Quantum: "\"1s\"" "\"100ms\"", Cpus: "0.5" "2", CpuSet: "\"0-1\"" "\"0-3\"");
+samples!(Retention: "\"30d\"" "\"90d\"", Quantum: "\"1s\"" "\"100ms\"", Cpus: "0.5" "2", CpuSet: "\"0-1\"" "\"0-3\"");
 
 macro_rules! words {
     ($($type:ty),+) => {

@@ -174,6 +174,7 @@ fn ceiling_text(most: &Scalar) -> String {
     match most {
         Scalar::Isolation(level) => format!("at least `{level}`"),
         Scalar::Transaction(least) => format!("at least `{least}`"),
+        Scalar::AuditKeep(_) => format!("at least `{}`", most.amount()),
         Scalar::Network(mode) => format!("at most `{mode}`"),
         Scalar::Debug(_) => "no debugging".to_owned(),
         Scalar::SyscallMode(mode) => format!("`{mode}` only"),

@@ -10,7 +10,7 @@ use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::language::path::PathExpr;
-use crate::language::quantity::Quantum;
+use crate::language::quantity::{Quantum, Retention};
 use crate::types::files::{Access, FileRule, Hold, Stand};
 use crate::types::limit::Limits;
 use crate::types::names::display_as;
@@ -289,6 +289,8 @@ pub struct Policy {
     pub limits: Limits,
     pub syscalls: Syscalls,
     pub response: Response,
+    /// How long sessions keep the records of the audit log.
+    pub audit_keep: Ruled<Retention>,
     pub env: Env,
     /// Whether processes inside may trace each other.
     pub debug: Ruled<bool>,
@@ -339,6 +341,7 @@ impl Default for Policy {
                 max_violations: Ruled::default_of(1),
             },
             response: Response { critical: Ruled::default_of(OnCritical::End), max_medium: None, hook: None },
+            audit_keep: Ruled::default_of(Retention::FOREVER),
             env: Env {
                 mode: Ruled::default_of(EnvMode::Explicit),
                 pass: Vec::new(),

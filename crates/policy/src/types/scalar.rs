@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::language::cpu_set::{CpuSet, is_subset};
-use crate::language::quantity::{Cpus, Notation, Quantum, Size, Time};
+use crate::language::quantity::{Cpus, Notation, Quantum, Retention, Size, Time};
 use crate::types::files::Access;
 use crate::types::network::{AgentUse, NetworkMode};
 use crate::types::origin::{Layer, Origin, Ruled};
@@ -75,6 +75,13 @@ impl Strictness for Isolation {
 
 /// A longer one tells less.
 impl Strictness for Quantum {
+    fn against(&self, other: &Self) -> Option<Ordering> {
+        Some(other.cmp(self))
+    }
+}
+
+/// What is kept longer says more of what was done.
+impl Strictness for Retention {
     fn against(&self, other: &Self) -> Option<Ordering> {
         Some(other.cmp(self))
     }

@@ -54,6 +54,7 @@ macro_rules! settings {
                 limits: LimitsTable,
                 syscalls: SyscallsTable,
                 response: ResponseTable,
+                audit: AuditTable,
                 env: EnvTable,
                 /// Counts in shipped presets only; those of an organisation are `requirements.toml`.
                 #[cfg_attr(feature = "schema", schemars(skip))]
@@ -202,6 +203,12 @@ macro_rules! settings {
                 /// A program outside that is told when a session was ended for what it tried. Not from a project.
                 hook: Option<At<Vec<String>>>,
             }
+
+            /// The audit log.
+            AuditTable "audit" "" {
+                /// Sessions remove records that are older: `"90d"`, `"forever"`.
+                keep: Retention => AuditKeep(Retention) in audit_keep, shown "audit records are kept";
+            } lists {}
 
             /// Variables of the command.
             EnvTable "env" "" {

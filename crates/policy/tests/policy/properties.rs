@@ -58,6 +58,8 @@ const TOP: &[&str] = &[
 ];
 
 const TABLES: &[&str] = &[
+    "audit.keep = \"30d\"",
+    "audit.keep = \"forever\"",
     "unknown.verdict = \"deny\"",
     "unknown.verdict = \"ask\"",
     "unknown.verdict = \"allow-and-log\"",
@@ -171,6 +173,7 @@ fn assert_no_wider(with: &Policy, without: &Policy) {
     assert!(with.process.allow_fork.value <= without.process.allow_fork.value);
     assert!(with.process.allow_exec.value <= without.process.allow_exec.value);
     assert!(with.env.mode.value <= without.env.mode.value);
+    assert!(with.audit_keep.value >= without.audit_keep.value, "what a project did is not forgotten sooner for it");
     assert!(with.syscalls.max_violations.value <= without.syscalls.max_violations.value);
     assert!(no_more(with.process.max.as_ref(), without.process.max.as_ref()));
     assert_limits_no_wider(&with.limits, &without.limits);

@@ -20,6 +20,8 @@ use cofferdam_plan::{Hold, HoldKind};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags};
 use rustix::io::Errno;
 
+use crate::store::session_dir::new_id;
+
 /// Leftovers of killed sessions that one start removes; the next goes on.
 const MOST_SWEPT: usize = 32;
 
@@ -134,6 +136,22 @@ impl Holds {
             best_effort(registry.forget(name.as_os_str()), "the next session finds it again");
         }
     }
+}
+
+/// Removes what killed sessions hold in projects, without a session that does it on the way: for a user who leaves. How many of
+/// them still hold something.
+pub fn release_killed(state: &Path) -> Result<usize, Errno> {
+    let count = || Registry::lock(state, "").map(|registry| registry.left.len());
+    let mut left = count()?;
+    while left > 0 {
+        drop(Holds::take(&[], state, &new_id()).map_err(|(_, errno)| errno)?);
+        let now = count()?;
+        if now >= left {
+            break;
+        }
+        left = now;
+    }
+    count()
 }
 
 fn parent_of<'a>(hold: &'a Hold, opened: &mut Option<(&'a Path, Rc<OwnedFd>)>) -> Result<Rc<OwnedFd>, Errno> {

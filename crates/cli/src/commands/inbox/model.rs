@@ -9,6 +9,8 @@ use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest, SessionStatu
 use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
+use crate::commands::inbox::history::{History, Step};
+use crate::commands::revoke::KeptAnswer;
 use crate::full_screen::is_interrupt;
 
 /// After another question came under the selection, so long keys answer nothing.
@@ -27,6 +29,7 @@ pub(super) struct Inbox {
     /// Only questions with this text in path, program or session are shown.
     pub(super) filter: String,
     pub(super) screen: Screen,
+    pub(super) history: History,
     selected: Option<(String, QuestionId)>,
     locked_until: Option<Instant>,
 }
@@ -39,6 +42,8 @@ pub(super) enum Screen {
     /// The filter is typed.
     Filter,
     Help,
+    /// What was answered and still counts.
+    History,
 }
 
 #[derive(Debug)]
@@ -70,6 +75,9 @@ pub(super) enum Effect {
     Nothing,
     Quit,
     Say(String, Command),
+    /// The history is to be read.
+    LoadHistory,
+    Revoke(Box<KeptAnswer>),
 }
 
 impl Inbox {
@@ -161,11 +169,16 @@ impl Inbox {
                 return Effect::Nothing;
             }
             Screen::Filter => return self.type_filter(key, now),
+            Screen::History => return self.history_key(key, now),
             Screen::Questions => {}
         }
         match key {
             KeyCode::Char('q') => return Effect::Quit,
             KeyCode::Char('?') => self.screen = Screen::Help,
+            KeyCode::Char('h') => {
+                self.screen = Screen::History;
+                return Effect::LoadHistory;
+            }
             KeyCode::Char('/') => self.screen = Screen::Filter,
             KeyCode::Esc => self.filter.clear(),
             _ => {}
@@ -180,6 +193,19 @@ impl Inbox {
             _ => {}
         }
         Effect::Nothing
+    }
+
+    /// Back among the questions, a key that was meant for the history answers nothing.
+    fn history_key(&mut self, key: KeyCode, now: Instant) -> Effect {
+        match self.history.key(key) {
+            Step::Nothing => Effect::Nothing,
+            Step::Revoke(kept) => Effect::Revoke(kept),
+            Step::Back => {
+                self.screen = Screen::Questions;
+                self.locked_until = Some(now + PAUSE);
+                Effect::Nothing
+            }
+        }
     }
 
     /// What comes under the selection while it is typed is not answered at once.

@@ -13,6 +13,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{List, ListState, Paragraph};
 
+use crate::commands::inbox::history::{Answered, History};
 use crate::commands::inbox::model::{Asked, Decided, Inbox, Screen, Session};
 use crate::full_screen::{bold, coloured, titled, warning};
 use crate::render::output::bytes;
@@ -26,10 +27,11 @@ const HELP: &[&str] = &[
     "n  deny once                       N  deny for this session",
     "j, k or arrows  the next, the previous question",
     "/  show only questions with a text in path, program or session; Esc shows all",
+    "h  the history: answers that count, of sessions, projects and you; r revokes a kept one",
     "q  quit: open questions stay open, and are denied when their time is over",
     "",
     "What was answered for the session ends with it. What was kept stands in a policy",
-    "file: `sandbox policy show` names file and line, take the line out to revoke it.",
+    "file: the history and `sandbox policy revoke` take it out again.",
 ];
 
 pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
@@ -40,6 +42,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
             frame.area(),
         );
         return;
+    }
+    if inbox.screen == Screen::History {
+        return draw_history(frame, &inbox.history);
     }
     let count = |length: usize, most: u16| u16::try_from(length).unwrap_or(most).clamp(1, most) + 1;
     let areas = Layout::vertical([
@@ -57,6 +62,38 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
     let lines: Vec<Line<'_>> = inbox.decisions.iter().map(decision_line).collect();
     frame.render_widget(Paragraph::new(or_none(lines)).block(titled("decided")), decisions);
     draw_keys(frame, inbox, keys);
+}
+
+fn draw_history(frame: &mut Frame<'_>, history: &History) {
+    let areas = Layout::vertical([Constraint::Min(5), Constraint::Length(8), Constraint::Length(2)]);
+    let [list, detail, keys] = areas.areas(frame.area());
+    let width = usize::from(list.width).saturating_sub(4);
+    let title = format!("answers that count: {}", history.answers.len());
+    if history.answers.is_empty() {
+        frame.render_widget(Paragraph::new("  none").block(titled(&title)), list);
+    } else {
+        let row =
+            |answered: &Answered| shown_short(format!("{} ({})", answered.what, answered.scope).as_bytes(), width);
+        let rows = List::new(history.answers.iter().map(row))
+            .block(titled(&title))
+            .highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+            .highlight_symbol("> ");
+        let mut state = ListState::default().with_selected(Some(history.at));
+        frame.render_stateful_widget(rows, list, &mut state);
+    }
+    let width = usize::from(detail.width).max(20);
+    let selected =
+        history.selected().map(|it| [vec![it.what.clone(), format!("for: {}", it.scope)], it.details.clone()].concat());
+    let folded = selected
+        .unwrap_or_default()
+        .into_iter()
+        .flat_map(|line| folded_short(&shown(line.as_bytes()), width, 2, "see `sandbox policy revoke`"));
+    let lines: Vec<Line<'_>> = folded.map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).block(titled("answer")), detail);
+    let revoke = if history.selected().is_some_and(|it| it.kept.is_some()) { "[r] revoke " } else { "" };
+    let first = format!("{revoke}[j/k] down, up [h] back to the questions");
+    let message = shown(history.message.as_bytes());
+    frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(message)]), keys);
 }
 
 fn or_none(lines: Vec<Line<'_>>) -> Vec<Line<'_>> {
@@ -213,7 +250,7 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let second = if selected.is_some() && inbox.is_locked(Instant::now()) {
         "wait: another question came here".to_owned()
     } else if inbox.message.is_empty() {
-        "[n] deny [N] deny for the session [j/k] down, up [/] find [?] help [q] quit".to_owned()
+        "[n] deny [N] for the session [j/k] move [/] find [h] history [?] help [q] quit".to_owned()
     } else {
         inbox.message.clone()
     };

@@ -32,17 +32,30 @@ pub(super) fn directory(home: &Path, path: &Path) -> Result<OwnedFd, WriteError>
     Ok(open)
 }
 
+/// Shells, and where each looks for completions of this user.
+const COMPLETIONS: [(&str, Shell, &str); 3] = [
+    ("bash", Shell::Bash, ".local/share/bash-completion/completions/sandbox"),
+    ("zsh", Shell::Zsh, ".local/share/zsh/site-functions/_sandbox"),
+    ("fish", Shell::Fish, ".config/fish/completions/sandbox.fish"),
+];
+
 /// Where a shell looks for completions of this user, and the script for it; None where it has no such place or says so already.
 pub(super) fn completions(shell: &OsStr, home: &Path) -> Option<(PathBuf, String)> {
-    let (shell, place) = match Path::new(shell).file_name()?.to_str()? {
-        "bash" => (Shell::Bash, ".local/share/bash-completion/completions/sandbox"),
-        "zsh" => (Shell::Zsh, ".local/share/zsh/site-functions/_sandbox"),
-        "fish" => (Shell::Fish, ".config/fish/completions/sandbox.fish"),
-        _ => return None,
-    };
+    let name = Path::new(shell).file_name()?.to_str()?;
+    let (_, shell, place) = COMPLETIONS.into_iter().find(|(known, _, _)| *known == name)?;
     let (path, script) = (home.join(place), completion_script(shell));
     let is_there = std::fs::read(&path).is_ok_and(|text| text == script.as_bytes());
     (!is_there).then_some((path, script))
+}
+
+/// Those that are there, of this version or another: completions of another program of the name are none.
+pub(crate) fn completions_written(home: &Path) -> Vec<PathBuf> {
+    let written = |(_, _, place): (&str, Shell, &str)| {
+        let path = home.join(place);
+        let is_ours = || std::fs::read_to_string(&path).is_ok_and(|text| text.contains("shell-prefix"));
+        (path.symlink_metadata().is_ok_and(|about| about.is_file()) && is_ours()).then_some(path)
+    };
+    COMPLETIONS.into_iter().filter_map(written).collect()
 }
 
 /// Replaces the script as a whole.

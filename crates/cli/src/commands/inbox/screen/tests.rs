@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cofferdam_host::persist::KeptRule;
+use cofferdam_policy::{Access, PathExpr, Setting};
 use cofferdam_wire::protocol::{Command, Event, FsRequest, Persist, SessionStatus};
 use cofferdam_wire::{Asker, Cause, Op, Program};
 use ratatui::Terminal;
@@ -10,6 +12,7 @@ use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
 use super::*;
 use crate::commands::inbox::model::Effect;
+use crate::commands::revoke::{DecidedThen, KeptAnswer};
 
 fn request(id: u64, path: &str) -> Event {
     let program =
@@ -159,4 +162,74 @@ fn an_answer_goes_to_the_session_that_asked() {
     );
     assert_eq!(inbox.key(KeyCode::Char('y'), KeyModifiers::CONTROL, later + Duration::from_secs(2)), Effect::Nothing);
     assert_eq!(press(&mut inbox, 'q', later), Effect::Quit);
+}
+
+fn answered(what: &str, keep: Option<&str>) -> Answered {
+    let kept = keep.map(|path| KeptAnswer {
+        rule: KeptRule {
+            keep: Keep::User,
+            file: "/home/you/.config/cofferdam/config.toml".into(),
+            line: Some(3),
+            setting: Setting::File {
+                access: Access::Read,
+                path: PathExpr::parse(path).expect("a path"),
+                optional: true,
+                reason: "approved 2026-11-19: /usr/bin/cat".into(),
+            },
+        },
+        project: None,
+        decided: Some(DecidedThen {
+            time: "2026-11-19T08:10:00.123456Z".to_owned(),
+            session: "local-0a-6b1f0e92d7c4".to_owned(),
+            cause: "person".to_owned(),
+            program: "/usr/bin/cat".to_owned(),
+        }),
+    });
+    let details = kept.as_ref().map_or_else(|| vec!["counts until the session ends".to_owned()], KeptAnswer::details);
+    let scope = if kept.is_some() { "user" } else { "session 6b1f0e92d7c4" };
+    Answered { what: what.to_owned(), scope: scope.to_owned(), details, kept }
+}
+
+#[test]
+fn the_history_lists_what_counts_and_revokes_a_kept_answer_at_the_second_key() {
+    let later = Instant::now() + Duration::from_secs(1);
+    let mut inbox = Inbox::default();
+    assert_eq!(press(&mut inbox, 'h', later), Effect::LoadHistory);
+    assert!(drawn(&inbox).contains("answers that count: 0"), "{}", drawn(&inbox));
+    let kept = answered("files.read = \"~/notes/\u{1b}[2J\"", Some("~/notes/x"));
+    inbox.history.show(vec![answered("allowed read /home/you/list.h", None), kept.clone()]);
+    let text = drawn(&inbox);
+    assert!(
+        text.contains("> allowed read /home/you/list.h (session 6b1f0e92d7c4)") && !text.contains("[r] revoke"),
+        "{text}"
+    );
+    assert_eq!(press(&mut inbox, 'r', later), Effect::Nothing);
+    assert!(drawn(&inbox).contains("cannot be revoked: counts until the session ends"), "{}", drawn(&inbox));
+    press(&mut inbox, 'j', later);
+    let text = drawn(&inbox);
+    assert!(text.contains("config.toml:3") && text.contains("2026-11-19 08:10:00 UTC by person"), "{text}");
+    assert!(text.contains("[r] revoke") && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(press(&mut inbox, 'r', later), Effect::Nothing);
+    assert!(drawn(&inbox).contains("press r again"), "{}", drawn(&inbox));
+    assert_eq!(press(&mut inbox, 'x', later), Effect::Nothing, "any other key leaves it");
+    assert_eq!(press(&mut inbox, 'r', later), Effect::Nothing);
+    let revoked = kept.kept.expect("it is kept");
+    assert_eq!(press(&mut inbox, 'r', later), Effect::Revoke(Box::new(revoked)));
+    inbox.history.show(Vec::new());
+    assert!(inbox.history.selected().is_none());
+}
+
+#[test]
+fn back_from_the_history_no_key_answers_at_once() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    let mut inbox = Inbox::default();
+    inbox.take("local-0a-6b1f0e92d7c4", request(2, "/a"), now);
+    press(&mut inbox, 'h', later);
+    for key in ['y', 's', 'n', 'u'] {
+        assert_eq!(press(&mut inbox, key, later), Effect::Nothing, "{key} in the history answers no question");
+    }
+    press(&mut inbox, 'q', later);
+    assert_eq!(press(&mut inbox, 'y', later), Effect::Nothing);
+    assert!(matches!(press(&mut inbox, 'y', later + Duration::from_secs(1)), Effect::Say(..)));
 }
