@@ -15,7 +15,7 @@ pub(crate) const PACKAGES: [&str; 6] =
     ["--package", "cofferdam-cli", "--package", "cofferdam-egress", "--package", "cofferdam-verify"];
 
 pub(crate) fn build() -> Result<(), Problems> {
-    cargo(&[&["build", "--quiet", "--release", "--target", TARGET][..], &PACKAGES].concat()).map(drop)
+    cargo(&[&["build", "--quiet", "--locked", "--release", "--target", TARGET][..], &PACKAGES].concat()).map(drop)
 }
 
 pub(crate) fn path(workspace: &Workspace, name: &str) -> PathBuf {

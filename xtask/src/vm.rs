@@ -3,7 +3,7 @@
 
 mod apt;
 mod emulator;
-mod files;
+pub(crate) mod files;
 mod guests;
 mod initramfs;
 mod kernel;
@@ -223,11 +223,11 @@ fn summary(outcomes: Vec<Result<Outcome, Problems>>) -> Result<String, Problems>
 }
 
 /// Runs a program that has nothing to say to people; hands back what it printed.
-fn tool(command: &mut Command) -> Result<String, Problems> {
+pub(crate) fn tool(command: &mut Command) -> Result<String, Problems> {
     Ok(String::from_utf8_lossy(&run_tool(command)?).into_owned())
 }
 
-fn run_tool(command: &mut Command) -> Result<Vec<u8>, Problems> {
+pub(crate) fn run_tool(command: &mut Command) -> Result<Vec<u8>, Problems> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| Problems::one(format!("cannot run {name}: {e}")))?;
     if output.status.success() {

@@ -26,6 +26,8 @@ pub(crate) struct Dependency {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    version: String,
+    repository: Option<String>,
     manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     /// Directory below the root, with `/` between components.
@@ -57,6 +59,16 @@ impl Workspace {
 
     pub(crate) fn read(&self, path: &str) -> Result<String, Problems> {
         read(&self.root.join(path))
+    }
+
+    /// All packages have the same.
+    pub(crate) fn version(&self) -> Result<&str, Problems> {
+        self.packages.first().map(|package| &*package.version).ok_or_else(|| Problems::one("the workspace is empty"))
+    }
+
+    pub(crate) fn repository(&self) -> Result<&str, Problems> {
+        let found = self.packages.first().and_then(|package| package.repository.as_deref());
+        found.ok_or_else(|| Problems::one("Cargo.toml names no repository"))
     }
 
     /// The `.rs` files of a package, as (path below the root, content), in a stable order.

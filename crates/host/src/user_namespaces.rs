@@ -2,7 +2,7 @@
 //! caller's to say. Called by `doctor` and where a namespace could not be made.
 
 /// What the kernel's settings say, the first that applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// None may be made on this host.
     Limit,
@@ -10,6 +10,8 @@ pub enum Obstacle {
     UnprivilegedClone,
     /// Only programs with a profile may use one.
     AppArmor,
+    /// This process runs under this AppArmor profile, which says what it may do.
+    Profile(String),
     /// No switch that is known: a container's filter, or a kernel without them.
     Unknown,
 }
@@ -22,8 +24,19 @@ pub fn obstacle() -> Obstacle {
     } else if apparmor_restriction().as_deref() == Some("1") {
         Obstacle::AppArmor
     } else {
-        Obstacle::Unknown
+        apparmor_profile().map_or(Obstacle::Unknown, Obstacle::Profile)
     }
+}
+
+/// The AppArmor profile that confines this process, where one does.
+pub fn apparmor_profile() -> Option<String> {
+    confining(&std::fs::read_to_string("/proc/self/attr/apparmor/current").ok()?)
+}
+
+/// `NAME (MODE)`, or `unconfined`. A profile in one of these modes refuses nothing.
+fn confining(label: &str) -> Option<String> {
+    let (name, mode) = label.trim_end().rsplit_once(" (")?;
+    (!matches!(mode, "unconfined)" | "complain)")).then(|| name.to_owned())
 }
 
 /// AppArmor's switch, where the kernel has it.
@@ -34,4 +47,17 @@ pub fn apparmor_restriction() -> Option<String> {
 fn setting(name: &str) -> Option<String> {
     // Files of procfs have no size, and only the kernel puts anything there.
     std::fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::confining;
+
+    #[test]
+    fn a_label_confines_when_its_profile_is_enforced() {
+        assert_eq!(confining("a shell (of mine) (enforce)\n").as_deref(), Some("a shell (of mine)"));
+        assert_eq!(confining("unconfined\n"), None);
+        assert_eq!(confining("cofferdam (unconfined)\n"), None);
+        assert_eq!(confining("tried (complain)\n"), None);
+    }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use cofferdam_host::user_namespaces::{apparmor_restriction, obstacle};
+use cofferdam_host::user_namespaces::{apparmor_profile, apparmor_restriction, obstacle};
 use cofferdam_kernel::process::{Side, clone_into, exit_now, namespace};
 use cofferdam_kernel::{Errno, landlock, mount, network, socket};
 use cofferdam_plan::CgroupHome;
@@ -208,18 +208,19 @@ fn user_namespaces() -> Check {
             Status::Fail,
             format!("refused: {errno}"),
             expected,
-            Some(hints::user_namespaces(obstacle())),
+            Some(&hints::user_namespaces(obstacle())),
         ),
     }
 }
 
 fn apparmor() -> Check {
-    let (status, measured) = match apparmor_restriction().as_deref() {
-        Some("1") => (Status::Warn, "user namespaces are restricted to programs with a profile"),
-        Some(_) => (Status::Ok, "present, no restriction of user namespaces"),
-        None => (Status::Ok, "no restriction of user namespaces"),
+    let (status, measured) = match (apparmor_profile(), apparmor_restriction().as_deref()) {
+        (Some(name), _) => (Status::Warn, format!("this process is confined by the profile `{name}`")),
+        (None, Some("1")) => (Status::Warn, "user namespaces are restricted to programs with a profile".to_owned()),
+        (None, Some(_)) => (Status::Ok, "present, no restriction of user namespaces".to_owned()),
+        (None, None) => (Status::Ok, "no restriction of user namespaces".to_owned()),
     };
-    let remedy = "install an AppArmor profile for this binary that contains `userns,`";
+    let remedy = "install an AppArmor profile for this binary that contains `userns,`: docs/guides/install.md";
     check("apparmor", status, measured, "no restriction, or a profile for this binary", Some(remedy))
 }
 

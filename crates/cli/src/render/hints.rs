@@ -1,6 +1,7 @@
 //! What an operator can do about an error of the crates below, which know nothing of flags. Owns those sentences; the errors
 //! are the crates'. Called by `failure` and where an answer could not be kept.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use cofferdam_host::persist::{PersistError, StoreError};
@@ -182,15 +183,21 @@ pub(crate) fn store(error: &StoreError) -> Option<String> {
 }
 
 /// What lets this user make user namespaces.
-pub(crate) fn user_namespaces(obstacle: Obstacle) -> &'static str {
-    match obstacle {
+pub(crate) fn user_namespaces(obstacle: Obstacle) -> Cow<'static, str> {
+    Cow::Borrowed(match obstacle {
+        Obstacle::Profile(name) => {
+            return format!(
+                "this process runs under the AppArmor profile `{name}`: add `userns,` to it, or let `sandbox` run under its own (docs/guides/install.md)"
+            )
+            .into();
+        }
         Obstacle::Limit => "sysctl -w user.max_user_namespaces=15000",
         Obstacle::UnprivilegedClone => "sysctl -w kernel.unprivileged_userns_clone=1",
         Obstacle::AppArmor => {
-            "allow this binary in AppArmor (a profile with `userns,`), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            "allow this binary in AppArmor (a profile with `userns,`: docs/guides/install.md), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
         }
         Obstacle::Unknown => {
             "in a container, its seccomp profile must allow clone3 with CLONE_NEWUSER; elsewhere enable CONFIG_USER_NS"
         }
-    }
+    })
 }
