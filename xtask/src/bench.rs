@@ -38,8 +38,8 @@ enum Bench {
     Start(Options),
     /// What a session that does nothing keeps of the memory; `--rounds` is how many run (needs root)
     Density(Options),
-    /// How fast programs run inside, beside bare
-    Inside(Options),
+    /// How fast programs run inside, beside bare; and cargo build, npm ci, pytest and go build, with caches thrown away and kept
+    Inside(inside::Args),
     /// What dynamic mode costs: an approved tree by either trigger, and the time from an approval to the call's return
     Gate(Options),
     /// What a transaction costs over 20,000 files: mount, diff, commit, git and a build inside; auto beside writing directly
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// How often each candidate is measured (start: 200, density: 100 sessions, inside: 9, gate: 7, workspace: 5, egress: 5; with --against 400)
+    /// How often each candidate is measured (start: 200, density: 100 sessions, inside: 7, gate: 7, workspace: 5, egress: 5; with --against 400)
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..))]
     rounds: Option<u32>,
     /// Measure as this user (needs root); as root, `cofferdam-test` if it exists
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
     let (options, default_rounds) = match &args.bench {
         Bench::Start(options) => (options, 200),
         Bench::Density(options) => (options, 100),
-        Bench::Inside(options) => (options, 9),
+        Bench::Inside(args) => (&args.options, 7),
         Bench::Gate(options) => (options, 7),
         Bench::Workspace(options) => (options, 5),
         Bench::Egress(options) => (options, 5),
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<String, Problems> {
         let rounds = rounds.unwrap_or(default_rounds);
         match &args.bench {
             Bench::Density(_) => density::measure(&stage, rounds)?,
-            Bench::Inside(_) => inside::measure(&stage, rounds)?,
+            Bench::Inside(args) => inside::measure(&stage, rounds, args)?,
             Bench::Gate(_) => gate::measure(&stage, rounds)?,
             Bench::Workspace(_) => {
                 let mut report = transaction::measure(&stage, rounds)?;

@@ -1,12 +1,14 @@
 //! `cargo xtask bench inside`: how fast programs run in the sandbox, beside bare. Owns the list of workloads, the rounds
-//! and the targets; the workloads themselves are `tasks`. The start of the sandbox is not part of any figure.
+//! and the targets; the workloads themselves are `tasks`, and `builds` are whole commands. Called by `bench`.
 
+pub(crate) mod builds;
 pub(crate) mod tasks;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::Options;
 use crate::bench::candidate::{Binary, Candidate};
 use crate::bench::report::{Limit, Report};
 use crate::bench::stage::Stage;
@@ -75,8 +77,27 @@ impl Workload {
     }
 }
 
-pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// Measure this command and nothing else; can be given several times
+    #[arg(long, value_name = "COMMAND")]
+    only: Vec<builds::Build>,
+}
+
+/// Loops and tools time themselves, so the start of the sandbox is in none of their figures; commands are timed from spawn to reaped.
+pub(crate) fn measure(stage: &Stage, rounds: usize, args: &Args) -> Result<Report, Problems> {
     let mut report = Report::new("inside", rounds, stage.machine());
+    if args.only.is_empty() {
+        loops_and_tools(stage, rounds, &mut report)?;
+    }
+    let only = if args.only.is_empty() { &builds::BUILDS } else { &args.only[..] };
+    builds::measure(stage, rounds, only, &mut report)?;
+    Ok(report)
+}
+
+fn loops_and_tools(stage: &Stage, rounds: usize, report: &mut Report) -> Result<(), Problems> {
     let mut worker = stage.worker()?;
     eprintln!("bench inside: making files");
     worker.ask::<()>(&Request::Prepare)?;
@@ -97,9 +118,9 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
         }
         floor.push(worker.ask(&Request::TimeUnderFilter { workload: FLOOR })?);
     }
-    report_ratios(&mut report, &taken);
-    report_floor(&mut report, &taken[&(FLOOR, Candidate::Bare)], &floor);
-    Ok(report)
+    report_ratios(report, &taken);
+    report_floor(report, &taken[&(FLOOR, Candidate::Bare)], &floor);
+    Ok(())
 }
 
 fn report_ratios(report: &mut Report, taken: &BTreeMap<(Workload, Candidate), Samples>) {

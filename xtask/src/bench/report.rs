@@ -15,7 +15,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    fn met_by(self, value: f64) -> bool {
+    pub(crate) fn met_by(self, value: f64) -> bool {
         match self {
             Limit::AtMost(limit) => value <= limit,
             Limit::AtLeast(limit) => value >= limit,

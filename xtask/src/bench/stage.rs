@@ -17,7 +17,7 @@ use crate::shipped;
 use crate::workspace::read;
 
 /// What a user's shell would have, so that the tools of the distribution are found.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -52,6 +52,11 @@ impl Stage {
 
     pub(crate) fn project(&self) -> PathBuf {
         self.dir.join("project")
+    }
+
+    /// A toolchain for the measuring user, once a bench has put one there.
+    pub(crate) fn toolchain(&self) -> PathBuf {
+        self.dir.join("toolchain")
     }
 
     pub(crate) fn sandbox(&self) -> PathBuf {
@@ -173,7 +178,7 @@ impl Stage {
     }
 
     /// Empty, so that the figures do not depend on which caches the account happens to have (each is one more overlay).
-    fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.dir.join("home")
     }
 
@@ -195,6 +200,19 @@ impl Stage {
         }
         let given = std::os::unix::fs::lchown(path, Some(self.user.uid), Some(self.user.gid));
         self.doing("give away", path, given)
+    }
+
+    /// A directory and everything below it.
+    pub(crate) fn give_tree(&self, tree: &Path) -> Result<(), Problems> {
+        let mut waiting = vec![tree.to_path_buf()];
+        while let Some(path) = waiting.pop() {
+            self.give(&path)?;
+            if path.is_dir() && !path.is_symlink() {
+                let entries: std::io::Result<Vec<_>> = self.doing("list", &path, fs::read_dir(&path))?.collect();
+                waiting.extend(self.doing("list", &path, entries)?.iter().map(fs::DirEntry::path));
+            }
+        }
+        Ok(())
     }
 
     #[expect(clippy::unused_self, reason = "reads as what the stage does")]

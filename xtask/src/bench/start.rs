@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::bench::candidate::{ALL, Candidate};
 use crate::bench::report::{Limit, Report, times};
 use crate::bench::stage::{Stage, Worker};
-use crate::bench::statistics::{Samples, ratio};
+use crate::bench::statistics::{Interval, Samples, paired, ratio};
 use crate::bench::worker::Request;
 use crate::problems::Problems;
 use crate::workspace::{Workspace, read};
@@ -50,8 +50,7 @@ pub(crate) fn measure(stage: &Stage, rounds: usize) -> Result<Report, Problems> 
     report_crowded(&mut report, &crowded);
 
     eprintln!("bench start: {rounds} rounds at a terminal, as an operator types it");
-    let [bwrap, sandbox]: [Samples; 2] = worker.ask(&Request::AtTerminal { count: rounds })?;
-    report_terminal(&mut report, &bwrap, &sandbox);
+    report_terminal(&mut report, &worker.ask(&Request::AtTerminal { count: rounds })?);
 
     let fewer = (rounds / 3).max(12);
     eprintln!("bench start: {fewer} rounds with and without {EXTRA_MOUNTS} more mounts");
@@ -105,11 +104,16 @@ fn report_crowded(report: &mut Report, crowded: &ByCandidate) {
     }
 }
 
-fn report_terminal(report: &mut Report, bwrap: &Samples, sandbox: &Samples) {
+fn report_terminal(report: &mut Report, [bare, bwrap, sandbox]: &[Samples; 3]) {
     report.judge("terminal_to_bwrap_median", "at a terminal, default / bwrap", times(sandbox, bwrap), DYNAMIC_TO_BWRAP);
-    report.section("at a terminal: `sandbox run -- /bin/true` (dynamic, its own terminal, egress), both behind setsid");
-    report.samples("terminal_bwrap", "bwrap", bwrap, "ms", MILLISECOND);
-    report.samples("terminal_sandbox", "sandbox", sandbox, "ms", MILLISECOND);
+    report.figure("terminal_to_bare_median", times(sandbox, bare));
+    report.section("at a terminal: `sandbox run -- /bin/true` (dynamic, its own terminal, egress), all behind setsid");
+    for (name, samples) in [("bare", bare), ("bwrap", bwrap), ("sandbox", sandbox)] {
+        report.samples(&format!("terminal_{name}"), name, samples, "ms", MILLISECOND);
+    }
+    let Interval { ratio, low, high } = paired(sandbox, bwrap);
+    report.row("sandbox / bwrap, 95 % interval", &format!("{ratio:>9.3}   [{low:.3}, {high:.3}]"));
+    report.row("sandbox / bare", &format!("{:>9.3}", times(sandbox, bare)));
 }
 
 /// The same launches in two mount namespaces of the same kind, turn by turn.

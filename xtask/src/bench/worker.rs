@@ -91,7 +91,7 @@ pub(crate) enum Request {
     Furnish { secrets: Vec<String>, others: usize },
     /// A live session and so many processes that do nothing, beside what is measured from now on; with none they end.
     Crowd { idle: usize },
-    /// `/bin/true` by bwrap and by the sandbox as an operator types it, at a terminal, that often: nanoseconds of each.
+    /// `/bin/true` bare, by bwrap and by the sandbox as an operator types it, at a terminal, that often: nanoseconds of each.
     AtTerminal { count: usize },
 }
 
@@ -352,18 +352,18 @@ impl Terminal {
         Ok(Terminal { screen, inside })
     }
 
-    /// Bwrap first, then the sandbox: with a program around both that makes this their terminal.
-    fn rounds(&self, sandbox: &Path, count: usize) -> Result<[Samples; 2], String> {
-        let mut taken = [Samples::default(), Samples::default()];
+    /// Bare, bwrap, the sandbox: with a program around each that makes this its terminal.
+    fn rounds(&self, sandbox: &Path, count: usize) -> Result<[Samples; 3], String> {
+        let mut taken = [(); 3].map(|()| Samples::default());
         for round in 0..count {
-            for at in if round.is_multiple_of(2) { [0, 1] } else { [1, 0] } {
+            for at in if round.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] } {
                 let mut command = Command::new("setsid");
                 command.args(["--ctty", "--wait"]);
-                if at == 0 {
-                    command.arg("/usr/bin/bwrap").args(BWRAP).args(TRUE);
-                } else {
-                    command.arg(sandbox).args(["run", "--"]).args(TRUE);
-                }
+                match at {
+                    0 => command.args(TRUE),
+                    1 => command.arg("/usr/bin/bwrap").args(BWRAP).args(TRUE),
+                    _ => command.arg(sandbox).args(["run", "--"]).args(TRUE),
+                };
                 let end = || self.inside.try_clone().map_err(|e| e.to_string());
                 command.stdin(end()?).stdout(end()?).stderr(end()?);
                 let before = Instant::now();
