@@ -9,6 +9,7 @@ mod dist;
 mod elf;
 mod escape;
 mod inventory;
+mod journeys;
 mod junit;
 mod map;
 mod module_graph;
@@ -64,6 +65,8 @@ enum Task {
     Stress(stress::Args),
     /// Work on covered names from the host while workloads spin on them: what is seen is reported, or nothing is seen
     Storm(storm::Args),
+    /// Walk what a developer does in the first hour at a terminal in fresh homes: attempts, questions, seconds, silent waits
+    Journeys(journeys::Args),
     #[command(hide = true)]
     BenchWorker(bench::worker::Args),
 }
@@ -98,6 +101,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Bench(args) => bench::run(args),
         Task::Stress(args) => stress::run(args),
         Task::Storm(args) => storm::run(&Workspace::load()?, args),
+        Task::Journeys(args) => journeys::run(&Workspace::load()?, args),
         Task::BenchWorker(args) => bench::worker::run(args),
     }
 }
