@@ -106,6 +106,12 @@ enum Expected {
         covers: Vec<Cover>,
         absent: HashSet<PathBuf>,
     },
+    /// Directories are in a tree that is to be given for writing.
+    Made {
+        id: QuestionId,
+        held: u64,
+        tree: PathBuf,
+    },
     /// A mount is off.
     Removed,
     /// Part of a series whose last order tells.
@@ -587,6 +593,8 @@ impl Gate {
 
     fn question(&self, id: QuestionId, access: &Access) -> Question {
         let asked = seconds_now();
+        let directory = if access.op == Op::List { Some(access.path.as_path()) } else { access.path.parent() };
+        let alone = directory.and_then(|directory| self.why_alone(directory, access.op.is_write()));
         Question {
             id,
             op: access.op,
@@ -598,7 +606,8 @@ impl Gate {
             toolchain: self.rules.toolchain_of(&access.path).map(str::to_owned),
             // What a file of this name is saved as: an answer that makes it is about that as well.
             also: self.saved_as(access).into_iter().collect(),
-            hint: None,
+            is_alone: alone.is_some(),
+            hint: alone,
             waiting: 1,
             asked,
             until: Some(asked + self.open.timeout().as_secs_f64()),
@@ -671,6 +680,12 @@ impl Gate {
             Expected::Object(id) => self.held(id, outcome),
             Expected::Step(id) => self.done(id, outcome, None),
             Expected::Synced(call) => self.synced(call, outcome),
+            Expected::Made { id, held, tree } => {
+                // Those that could not be made are missing below the mount, and nothing else.
+                self.mount(id, held, tree, Gives::Tree { write: true });
+                self.done(id, Outcome::Done, None)?;
+                self.lose_broken()
+            }
             Expected::Removed => match outcome {
                 // What is not there needs no removing. What stays although it must not ends the session.
                 Outcome::Failed(errno) if !matches!(errno, Errno::INVAL | Errno::NOENT) => Err(errno),
@@ -754,8 +769,14 @@ impl Gate {
             self.signalled.retain(|(waiting, _)| *waiting != call.call);
             let is_given = granted.iter().any(|given| call.path.starts_with(given));
             let is_asked = call.path == asked_path(&case.question) && call.op == case.question.op;
+            let is_made_alone = is_given && !granted.iter().any(|given| self.answers.is_mounted(given));
+            // Nothing is mounted that a walk could meet, and the kernel walks again only once.
+            let opened = self.trigger.as_ref().filter(|_| is_made_alone).and_then(|trigger| trigger.opened(call.call));
             match verdict {
                 Verdict::Deny { .. } => self.reply(call.call, Answer::Refuse(errno))?,
+                Verdict::Allow { .. } if opened.is_some() => {
+                    left.extend(opened.map(|path| Access { path, ..call }));
+                }
                 Verdict::Allow { .. } if is_given || cause == Cause::Rule && !granted.is_empty() => {
                     self.send_again(&call)?;
                 }

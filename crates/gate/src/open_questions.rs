@@ -227,6 +227,7 @@ mod tests {
             asker: Asker::default(),
             toolchain: None,
             also: Vec::new(),
+            is_alone: false,
             hint: None,
             waiting: 1,
             asked: 0.0,

@@ -126,6 +126,11 @@ pub(crate) trait Trigger: std::fmt::Debug {
         Vec::new()
     }
 
+    /// What a waiting open of a file is about by now.
+    fn opened(&self, _call: CallId) -> Option<PathBuf> {
+        None
+    }
+
     /// Whether a path is a file that the session made and may open again.
     fn is_made(&self, _path: &Path) -> bool {
         false

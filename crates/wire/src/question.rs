@@ -211,6 +211,9 @@ pub struct Question {
     pub toolchain: Option<String>,
     /// Other paths in the same directory that wait for the same answer.
     pub also: Vec<PathBuf>,
+    /// No answer gives the directory as a whole: one that says so is about this path.
+    #[serde(skip)]
+    pub is_alone: bool,
     /// What may help to decide and decides nothing, because the asker could have made it up.
     pub hint: Option<String>,
     /// Calls that wait.

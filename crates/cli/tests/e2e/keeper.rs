@@ -310,42 +310,41 @@ fn covers_in_a_tree_that_an_answer_gave_for_writing_are_kept() {
     assert!(slurp(&place.path("home:err")).contains("work/secret (hidden) was changed"));
 }
 
-/// A session that an answer gives `~/.config` for writing, and that does the rest after a line.
-fn start_with_config(place: &Place, rest: &str) -> Running {
-    let script = format!("echo up; read line; echo x > ~/.config/new; read line; {rest}");
+/// A session whose first write, of `~/TREE/new`, is answered for its directory, and that does the rest after a line.
+fn start_with_answer(place: &Place, tree: &str, rest: &str) -> Running {
+    let script = format!("echo up; read line; echo x > ~/{tree}/new; read line; {rest}");
     let mut session = begin(place, &["--mode", "dynamic", "--on-unknown", "ask"], &script);
     session.tell("go\n");
     place.sandbox(&["approve", &question(place), "--scope", "dir", "--keep", "session"]).code(0);
-    wait_for("the file", || place.exists("home:.config/new").then_some(()));
+    wait_for("the file", || place.exists(&format!("home:{tree}/new")).then_some(()));
     session
 }
 
 #[test]
-fn names_that_are_missing_in_a_given_tree_are_covered_when_they_come() {
+fn a_tree_in_which_protected_names_are_missing_is_not_given_by_an_answer() {
     let Some(place) = repository() else { return };
     place.write("home:.config/app/keep", "");
-    let rest = "mkdir ~/.config/autostart ~/.config/Code; mkdir ~/.config/Code/User; read line
-        for at in autostart Code/User; do echo x > ~/.config/$at/new || echo $at; done 2>/dev/null; echo x > ~/.config/Code/new";
-    let mut session = start_with_config(&place, rest);
-    assert_eq!((falls(&place), place.exists("home:.config/autostart")), (0, false));
+    let rest = "mkdir ~/.config/x && mv ~/.config/x ~/.config/autostart && echo moved
+        mkdir ~/.config/autostart && echo made; echo x > ~/.config/autostart/new && echo written; echo end";
+    let mut session = start_with_answer(&place, ".config", rest);
     session.tell("go\n");
-    await_falls(&place, 2);
-    session.tell("go\n");
-    assert_eq!(session.end(), (0, "autostart\nCode/User\n".to_owned()), "{}", slurp(&place.path("home:err")));
-    assert!(place.exists("home:.config/Code/new"));
-    assert_eq!(falls(&place), 2);
+    assert_eq!(session.end().1, "end\n", "{}", slurp(&place.path("home:err")));
+    assert!(!place.exists("home:.config/autostart"));
+    assert_eq!(falls(&place), 0);
 }
 
 #[test]
 fn a_directory_with_covered_names_in_a_given_tree_cannot_be_renamed() {
     let Some(place) = repository() else { return };
-    place.write("home:.config/Code/User/settings.json", "{}");
-    let rest = "mv ~/.config/Code ~/.config/moved 2>/dev/null || echo busy
-        echo x > ~/.config/Code/User/new || echo refused; echo x > ~/.config/Code/new && echo written";
-    let mut session = start_with_config(&place, rest);
+    let policy = format!("[files]\nprotect = [\"{}\"]\n", place.path("home:work/Code/User").display());
+    place.write("home:.config/cofferdam/config.toml", &policy);
+    place.write("home:work/Code/User/settings.json", "{}");
+    let rest = "mv ~/work/Code ~/work/moved 2>/dev/null || echo busy
+        echo x > ~/work/Code/User/new || echo refused; echo x > ~/work/Code/new && echo written";
+    let mut session = start_with_answer(&place, "work", rest);
     session.tell("go\n");
     assert_eq!(session.end().1, "busy\nrefused\nwritten\n", "{}", slurp(&place.path("home:err")));
-    assert!(!place.exists("home:.config/moved"));
+    assert!(!place.exists("home:work/moved"));
     assert_eq!(falls(&place), 0);
 }
 

@@ -29,7 +29,13 @@ impl Gate {
             self.give_new(id, asked_path(&question), &tree);
             return self.begun(id);
         }
-        let reach = if reach == Reach::Dir && self.is_too_wide(&tree_of(&question)) { Reach::File } else { reach };
+        let is_narrowed = reach == Reach::Dir && self.why_alone(&tree_of(&question), write).is_some();
+        let reach = if is_narrowed { Reach::File } else { reach };
+        if let Some(Stage::Settling { verdict: Verdict::Allow { reach: settled, .. }, .. }) =
+            self.open.get_mut(id).map(|case| &mut case.stage)
+        {
+            *settled = reach;
+        }
         match reach {
             Reach::Toolchain if question.toolchain.is_some() && !write => {
                 let places = self.rules.places_of(question.toolchain.as_deref().unwrap_or_default());
@@ -47,10 +53,10 @@ impl Gate {
             Reach::Dir => {
                 let tree = tree_of(&question);
                 let held = if tree == asked_path(&question) { object(id) } else { parent(id) };
-                if write {
-                    self.make_all_in(held, &tree);
+                // What is to be covered is known once the directories of the session alone are on the host.
+                if !write || !self.make_all_in(id, held, &tree) {
+                    self.mount(id, held, tree, Gives::Tree { write });
                 }
-                self.mount(id, held, tree, Gives::Tree { write });
             }
             Reach::File | Reach::Toolchain => {
                 if let Err(errno) = self.give_file(id, &question, keep) {
@@ -213,6 +219,34 @@ impl Gate {
     /// The root, the home directory and what lies above it are never given as a whole by an answer.
     pub(super) fn is_too_wide(&self, tree: &Path) -> bool {
         self.rules.holds_a_home(tree) || tree == Path::new("/") || self.rules.is_own(tree)
+    }
+
+    /// Why an answer about this directory is about the one path in it.
+    pub(super) fn why_alone(&self, tree: &Path, write: bool) -> Option<String> {
+        if self.is_too_wide(tree) {
+            return Some("no answer gives all of this directory: too much lies below it".to_owned());
+        }
+        let missing = write.then(|| self.missing_name_in(tree)).flatten()?;
+        let name = missing.display();
+        Some(format!(
+            "no answer gives all of this directory for writing: rules protect {name}, which is missing or a link"
+        ))
+    }
+
+    /// Covers need names to lie on: of what rules refuse below a directory, something that is missing, or a link, which can be
+    /// replaced. What the session moves there would be under no cover until the keeper sees it.
+    pub(super) fn missing_name_in(&self, tree: &Path) -> Option<PathBuf> {
+        let mounted = self.answers.children(tree);
+        let named = self
+            .rules
+            .covers_below(tree)
+            .into_iter()
+            .filter(|(rule, place)| rule.tail == 0 && !mounted.iter().any(|child| place.starts_with(child)));
+        // Of a pattern, the directory: what it matches is seen when it comes.
+        let mut names = named
+            .filter_map(|(rule, place)| if rule.is_glob { place.parent().map(Path::to_path_buf) } else { Some(place) });
+        let is_missing = |path: &PathBuf| host_files::stat(path).is_err() || host_files::link(path).is_ok();
+        names.find(is_missing)
     }
 
     pub(super) fn done(

@@ -40,11 +40,13 @@ impl Gate {
 
     fn may_change(&self, change: &Change) -> Result<(), Errno> {
         let path = change.to.as_ref().map_or(&change.path, |to| &to.path);
+        // What lies in a directory moves along: each of its names is one that could have been made there.
+        for (along, _) in change.to.iter().flat_map(|_| self.made_in(&change.path, &change.path)) {
+            self.may_be_called(&path.join(along))?;
+        }
+        self.may_be_called(path)?;
         let standing = self.rules.standing(self.rules.ruling(path));
         match (standing, &change.to) {
-            (Standing::Hidden | Standing::Masked, _) => Err(Errno::ACCESS),
-            (Standing::Protected, _) => Err(Errno::ROFS),
-            _ if self.answers.is_denied(path, Op::Create) => Err(Errno::ACCESS),
             // A cache is given for the session alone; what else is known is for reading.
             (Standing::Readable, Some(to)) if to.is_file => Err(Errno::ROFS),
             (Standing::Readable, _) if !self.is_cache(path) && !self.rules.is_on_the_way(path) => Err(Errno::ROFS),
@@ -60,6 +62,16 @@ impl Gate {
             (Standing::Unknown, _) if self.plan.verdict != OnUnknown::Ask && !self.rules.is_on_the_way(path) => {
                 Err(Errno::ROFS)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rules and what was denied say no to some names, whatever a change is.
+    fn may_be_called(&self, path: &Path) -> Result<(), Errno> {
+        match self.rules.standing(self.rules.ruling(path)) {
+            Standing::Hidden | Standing::Masked => Err(Errno::ACCESS),
+            Standing::Protected => Err(Errno::ROFS),
+            _ if self.answers.is_denied(path, Op::Create) => Err(Errno::ACCESS),
             _ => Ok(()),
         }
     }
@@ -138,6 +150,7 @@ impl Gate {
         let mut question = self.question(id, &access);
         // A rule may give one file of it.
         question.is_dir = self.is_new_directory(&access.path);
+        (question.is_alone, question.hint) = (false, None);
         self.open.add(question, access, stage, Instant::now());
         if let Some(case) = self.open.get_mut(id) {
             case.tree = Some(tree.to_path_buf());
@@ -200,11 +213,8 @@ impl Gate {
         self.mount(id, object(id), path.to_path_buf(), Gives::File { write: true });
     }
 
-    /// Rules about names in it need these names to cover: while they are missing, what the session moves there would be under none.
     fn may_be_given_whole(&self, id: QuestionId, path: &Path) -> bool {
-        let has_names = self.rules.covers_below(path).iter().any(|(rule, _)| rule.tail == 0);
-        let is_given_by_rule = self.is_of_rule(id);
-        is_given_by_rule || !has_names && !self.is_too_wide(path) && !self.is_for_once(id)
+        self.is_of_rule(id) || self.why_alone(path, true).is_none() && !self.is_for_once(id)
     }
 
     /// A directory of the session's own, with the directories in it that the session has made by now.
@@ -230,12 +240,17 @@ impl Gate {
         self.more(id);
     }
 
-    /// In a tree that is given all of it: directories of the session alone would be gone below the mount.
-    pub(super) fn make_all_in(&mut self, held: u64, tree: &Path) {
+    /// In a tree that is given all of it: directories of the session alone would be gone below the mount, which comes once they
+    /// are made. False where there are none.
+    pub(super) fn make_all_in(&mut self, id: QuestionId, held: u64, tree: &Path) -> bool {
         let directories = self.made_in(tree, tree);
-        if !directories.is_empty() && !is_too_much(&directories) {
-            self.order(&Order::MakeDirectories { id: held, directories, hold: PathBuf::new() }, Expected::Nothing);
+        let is_any = !directories.is_empty() && !is_too_much(&directories);
+        if is_any {
+            let order = Order::MakeDirectories { id: held, directories, hold: PathBuf::new() };
+            self.order(&order, Expected::Made { id, held, tree: tree.to_path_buf() });
+            self.more(id);
         }
+        is_any
     }
 
     /// Makes the file that was asked about, so that its calls are served; false where it has to be mounted.

@@ -589,6 +589,13 @@ impl Trigger for Fuse {
         modes.collect()
     }
 
+    fn opened(&self, call: CallId) -> Option<PathBuf> {
+        match self.waiting.get(&call.0)? {
+            Waiting::Open { node, is_dir: false } => self.path_of(*node, None),
+            _ => None,
+        }
+    }
+
     fn is_made(&self, path: &Path) -> bool {
         self.made_file(path).is_some_and(|file| !file.is_for_once)
     }

@@ -313,6 +313,7 @@ fn settled(verdict: Verdict, path: PathBuf, is_dir: bool, granted: Vec<PathBuf>)
         asker: cofferdam_wire::Asker::default(),
         toolchain: None,
         also: Vec::new(),
+        is_alone: false,
         hint: None,
         waiting: 1,
         asked: 0.0,

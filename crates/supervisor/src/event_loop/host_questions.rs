@@ -46,6 +46,7 @@ impl Running<'_> {
             asker,
             toolchain: None,
             also: Vec::new(),
+            is_alone: false,
             hint: [asked.hint, package].into_iter().flatten().reduce(|one, other| format!("{one}; {other}")),
             waiting: 1,
             asked: seconds_now(),

@@ -282,6 +282,48 @@ pub(crate) fn a_new_directory_above_protected_names_is_made_and_not_given_whole(
     }
 }
 
+pub(crate) fn a_directory_with_protected_names_that_are_missing_is_not_given_whole(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    fs::create_dir_all(format!("{home}/.config")).expect("it is ours");
+    let script = format!(
+        "echo a > {home}/.config/tool; mkdir {home}/.config/x; mv {home}/.config/x {home}/.config/autostart; \
+         echo evil > {home}/.config/autostart/x.desktop; echo done"
+    );
+    let done = stage.run(&format!("{home}/.config allow dir session"), &script);
+    done.says("done");
+    assert_eq!(fs::read_to_string(format!("{home}/.config/tool")).expect("it was approved"), "a\n");
+    assert!(!Path::new(&format!("{home}/.config/autostart")).exists(), "{done:?}");
+    // The control: where no rule names anything, the answer is about the directory.
+    let notes = directory(stage, "notes");
+    let script = format!("echo a > {notes}/a; echo b > {notes}/b; mkdir {notes}/x; mv {notes}/x {notes}/autostart");
+    stage.run(&format!("{notes} allow dir session"), &script).was_asked(&[format!("Create {notes}/a")]);
+    assert_eq!(names(&notes), ["a", "autostart", "b"]);
+}
+
+pub(crate) fn what_moves_along_with_a_new_directory_is_called_nothing_that_is_ruled(stage: &Stage) {
+    let notes = directory(stage, "notes");
+    let moves = format!(
+        "rename \"{notes}/t\", \"{notes}/den\" and print \"moved\\n\"; rename \"{notes}/t\", \"{notes}/free\" or print \"stays\\n\""
+    );
+    let script = format!("mkdir -p {notes}/t/keys/deep; perl -e '{moves}'; echo x > {notes}/free/f; echo done");
+    let answers = format!("{notes}/free allow file session");
+    let settings = format!(",deny={notes}/den/keys");
+    stage.run_with(&settings, &answers, &stage.scene.project(), &script).says("done");
+    assert_eq!(names(&notes), ["free"]);
+}
+
+pub(crate) fn the_first_open_below_a_new_directory_above_protected_names_succeeds(stage: &Stage) {
+    let home = stage.scene.home().display().to_string();
+    for reach in ["file", "dir"] {
+        let script = format!(
+            "mkdir -p {home}/.local/share/{reach}/sub; echo a > {home}/.local/share/{reach}/sub/f; cat {home}/.local/share/{reach}/sub/f; \
+             echo b > {home}/.local/share/b-{reach}; cat {home}/.local/share/b-{reach}; cd {home}/.local/share/{reach} && echo in"
+        );
+        stage.run(&format!("{home} allow {reach} session"), &script).says("a\nb\nin");
+        fs::remove_dir_all(format!("{home}/.local")).expect("it is ours");
+    }
+}
+
 /// Each of these threads is the first to open a file there; what it wrote has to be there afterwards.
 fn opened_by_many(stage: &Stage, answers: &str, directory: &str, by_descriptor: bool) {
     let program = format!(

@@ -92,6 +92,9 @@ for_fuse_alone! {
     what_the_host_makes_at_the_name_of_a_new_directory_is_not_given;
     a_directory_of_the_host_is_not_given_with_what_the_session_had_made_in_it;
     a_new_directory_above_protected_names_is_made_and_not_given_whole;
+    a_directory_with_protected_names_that_are_missing_is_not_given_whole;
+    what_moves_along_with_a_new_directory_is_called_nothing_that_is_ruled;
+    the_first_open_below_a_new_directory_above_protected_names_succeeds;
     many_first_opens_below_a_missing_cache_all_find_one_cache;
     many_first_opens_below_a_new_directory_all_find_it;
     what_replaces_a_directory_that_was_given_is_not_given;

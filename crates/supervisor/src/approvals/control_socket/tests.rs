@@ -140,6 +140,7 @@ fn question(id: QuestionId) -> Question {
         },
         toolchain: None,
         also: vec![],
+        is_alone: false,
         hint: None,
         waiting: 1,
         asked: 1.0,

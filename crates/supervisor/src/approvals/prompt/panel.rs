@@ -65,7 +65,7 @@ impl Choices {
             b"N" => Action::Answer(Verdict::Deny { reach: self.reach, keep: Keep::Session }),
             b"\x03" => Action::Interrupt,
             b"l" => Action::Later,
-            b"d" if question.op.is_about_files() => self.toggle(Reach::Dir),
+            b"d" if question.op.is_about_files() && !question.is_alone => self.toggle(Reach::Dir),
             b"t" if question.toolchain.is_some() => self.toggle(Reach::Toolchain),
             b"?" => {
                 self.page = if self.page.is_none() { Some(0) } else { None };
@@ -110,7 +110,7 @@ impl Choices {
         if self.can_be_kept(question) {
             keys.extend(["[p] this project", "[u] always"].map(str::to_owned));
         }
-        if question.op.is_about_files() {
+        if question.op.is_about_files() && !question.is_alone {
             keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
         }
         if let Some(toolchain) = &question.toolchain {

@@ -31,6 +31,7 @@ pub(super) fn question(id: QuestionId) -> Question {
         },
         toolchain: None,
         also: Vec::new(),
+        is_alone: false,
         hint: None,
         waiting: 1,
         asked: 0.0,

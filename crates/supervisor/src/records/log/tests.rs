@@ -21,6 +21,7 @@ fn question(path: &[u8]) -> Question {
         },
         toolchain: None,
         also: Vec::new(),
+        is_alone: false,
         hint: None,
         waiting: 1,
         asked: 0.0,

@@ -28,6 +28,7 @@ fn question(path: &[u8]) -> Question {
         },
         toolchain: None,
         also: Vec::new(),
+        is_alone: false,
         hint: None,
         waiting: 1,
         asked: 0.0,
@@ -152,6 +153,18 @@ fn each_key_means_what_it_says_and_no_other_means_anything() {
     assert_eq!(choices.key(b"s", &asked), allow(Reach::Dir, Keep::Session));
     choices.key(b"d", &asked);
     assert_eq!(choices.key(b"s", &asked), allow(Reach::File, Keep::Session));
+}
+
+#[test]
+fn a_directory_that_no_answer_gives_is_not_offered() {
+    let (asked, mut choices) = (question(b"/home/you/.config/tool"), Choices::default());
+    assert!(drawn(&asked, choices, VIEW).contains("[d] whole directory"));
+    let asked = Question { is_alone: true, hint: Some("no answer gives all of it".to_owned()), ..asked };
+    let text = drawn(&asked, choices, VIEW);
+    assert!(!text.contains("[d]") && text.contains("no answer gives all of it"), "{text}");
+    assert_eq!(choices.key(b"d", &asked), Action::Nothing);
+    let session = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+    assert_eq!(choices.key(b"s", &asked), Action::Answer(session));
 }
 
 #[test]
