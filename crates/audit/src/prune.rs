@@ -185,7 +185,7 @@ fn keep_rest(directory: BorrowedFd<'_>, cut: &Cut) -> Result<String, Errno> {
             break;
         }
         at += bytes.len() as u64;
-        copy.write_all(&bytes).map_err(os_error)?;
+        copy.write_all(&bytes).map_err(|error| os_error(&error))?;
     }
     rustix::fs::fsync(&copy)?;
     Ok(rest)
@@ -194,7 +194,7 @@ fn keep_rest(directory: BorrowedFd<'_>, cut: &Cut) -> Result<String, Errno> {
 fn replace_durably(directory: BorrowedFd<'_>, name: &str, content: &[u8]) -> Result<(), Errno> {
     let next = format!("{name}.new");
     let mut file = create(directory, &next)?;
-    file.write_all(content).map_err(os_error)?;
+    file.write_all(content).map_err(|error| os_error(&error))?;
     rustix::fs::fsync(&file)?;
     rustix::fs::renameat(directory, &next, directory, name)?;
     rustix::fs::fsync(directory)
@@ -210,8 +210,8 @@ fn create(directory: BorrowedFd<'_>, name: &str) -> Result<std::fs::File, Errno>
     Ok(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-fn os_error(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn os_error(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// The last record that was pruned before, as the file `pruned` says. Whether it may say so is `verify`'s to find.

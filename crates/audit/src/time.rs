@@ -17,6 +17,7 @@ impl Stamp {
     }
 
     /// That long before.
+    #[must_use]
     pub fn before(self, time: Duration) -> Self {
         Stamp(self.0.saturating_sub(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
     }

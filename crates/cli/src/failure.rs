@@ -124,6 +124,20 @@ pub(crate) enum Failure {
     Verify(#[from] VerifyError),
 }
 
+const NO_CHANGES: &str =
+    "`sandbox changes` lists those of all directories; `sandbox run --transaction -- COMMAND` makes some";
+
+/// The command that lists the sessions among which a name was looked for.
+fn where_listed(kind: SessionKind) -> &'static str {
+    match kind {
+        SessionKind::Live => {
+            "`sandbox ps` lists those that live: give six letters or more of the name it shows; `sandbox logs` says how one ended"
+        }
+        SessionKind::Recorded => "`sandbox audit --event SANDBOX_CREATED` lists those that ever were",
+        SessionKind::Waiting => "`sandbox changes` lists those whose changes wait",
+    }
+}
+
 /// For each operation the variants that only carry another's error; those of its own become the variant after `else`.
 macro_rules! gathered {
     ($($error:ident { $($carried:ident),+ } $(else $own:ident)?;)+) => { $(
@@ -276,18 +290,8 @@ impl Failure {
     /// Hints that name nothing of the error.
     fn plain_hint(&self) -> Option<&'static str> {
         Some(match self {
-            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Live, .. }) => {
-                "`sandbox ps` lists those that live: give six letters or more of the name it shows; `sandbox logs` says how one ended"
-            }
-            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Recorded, .. }) => {
-                "`sandbox audit --event SANDBOX_CREATED` lists those that ever were"
-            }
-            Failure::SessionName(SessionNameError::Unknown { kind: SessionKind::Waiting, .. }) => {
-                "`sandbox changes` lists those whose changes wait"
-            }
-            Failure::Changes(ChangesError::Nothing { .. }) => {
-                "`sandbox changes` lists those of all directories; `sandbox run --transaction -- COMMAND` makes some"
-            }
+            Failure::SessionName(SessionNameError::Unknown { kind, .. }) => where_listed(*kind),
+            Failure::Changes(ChangesError::Nothing { .. }) => NO_CHANGES,
             Failure::Changes(ChangesError::NoStep { .. } | ChangesError::NoCheckpoint { .. }) => {
                 "`sandbox checkpoint --list` lists what there is to go back to"
             }

@@ -81,7 +81,10 @@ impl Workload {
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) options: Options,
-    /// Measure this command and nothing else; can be given several times
+    /// Measure whole commands and nothing else: cargo build, npm ci, pytest, go build
+    #[arg(long)]
+    commands: bool,
+    /// Of them this one alone; can be given several times
     #[arg(long, value_name = "COMMAND")]
     only: Vec<builds::Build>,
 }
@@ -89,11 +92,11 @@ pub(crate) struct Args {
 /// Loops and tools time themselves, so the start of the sandbox is in none of their figures; commands are timed from spawn to reaped.
 pub(crate) fn measure(stage: &Stage, rounds: usize, args: &Args) -> Result<Report, Problems> {
     let mut report = Report::new("inside", rounds, stage.machine());
-    if args.only.is_empty() {
-        loops_and_tools(stage, rounds, &mut report)?;
+    match &args.only[..] {
+        [] if args.commands => builds::measure(stage, rounds, &builds::BUILDS, &mut report),
+        [] => loops_and_tools(stage, rounds, &mut report)?,
+        only => builds::measure(stage, rounds, only, &mut report),
     }
-    let only = if args.only.is_empty() { &builds::BUILDS } else { &args.only[..] };
-    builds::measure(stage, rounds, only, &mut report)?;
     Ok(report)
 }
 

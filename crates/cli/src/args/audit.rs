@@ -53,6 +53,7 @@ pub(crate) enum AuditTask {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct PruneArgs {
     /// Remove what is older: 90d, 36h
     #[arg(long, value_name = "TIME", required_unless_present = "keep_size")]

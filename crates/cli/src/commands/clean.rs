@@ -137,6 +137,8 @@ fn remove(state: &Path, chosen: &[&Item]) -> Vec<String> {
 fn forget(state: &Path, gone: &BTreeSet<&Path>) -> Result<(), String> {
     let _lock = Lock::of_user(state).map_err(|error| error.to_string())?;
     let mut approvals = Approvals::load(state).map_err(|error| error.to_string())?;
-    gone.iter().for_each(|file| approvals.revoke(file));
+    for file in gone {
+        approvals.revoke(file);
+    }
     approvals.save(state).map_err(|error| error.to_string())
 }

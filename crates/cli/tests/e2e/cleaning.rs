@@ -40,7 +40,7 @@ fn age_log(place: &Place) {
             let (body, _) = line.rsplit_once(",\"hash\":").expect("it is sealed");
             let body = body.replacen(&text("previous"), &previous, 1).replacen(&text("time"), &earlier.to_string(), 1);
             previous = content_hash(&body);
-            aged.push_str(&format!("{body},\"hash\":\"{previous}\"}}\n"));
+            aged.extend([&body, ",\"hash\":\"", &previous, "\"}\n"]);
             head = format!("{:020} {previous} {:020}\n", record["sequence"].as_u64().expect("a number"), 0);
         }
         place.write(&format!("{AUDIT}/{name}"), &aged);

@@ -30,8 +30,6 @@ use crate::triggers::{Access, Answer, CallId, Noticed, Trigger};
 
 /// For how long the kernel may take a name for known, in seconds. What a name stands for is looked at again at its open.
 const NAMES: u64 = 3600;
-/// The same for a name that is not there: a file made on the host shows after this long.
-const NO_NAMES: u64 = 1;
 /// Requests taken at one turn, so that the rest of the supervisor comes to its own.
 const AT_ONCE: usize = 64;
 /// Names that are remembered at once. A workload that makes the kernel hold on to more is refused further ones.
@@ -286,7 +284,8 @@ impl Fuse {
                 let seconds = self.seconds(node, &attr);
                 Ok(Out::entry(node, &attr, seconds.0, seconds.1))
             }
-            Err(Errno::NOENT) => Ok(Out::no_entry(NO_NAMES)),
+            // Never known for missing: an answer may have had it made behind a mount, where a save would take it for absent.
+            Err(Errno::NOENT) => Ok(Out::no_entry(0)),
             Err(errno) => Err(errno),
         }
     }

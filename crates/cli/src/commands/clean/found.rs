@@ -153,9 +153,10 @@ fn scripts(state: &Path) -> Vec<Item> {
     let item = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).ok()?;
         let program = text.lines().nth(1)?.strip_prefix("exec '")?.split('\'').next()?.to_owned();
-        let fate = match Path::new(&program).exists() {
-            true => Fate::Stays("an agent may be told to start it".to_owned()),
-            false => Fate::Goes,
+        let fate = if Path::new(&program).exists() {
+            Fate::Stays("an agent may be told to start it".to_owned())
+        } else {
+            Fate::Goes
         };
         let what = format!("shell prefix that starts {program}");
         Some(Item { kind: "shell prefix", what, bytes: trees::bytes(&path), fate, way: Way::File, path })

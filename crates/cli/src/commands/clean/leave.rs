@@ -187,7 +187,7 @@ fn remove_state(state: &Path) -> Vec<String> {
     match release_killed(state) {
         Ok(0) => {}
         Ok(left) => {
-            failures.push(format!("names that {left} killed sessions hold in projects could not be given back"))
+            failures.push(format!("names that {left} killed sessions hold in projects could not be given back"));
         }
         Err(errno) => failures.push(format!("names that sessions hold in projects: {errno}")),
     }

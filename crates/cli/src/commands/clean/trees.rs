@@ -17,7 +17,7 @@ const DEEPEST: usize = 64;
 const MOST_ENTRIES: u64 = 1_000_000;
 
 /// The longest that one tree is removed for. What is left is told, and goes with the next call.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// A directory of this user's own; `None` where there is none.
 pub(super) fn own(path: &Path) -> io::Result<Option<OwnedFd>> {

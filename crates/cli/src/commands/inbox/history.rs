@@ -76,7 +76,8 @@ impl History {
             Some(kept) if was_asked => return Step::Revoke(Box::new(kept.clone())),
             Some(_) => {
                 self.is_asked = true;
-                self.message = "press r again to take this answer out of its file; any other key leaves it".to_owned();
+                self.message =
+                    String::from("press r again to take this answer out of its file; any other key leaves it");
             }
         }
         Step::Nothing
