@@ -169,6 +169,14 @@ impl World {
         self.web(parsed(bind), None)
     }
 
+    /// A directory whose `HOST/PATH` every web server of this world serves for requests to that host.
+    #[track_caller]
+    pub fn files(&self) -> PathBuf {
+        let files = self.given.join("files");
+        std::fs::create_dir_all(&files).unwrap_or_else(|error| panic!("{}: {error}", files.display()));
+        files
+    }
+
     #[track_caller]
     fn web(&self, bind: SocketAddr, label: Option<String>) -> SocketAddr {
         self.started(&Order::Http { bind, label, repositories: self.repositories(), user: self.account })

@@ -151,7 +151,7 @@ impl SessionLog {
         let outcome = word("outcome");
         let verb = if outcome == "allowed" && !word("host").is_empty() { "reached" } else { outcome };
         if let Some(count) = details["unrouted"].as_u64() {
-            note(&mut self.refused, "addresses without a way out");
+            note(&mut self.refused, "connections: there is no network inside");
             return format!("denied {count} connections: {}", word("description"));
         }
         if !word("query").is_empty() {

@@ -25,6 +25,11 @@ pub(crate) struct Internet {
 impl Internet {
     /// If these programs are installed and namespaces can be made; else says why the test is skipped.
     pub(crate) fn with(programs: &[&str]) -> Option<Internet> {
+        Internet::naming(programs, &[])
+    }
+
+    /// The same with further names, each of one address.
+    pub(crate) fn naming(programs: &[&str], names: &[(&str, &str)]) -> Option<Internet> {
         let needed = [&["unshare", "nsenter", "ip", "openssl", "python3"], programs].concat();
         if let Some(why) = lacks(&needed) {
             println!("skipped: {why}");
@@ -52,6 +57,9 @@ impl Internet {
         dns.name("alias.test", Answer::of(Records::Alias("private.test".to_owned())));
         dns.name("loop.test", Answer::addresses(["127.0.0.1"]));
         dns.name("metadata.test", Answer::addresses(["169.254.169.254"]));
+        for (name, address) in names {
+            dns.name(name, Answer::addresses([*address]));
+        }
         dns.turns("turns.test", vec![Answer::addresses([ALLOWED]).ttl(0), Answer::addresses([PRIVATE]).ttl(0)]);
         Some(internet)
     }

@@ -15,6 +15,7 @@ mod covers;
 mod debugging;
 mod denials;
 mod depths;
+mod documented;
 mod egress;
 mod egress_agent;
 mod egress_clients;

@@ -14,14 +14,22 @@ impl Screen {
     pub(crate) fn open(programs: &[&str]) -> Option<Screen> {
         let place = Place::with(&[&["tmux"], programs].concat())?;
         let rc = format!("PS1='outer$ '\nalias sandbox='{}'\nHISTFILE=\n", binary().display());
-        place.write("home:outer.rc", &rc);
         place.write("inner.rc", "PS1='inner$ '\nHISTFILE=\n");
-        let screen = Screen { place };
-        let shell = format!("bash --noprofile --rcfile '{}' -i", screen.place.path("home:outer.rc").display());
-        screen.tmux(&["new-session", "-d", "-x", "80", "-y", "24", &shell]);
-        screen.tmux(&["set-option", "-g", "history-limit", "20000"]);
+        let screen = Screen::of(place, &[], ["80", "24"], &rc);
         screen.wait_for("outer$");
         Some(screen)
+    }
+
+    /// A terminal of that size with a shell that first reads `rc`; all of it behind the words of `entering`.
+    pub(crate) fn of(place: Place, entering: &[String], [columns, rows]: [&str; 2], rc: &str) -> Screen {
+        place.write("home:outer.rc", rc);
+        let screen = Screen { place };
+        let shell = format!("bash --noprofile --rcfile '{}' -i", screen.place.path("home:outer.rc").display());
+        let mut words = entering.to_vec();
+        words.push("tmux".to_owned());
+        screen.tmux_by(&words, &["new-session", "-d", "-x", columns, "-y", rows, &shell]);
+        screen.tmux(&["set-option", "-g", "history-limit", "20000"]);
+        screen
     }
 
     /// The same, with an inner shell started: the prompt is `inner$ `.
@@ -33,8 +41,16 @@ impl Screen {
     }
 
     pub(crate) fn tmux(&self, arguments: &[&str]) -> String {
-        let mut command = self.place.command("tmux");
-        command.env("TMUX_TMPDIR", &self.place.home).args(["-L", "e2e", "-f", "/dev/null"]).args(arguments);
+        self.tmux_by(&["tmux".to_owned()], arguments)
+    }
+
+    fn tmux_by(&self, words: &[String], arguments: &[&str]) -> String {
+        let mut command = self.place.command(&words[0]);
+        command
+            .args(&words[1..])
+            .env("TMUX_TMPDIR", &self.place.home)
+            .args(["-L", "e2e", "-f", "/dev/null"])
+            .args(arguments);
         finish(command.stdin(Stdio::null()), b"").ok()
     }
 
@@ -59,7 +75,8 @@ impl Screen {
     pub(crate) fn capture(&self, name: &str) {
         if let Some(directory) = std::env::var_os("COFFERDAM_CAPTURES") {
             let path = std::path::Path::new(&directory).join(format!("{name}.txt"));
-            std::fs::write(path, self.text()).expect("writable");
+            let home = self.place.home.display().to_string();
+            std::fs::write(path, self.text().replace(&home, "/home/you")).expect("writable");
         }
     }
 

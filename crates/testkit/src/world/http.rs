@@ -7,6 +7,7 @@
 //! /bytes/N             N bytes
 //! /sink                reads the body and says how long it was
 //! /git/NAME/...        the repository NAME, through git's own backend
+//! a path of World::files  that file
 //! anything else        the request's head, byte by byte
 //! ```
 
@@ -102,6 +103,12 @@ impl Server {
             stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n").as_bytes())?;
             io::copy(&mut io::repeat(b'b').take(bytes), &mut stream)?;
             return Ok(());
+        }
+        let host = head.value("host").unwrap_or_default();
+        if !path.contains("..")
+            && let Ok(file) = std::fs::read(self.repositories.join("files").join(format!("{host}{path}")))
+        {
+            return reply(stream, "200 OK", "", &file);
         }
         reply(stream, "200 OK", "content-type: text/plain\r\n", head.text.as_bytes())
     }

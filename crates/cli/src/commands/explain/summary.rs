@@ -86,7 +86,9 @@ fn walls(prepared: &Prepared) -> String {
     let missing = if missing.is_empty() { String::new() } else { format!(", MISSING: {}", missing.join(", ")) };
     let (isolation, mode) = (policy.isolation.value, policy.mode.value);
     let (whole, reduced) = (of(LayerState::Enforced).len(), of(LayerState::Reduced).len());
-    format!("isolation {isolation}, mode {mode}; {whole} layers enforced, {reduced} with less than they could{missing}")
+    format!(
+        "isolation {isolation}, mode {mode}; {whole} layers enforced in full, {reduced} in part (POSTURE below says which){missing}"
+    )
 }
 
 fn transaction(prepared: &Prepared, written: String) -> String {
