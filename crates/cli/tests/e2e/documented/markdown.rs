@@ -41,7 +41,7 @@ pub(super) fn lines(document: &str) -> Vec<Line> {
             None => {
                 end(&mut block, &section, &mut found);
                 if fence.is_none() && line.starts_with('#') {
-                    section = line.trim_start_matches('#').trim().to_owned();
+                    section = String::from(line.trim_start_matches('#').trim());
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::screen::Screen;
 use crate::support::{Place, Ran, binary, finish, which};
 
 /// An agent's first screen can take most of a minute on a busy machine.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 /// `PS0` stands between what was typed and what comes of it; the prompt has the number and the exit code.
 const SHELL: &str = "PS0='<begin>\\n'\nPS1='\\n[\\#:$?]$ '\nHISTFILE=\nexport PATH=~/.local/bin:$PATH SSH_AUTH_SOCK=~/agent.sock\nunset MAIL\n";
 
