@@ -28,6 +28,11 @@ pub struct GatePlan {
     pub metadata: Metadata,
     pub timeout: Duration,
     pub per_minute: u32,
+    /// How a person is told of a question, besides where it is asked.
+    #[serde(skip_serializing_if = "std::clone::Clone::clone")]
+    pub bell: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub desktop: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Vec<String>>,
     pub home: PathBuf,
@@ -50,6 +55,8 @@ impl GatePlan {
             metadata: unknown.metadata.value,
             timeout: unknown.timeout.value,
             per_minute: unknown.per_minute.value,
+            bell: unknown.bell.value,
+            desktop: unknown.desktop.value,
             hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
             home: facts.home.clone(),
             exec,

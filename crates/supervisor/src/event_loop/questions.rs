@@ -8,7 +8,7 @@ use cofferdam_launcher::join::JoinRequest;
 use cofferdam_wire::End;
 use cofferdam_wire::protocol::{PolicyScope, SessionStatus};
 use cofferdam_wire::session::LifeCycle;
-use cofferdam_wire::{Cause, Keep, Question, QuestionId, Settled, Verdict};
+use cofferdam_wire::{Cause, Keep, Question, QuestionId, Reach, Settled, Verdict};
 use rustix::io::Errno;
 
 use crate::approvals::control_socket::{self, ClientId, ControlSocket, Said};
@@ -23,7 +23,8 @@ impl Running<'_> {
     /// From now on there is a person or a hook to ask. To be called before the first output.
     pub(crate) fn open_approvals(&mut self, directory: &Path, hook: Option<&[String]>) -> Result<(), Errno> {
         self.open_control_socket(directory, hook)?;
-        self.streams.relay.as_mut().map_or(Ok(()), Relay::answer_here)
+        let bell = self.plan.gate.as_ref().is_some_and(|gate| gate.bell);
+        self.streams.relay.as_mut().map_or(Ok(()), |relay| relay.answer_here(bell))
     }
 
     /// Where a client outside can see to the session.
@@ -41,6 +42,9 @@ impl Running<'_> {
             control.ask(question);
         }
         let session = self.log.session().to_owned();
+        if self.plan.gate.as_ref().is_some_and(|gate| gate.desktop && gate.hook.is_none()) {
+            self.approvals.desktop.tell(question, &panel::notice(&session, question));
+        }
         self.tell_waiting(&session, question)?;
         self.streams.relay.as_mut().map_or(Ok(()), |relay| relay.ask(&session, question))
     }
@@ -69,12 +73,15 @@ impl Running<'_> {
     /// An answer that is to outlive the session goes to the policy of its scope.
     fn keep(&mut self, settled: &Settled) {
         let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
-        let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
+        let (Verdict::Allow { reach, keep } | Verdict::Deny { reach, keep }) = settled.verdict;
+        // No policy file can hold it, so there is nothing to be saved later.
+        let is_pattern = reach == Reach::Group && settled.question.op.is_about_files();
         if is_answer && keep >= Keep::Project {
             self.keep_answer(settled);
         } else if is_answer
             && keep == Keep::Session
             && settled.verdict.is_allow()
+            && !is_pattern
             && self.approvals.granted.len() < MOST_GRANTED
         {
             self.approvals.granted.push(settled.clone());

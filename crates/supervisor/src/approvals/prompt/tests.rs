@@ -30,6 +30,9 @@ pub(super) fn question(id: QuestionId) -> Question {
             parents: vec![program("/bin/bash", &["bash"])],
         },
         toolchain: None,
+        group: None,
+        no_directory: false,
+        by: None,
         also: Vec::new(),
         hint: None,
         waiting: 1,
@@ -46,7 +49,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        Stage { prompt: Prompt::new(SIZE), now: Instant::now() }
+        Stage { prompt: Prompt::new(SIZE, Bell::new(false)), now: Instant::now() }
     }
 
     fn later(&mut self, milliseconds: u64) -> Out {

@@ -20,6 +20,9 @@ fn question(path: &[u8]) -> Question {
             ..Asker::default()
         },
         toolchain: None,
+        group: None,
+        no_directory: false,
+        by: None,
         also: Vec::new(),
         hint: None,
         waiting: 1,

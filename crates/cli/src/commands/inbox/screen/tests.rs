@@ -27,6 +27,8 @@ fn request(id: u64, path: &str) -> Event {
         size: 12,
         asker: Asker { program, cwd: "/home/you".to_owned(), parents: vec![] },
         toolchain: None,
+        group: None,
+        no_directory: false,
         also: vec![],
         hint: None,
         waiting: 1,
@@ -45,6 +47,8 @@ fn decided(id: u64) -> Event {
         path: "/h/\u{202e}x".to_owned(),
         ts: 0.0,
         granted: vec![],
+        group: None,
+        by: None,
     }
 }
 
