@@ -5,6 +5,7 @@
 mod account;
 mod bench;
 mod conformance;
+mod cross;
 mod elf;
 mod escape;
 mod inventory;
@@ -55,6 +56,8 @@ enum Task {
     Ran(junit::Args),
     /// Build the shipped binary; check that it is static; print its size and how many crates it holds
     Size,
+    /// Build the shipped programs for aarch64 on a machine of another kind, or only check that they compile
+    Cross(cross::Args),
     /// Measure the cold start, or the speed inside, beside bare and bubblewrap
     Bench(bench::Args),
     /// Run many sandboxes in a row and at once, and kill supervisors; nothing may fail or be left behind
@@ -91,6 +94,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Neighbour(args) => neighbour::run(&Workspace::load()?, args),
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
+        Task::Cross(args) => cross::run(&Workspace::load()?, args),
         Task::Bench(args) => bench::run(args),
         Task::Stress(args) => stress::run(args),
         Task::Storm(args) => storm::run(&Workspace::load()?, args),
