@@ -121,8 +121,7 @@ pub(crate) fn answer(args: &AnswerArgs, answer: Answer) -> Result<ExitCode, Answ
     if answer == Answer::Approve && !args.yes && has_terminal() {
         let asked = questions.iter().filter(|question| question.id == name.id);
         let told: String = asked.map(|question| entry(&connection.session, question)).collect();
-        print(&told);
-        if !is_confirmed("approve this?") {
+        if !is_confirmed(&format!("{told}approve this?")) {
             say!("nothing was answered");
             return Ok(ExitCode::FAILURE);
         }

@@ -98,7 +98,8 @@ os.chmod('.', 0)
     place.write("deep.py", script);
     let ran = place.run(&[], &["python3", "deep.py"]).code(0);
     // On a machine with other things to do the time may be up first; then it is said, and later sessions go on.
-    assert_eq!(place.sessions().is_empty(), ran.err.is_empty(), "{}", ran.err);
+    let said = ran.err.lines().any(|line| !line.contains("written for this session only"));
+    assert_eq!(place.sessions().is_empty(), !said, "{}", ran.err);
     wait_for("the end of the tree", || {
         let left = !place.sessions().is_empty() && place.run(&[], &["sleep", "0.2"]).code == 0;
         (!left).then_some(())
