@@ -26,6 +26,7 @@ pub(crate) struct Dependency {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    #[serde(default)]
     version: String,
     repository: Option<String>,
     manifest_path: PathBuf,

@@ -32,8 +32,8 @@ pub(crate) fn typed(flags: &[Given], chosen: Chosen, argv: &[String]) -> Order {
     }
 }
 
-/// Whether a person can be asked by the session: keys come from stdin. Where output goes into a file or a pipeline, as of a build that is
-/// written down, the panel is shown on the terminal all the same, if it is this job's.
+/// Whether a person can be asked by the session: keys come from stdin. Where output goes into a file the panel is shown on the terminal all
+/// the same, if it is this job's; in a pipeline a line says how to answer.
 fn can_ask() -> bool {
     let is_ours = || rustix::termios::tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
     isatty(stdin()) && (isatty(stderr()) || is_ours())

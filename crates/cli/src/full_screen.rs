@@ -10,14 +10,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use ratatui::widgets::{Block, Borders};
 
-/// Whether a person can be asked here.
-pub(crate) fn has_terminal() -> bool {
+/// Whether there is a screen to draw on and keys to take.
+pub(crate) fn has_screen() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Runs with the whole screen and gives it back as it was, also after an error.
 pub(crate) fn on_whole_screen<T>(run: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
-    if !has_terminal() {
+    if !has_screen() {
         return Err(io::ErrorKind::Unsupported.into());
     }
     if std::env::var_os("TERM").is_some_and(|kind| kind == "dumb") {

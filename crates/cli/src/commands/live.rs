@@ -14,7 +14,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::args::changes::{DiffArgs, WhichArgs};
 use crate::commands::changes::{ChangesError, looked_at};
-use crate::full_screen::{has_terminal, is_interrupt, next_key, on_whole_screen, titled};
+use crate::full_screen::{has_screen, is_interrupt, next_key, on_whole_screen, titled};
 use crate::render::changes::{after_live, stat};
 use crate::render::output::print;
 
@@ -24,7 +24,7 @@ const KEYS: &str = "[j/k] down, up  [Space/b] page  [q] quit";
 
 pub(crate) fn live(args: &DiffArgs) -> Result<ExitCode, ChangesError> {
     let no_screen = |source| ChangesError::NoScreen { source };
-    if !has_terminal() {
+    if !has_screen() {
         return Err(no_screen(io::ErrorKind::Unsupported.into()));
     }
     let (transaction, _) = looked_at(&args.which, &args.paths)?;

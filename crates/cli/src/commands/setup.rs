@@ -312,10 +312,7 @@ fn told(found: &Found, wanted: &Wanted, proposal: &Proposal, todo: &Todo) -> Str
     );
     let agents = found.agents.iter();
     let agent = |(name, path): &(&str, PathBuf)| {
-        format!(
-            "{name:<8} {}; its settings are given to its own runs: sandbox run --preset {name} -- {name}",
-            path.display()
-        )
+        format!("{name:<8} {}; it has settings of its own inside: sandbox agent {name}", path.display())
     };
     group(out, "coding agents", agents.map(agent).collect());
     let line = |one: &&Registry| format!("{:<8} {} ({})", one.client, one.place, said_of(one));

@@ -16,8 +16,7 @@ use thiserror::Error;
 
 use crate::args::policy::TrustArgs;
 use crate::confirm::is_confirmed;
-use crate::environment::environment;
-use crate::full_screen::has_terminal;
+use crate::environment::{environment, has_terminal};
 use crate::render::output::{escaped, print};
 use crate::render::saved::tell_unrecorded;
 

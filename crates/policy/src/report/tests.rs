@@ -155,6 +155,7 @@ const NO_SETTINGS: &[(&str, &str)] = &[
     ("limits", "io"),
     ("", "syscalls"),
     ("", "response"),
+    ("", "audit"),
     ("", "env"),
     ("", "most"),
 ];

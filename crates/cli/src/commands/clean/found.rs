@@ -152,8 +152,9 @@ fn dead_sessions(state: &Path) -> Vec<Item> {
 fn scripts(state: &Path) -> Vec<Item> {
     let item = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).ok()?;
-        let program = text.lines().nth(1)?.strip_prefix("exec '")?.split('\'').next()?.to_owned();
-        let fate = if Path::new(&program).exists() {
+        let (program, rest) = text.lines().nth(1)?.strip_prefix("exec '")?.split_once('\'')?;
+        // A quote in its path is written otherwise: such a one stays.
+        let fate = if Path::new(program).exists() || rest.starts_with('\\') {
             Fate::Stays("an agent may be told to start it".to_owned())
         } else {
             Fate::Goes

@@ -37,7 +37,8 @@ pub(super) fn leave(state: &Path, args: &CleanArgs) -> Result<ExitCode, CleanErr
     let asks = |question: &str| args.yes || (can_ask(args) && is_confirmed(question));
     let takes_state = !args.dry_run && asks("remove the state, with the audit log, for good?");
     // The settings are the operator's own words: asked about by themselves.
-    let takes_settings = takes_state && !left.settings.is_empty() && asks("remove your settings, too?");
+    let takes_settings =
+        takes_state && !left.settings.is_empty() && asks("remove your settings and what agents inside kept, too?");
     let takes_projects = takes_state
         && !left.projects.is_empty()
         && (args.projects
@@ -96,6 +97,9 @@ fn refuse_if_used(state: &Path, args: &CleanArgs) -> Result<(), CleanError> {
     Ok(())
 }
 
+/// Below the home: where presets of agents keep settings, logins and conversations.
+const AGENTS: &str = ".local/share/cofferdam/agents";
+
 /// All that is there.
 struct Left {
     home: PathBuf,
@@ -121,7 +125,7 @@ impl Left {
         Ok(Left {
             state: state.symlink_metadata().is_ok().then(|| state.to_path_buf()),
             bytes: trees::bytes(state),
-            settings: config.symlink_metadata().is_ok().then_some(config).into_iter().collect(),
+            settings: [config, home.join(AGENTS)].into_iter().filter(|path| path.symlink_metadata().is_ok()).collect(),
             completions: completions_written(&home),
             projects: approvals.files().map(PathBuf::from).filter(is_kept).collect(),
             home,
@@ -141,7 +145,14 @@ impl Left {
             line("goes", state, &format!("sessions, approvals, the audit log ({})", bytes(self.bytes)));
         }
         self.completions.iter().for_each(|file| line("goes", file, "completions"));
-        self.settings.iter().for_each(|directory| line("goes", directory, "your settings and profiles"));
+        for directory in &self.settings {
+            let is_of_agents = directory.ends_with(AGENTS);
+            line(
+                "goes",
+                directory,
+                if is_of_agents { "what agents inside kept, logins too" } else { "your settings and profiles" },
+            );
+        }
         let word = if args.projects || can_ask(args) && !args.yes { "goes" } else { "stays" };
         self.projects.iter().for_each(|file| line(word, file, "answers kept in a project (`--projects`)"));
         if self.is_nothing() {

@@ -9,7 +9,7 @@ use crate::args::changes::{CommitArgs, ReviewArgs, RollbackArgs, WhichArgs};
 use crate::commands::changes::{self, ChangesError};
 use crate::commands::review;
 use crate::confirm::is_confirmed;
-use crate::full_screen::has_terminal;
+use crate::full_screen::has_screen;
 use crate::render::output::{escaped, print, say, say_text};
 
 /// Characters of an answer that was not understood.
@@ -36,7 +36,7 @@ pub(super) fn offer(session: &str, end: End) -> Result<(), ChangesError> {
     if !matches!(end, End::Exited { .. } | End::Signalled { signal: SIGINT }) {
         return Ok(());
     }
-    if !has_terminal() || !io::stderr().is_terminal() || !is_in_foreground() {
+    if !has_screen() || !io::stderr().is_terminal() || !is_in_foreground() {
         return Ok(());
     }
     // The supervisor took all signals to itself. From here on the process ends by them again, above all when its terminal is closed.
