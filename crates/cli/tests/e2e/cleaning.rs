@@ -245,7 +245,7 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     screen.wait_for("no open questions");
     screen.keys(&["h"]);
     let text = screen.wait_for("answers that count: 2");
-    assert!(text.contains("> allowed read") && text.contains("notes/other (session "), "{text}");
+    assert!(text.contains("> allowed read") && text.contains("notes/other (session"), "{text}");
     screen.keys(&["r"]);
     screen.wait_for("cannot be revoked: counts until the session ends");
     screen.keys(&["j"]);
