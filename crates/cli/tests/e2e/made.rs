@@ -126,6 +126,20 @@ fn what_goes_with_the_session_is_told_with_what_keeps_it() {
     assert_eq!(place.read("home:.npm/new").as_deref(), Some("new\n"));
 }
 
+/// The working directory is from before the answer: names are looked up beside the mount of it, where one was missing a moment ago.
+#[test]
+fn a_second_save_after_an_answer_for_the_directory_keeps_the_first() {
+    let Some(place) = approving(&["git"]) else { return };
+    place.write("home:hook", &HOOK.replace("file", "dir"));
+    place.write("home:saves/other", "");
+    let script =
+        "cd ~/saves && git config -f settings a.b c && git config -f settings a.d e; git config -f settings -l";
+    place.run(&["--network", "none"], &["bash", "-c", script]).code(0);
+    let saved = place.read("home:saves/settings").expect("it was saved");
+    assert!(saved.contains("b = c") && saved.contains("d = e"), "{saved}");
+    assert_eq!(names(&place.path("home:saves")), ["other", "settings"]);
+}
+
 #[test]
 fn a_directory_that_nothing_was_opened_in_is_told() {
     let Some(place) = approving(&[]) else { return };
