@@ -18,6 +18,7 @@ use cofferdam_wire::session::short;
 use cofferdam_wire::{Blocked, Cause, Denial, Denied, End, NetworkOutcome, Op, Reached, Unrouted};
 
 use crate::agents::Agent;
+use crate::render::output::{flag_path, shell_word};
 use crate::render::{end, host_port, not_passed, show_hidden};
 
 pub(crate) fn lines(prepared: &Prepared, outcome: &Outcome) -> Vec<String> {
@@ -193,11 +194,6 @@ pub(crate) fn git(files: &[Unserved]) -> Vec<String> {
     lines
 }
 
-fn shell_word(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-+@".contains(&byte);
-    if text.bytes().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
 /// Hidden names are met by every search, and what the operator denied is known.
 fn is_worth_a_word(denial: &Denial) -> bool {
     let is_known = matches!(denial, Denial::Unapproved { cause: Cause::Person | Cause::Gone, .. });
@@ -239,7 +235,7 @@ fn remedy(op: Op, path: &Path, home: &Path) -> String {
         (true, Some(remedy)) => remedy,
         (true, None) => "write in the project".to_owned(),
         (false, _) if op == Op::Exec => allow_running(path, home),
-        (false, _) => format!("allow it with --ro {}", path.display()),
+        (false, _) => format!("allow it with --ro {}", flag_path(path)),
     }
 }
 
@@ -249,7 +245,7 @@ pub(crate) fn allow_running(program: &Path, home: &Path) -> String {
     let is_shared =
         |prefix: &Path| home.starts_with(prefix) || [".local", "usr", "opt"].iter().any(|end| prefix.ends_with(end));
     let prefix = directory.and_then(Path::parent).filter(|prefix| !is_shared(prefix));
-    format!("allow it with --ro {}", prefix.unwrap_or(program).display())
+    format!("allow it with --ro {}", flag_path(prefix.unwrap_or(program)))
 }
 
 fn system_call(prepared: &Prepared, blocked: &Blocked) -> String {
@@ -439,7 +435,7 @@ fn masked_remotes(plan: &LaunchPlan) -> Option<String> {
          show the file with --ro {}",
         config.path.display(),
         cite(config),
-        config.path.display()
+        flag_path(&config.path)
     ))
 }
 
@@ -490,13 +486,13 @@ fn about(plan: &LaunchPlan, path: &Path, home: &Path) -> Option<String> {
         (Access::Mask, Some(rule)) => Some(format!(
             "{shown} is masked: read-only, without the values of secret names [{}]; show all of it with --ro {}",
             cite(rule),
-            rule.path.display()
+            flag_path(&rule.path)
         )),
         // What is missing is told by `held_names`.
         (Access::Protect, Some(rule)) if !plan.holds.iter().any(|hold| path.starts_with(&hold.path)) => Some(format!(
             "{shown} is protected from writes [{}]; allow them with --rw {}",
             cite(rule),
-            rule.path.display()
+            flag_path(&rule.path)
         )),
         (Access::Read, rule) if !is_program(path) && writable_on_host(path) => {
             let why = rule.map_or_else(|| "built-in: only the project is writable".to_owned(), cite);
@@ -512,11 +508,11 @@ fn writable_place(path: &Path, home: &Path) -> Option<String> {
     let too_wide = |place: &Path| home.starts_with(place);
     let place = if path.is_dir() { path } else { path.parent()? };
     if !too_wide(place) {
-        Some(format!("make it writable with --rw {}", place.display()))
+        Some(format!("make it writable with --rw {}", flag_path(place)))
     } else if path.is_dir() {
         None
     } else if path.exists() {
-        Some(format!("make it writable with --rw {}", path.display()))
+        Some(format!("make it writable with --rw {}", flag_path(path)))
     } else {
         Some("write in the project, or below a directory that you pass with --rw".to_owned())
     }

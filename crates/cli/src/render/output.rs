@@ -1,6 +1,7 @@
 //! Writing to the terminal. A reader that went away is no error: `sandbox explain | head` ends quietly.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use cofferdam_policy::is_unseen;
@@ -44,6 +45,17 @@ pub(crate) fn json_text(json: &str) -> String {
 /// One JSON object on a line of stdout.
 pub(crate) fn print_json(value: &serde_json::Value) -> ExitCode {
     print(&format!("{}\n", json_text(&value.to_string())))
+}
+
+/// A word that a person can paste into a shell.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-+@".contains(&byte);
+    if text.bytes().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// The same of a path behind a flag: its name may be the workload's choice.
+pub(crate) fn flag_path(path: &Path) -> String {
+    shell_word(&path.to_string_lossy())
 }
 
 /// A size as a person reads it.

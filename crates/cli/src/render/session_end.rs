@@ -9,7 +9,7 @@ use cofferdam_workspace::{self as workspace, Changes};
 use serde_json::Value;
 
 use crate::commands::changes::{apply_auto, close};
-use crate::render::output::{escaped, say};
+use crate::render::output::{escaped, flag_path, say};
 use crate::render::{changes, fallen_covers, obeyed};
 use crate::waiting::others_wait;
 
@@ -155,7 +155,7 @@ fn thrown_away(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
     let mut flags: Vec<String> = Vec::new();
     for path in &outcome.thrown_away {
         let preset = presets_that_keep(path, &places).first().map(|preset| format!("--preset {preset}"));
-        let flag = preset.unwrap_or_else(|| format!("--rw {}", path.display()));
+        let flag = preset.unwrap_or_else(|| format!("--rw {}", flag_path(path)));
         if !flags.contains(&flag) {
             flags.push(flag);
         }

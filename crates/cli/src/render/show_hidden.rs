@@ -3,17 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::render::output::flag_path;
+
 /// Directories whose files are keys, wherever they lie.
 const OF_KEYS: [&str; 6] = [".ssh", ".gnupg", ".password-store", "keyrings", ".age", ".minisign"];
 
 /// The remedy with its separator; nothing where no flag should be proposed. `named` are paths of the command line.
 pub(crate) fn remedy(path: &Path, rule: &Path, named: &[PathBuf]) -> String {
     if !OF_KEYS.iter().any(|name| rule.iter().any(|part| part == *name)) {
-        return format!("; show it with --ro {}", rule.display());
+        return format!("; show it with --ro {}", flag_path(rule));
     }
     let mut found = [path].into_iter().chain(named.iter().map(PathBuf::as_path).filter(|one| one.starts_with(path)));
     match found.find(|one| holds_no_key(one)) {
-        Some(file) => format!("; show this file with --ro {}", file.display()),
+        Some(file) => format!("; show this file with --ro {}", flag_path(file)),
         None if rule.ends_with(".ssh") => "; for signatures: --ssh-agent ask".to_owned(),
         None => String::new(),
     }

@@ -123,6 +123,16 @@ fn a_flag_that_would_be_refused_is_not_proposed() {
     assert_eq!(ran.err, "");
 }
 
+/// A name in a hint is the workload's choice, and the hint is there to be pasted.
+#[test]
+fn a_flag_in_a_hint_is_one_word_of_a_shell() {
+    let place = Place::new();
+    place.write("home:cl$(touch PWNED)`id`;x/f", "");
+    let ran = place.run(&["--on-unknown", "deny"], &["bash", "-c", "cat ~/'cl$(touch PWNED)`id`;x/f'"]).code(1);
+    let flag = format!("--ro '{}'", place.path("home:cl$(touch PWNED)`id`;x/f").display());
+    ran.says(&[&flag]);
+}
+
 #[test]
 fn a_new_file_in_a_protected_directory_is_explained_too() {
     let Some(place) = Place::with_repository() else { return };
