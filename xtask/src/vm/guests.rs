@@ -11,7 +11,7 @@ macro_rules! kernel_facing {
     () => {
         "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-host) + package(cofferdam-launcher) + package(cofferdam-supervisor) \
          + package(cofferdam-testkit) + package(cofferdam-verify) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
-         - test(/^debugging::gdb|guest_(without|systemd)_|::a_flood_of_new_directories|::many_first_opens_below|::more_files_than_are_served/) \
+         - test(/^debugging::gdb|guest_(without|systemd)_|::a_flood_of_new_directories|::many_first_opens_below|::more_files_than_are_served|::a_flood_of_questions/) \
          - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^html::tests::browser|remove_tree::tests::a_(hundred_thousand|tree_deeper)/) \
          + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e0[34]|e1|e2)/) + test(/^((limits|store|approvals)::)?(dbus|systemd_scope|sweep|control_socket|prompt|tracked)::tests|^(persist|policy_files)::/) + binary(output) + binary(world) \
          + (package(cofferdam-verify) & test(/^(capabilities_that|a_shared_network|shared_processes|names_without|an_environment|limits_that|kernel_files_without|a_forged|a_policy_that|wrong_usage)/)))"
