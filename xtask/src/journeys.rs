@@ -73,7 +73,10 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems
             }
         }
         for other in &others {
-            report.compared.extend(other.walk(&ground, job)?);
+            match other.walk(&ground, job) {
+                Ok(rows) => report.compared.extend(rows),
+                Err(problems) => report.skipped.push(format!("{}: {}", job.name, problems.to_string().trim())),
+            }
         }
     }
     for agent in agents {

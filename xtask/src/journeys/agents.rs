@@ -205,7 +205,10 @@ impl Agent {
         let mut run = Run::at_terminal(command, home.user(), manner.answer)?;
         let failure = self.drive(&mut run, place)?;
         let seconds = failure.1;
-        Ok((run.end(Duration::from_secs_f64(seconds) + START)?, seconds, failure.0))
+        let ended = run.end(Duration::from_secs_f64(seconds) + START)?;
+        let stayed = || ended.code.is_none().then(|| format!("it does not quit: {}", ended.last_line()));
+        let failure = failure.0.or_else(stayed);
+        Ok((ended, seconds, failure))
     }
 
     /// Why it did not work, and the seconds until the first screen.

@@ -19,6 +19,9 @@ pub(crate) const OTHER: &str = "of-another-project";
 const SECRET_FILE: &str = ".ssh/id_x";
 const OTHER_FILE: &str = "other/notes.txt";
 
+/// Of the directory that holds the homes; the rest is the process that made it.
+const HOMES: &str = "cofferdam-journeys-";
+
 /// Files and variables in which a company names its registries and certificates.
 const FILES: [&str; 4] = [".npmrc", ".config/pip/pip.conf", ".pip/pip.conf", ".cargo/config.toml"];
 const VARIABLES: [&str; 13] = [
@@ -54,7 +57,8 @@ impl Ground {
         let user = choose_user(&read(Path::new("/etc/passwd"))?, own, name)?;
         let is_mounted = user.uid != own;
         let beside = user.home.parent().filter(|_| is_mounted).unwrap_or(&user.home);
-        let dir = beside.join(format!("cofferdam-journeys-{}", std::process::id()));
+        remove_left_behind(beside);
+        let dir = beside.join(format!("{HOMES}{}", std::process::id()));
         doing("make", &dir, fs::create_dir(&dir))?;
         Ok(Ground { user, is_mounted, dir, sandbox: sandbox.to_owned(), count: Cell::new(0) })
     }
@@ -178,14 +182,19 @@ impl Home<'_> {
 
     /// A shell script in the project, outside of any sandbox; its output is not looked at.
     pub(crate) fn outside(&self, script: &str) -> Result<(), Problems> {
-        let mut command = self.command(&["sh", "-c", script], Terminal::None);
-        let output = command.stdin(Stdio::null()).output();
-        let output = output.map_err(|e| Problems::one(format!("cannot run sh: {e}")))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        self.outside_argv(&["sh", "-c", script])
+    }
+
+    /// A program with its arguments, as above.
+    pub(crate) fn outside_argv(&self, argv: &[&str]) -> Result<(), Problems> {
+        let said = argv.last().copied().unwrap_or_default();
+        let output = self.command(argv, Terminal::None).stdin(Stdio::null()).output();
+        let output = output.map_err(|e| Problems::one(format!("cannot run `{said}`: {e}")))?;
+        let why = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Ok(())
         } else {
-            Err(Problems::one(format!("`{script}` outside: {}: {}", output.status, said.trim())))
+            Err(Problems::one(format!("`{said}` outside: {}: {}", output.status, why.trim())))
         }
     }
 
@@ -263,6 +272,17 @@ fn copy(from: &Path, to: &Path) -> Result<(), Problems> {
 
 fn doing<T>(what: &str, path: &Path, result: std::io::Result<T>) -> Result<T, Problems> {
     result.map_err(|e| Problems::one(format!("cannot {what} {}: {e}", path.display())))
+}
+
+/// Of runs that were ended by a signal.
+fn remove_left_behind(beside: &Path) {
+    for entry in fs::read_dir(beside).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.strip_prefix(HOMES)) else { continue };
+        if process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists() {
+            remove(&entry.path());
+        }
+    }
 }
 
 /// overlayfs leaves directories of mode 000 behind when a session was killed, and go makes its modules read-only.

@@ -116,8 +116,7 @@ pub(crate) fn all_steps<T>(
     for step in job.steps {
         all.push(run(home, step)?);
         if home.outside(step.proof).is_err() {
-            let words = step.argv.join(" ");
-            home.outside(&words)?;
+            home.outside_argv(step.argv)?;
         }
     }
     Ok(all)
