@@ -12,7 +12,7 @@ macro_rules! kernel_facing {
         "(package(cofferdam-escape) + package(cofferdam-kernel) + package(cofferdam-host) + package(cofferdam-launcher) + package(cofferdam-supervisor) \
          + package(cofferdam-testkit) + package(cofferdam-verify) + (package(cofferdam-cli) & test(/^(isolation|guest|limits)::/))) \
          - test(/^debugging::gdb|guest_(without|systemd)_|::a_flood_of_new_directories|::many_first_opens_below|::more_files_than_are_served|::a_flood_of_questions/) \
-         - (binary(neighbour) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^html::tests::browser|remove_tree::tests::a_(hundred_thousand|tree_deeper)/) \
+         - (binary(neighbour) + binary(crowd) + test(/^escape_d08_deep|^escape_f(0[2-9]|1)|^escape_g(0[24-9]|1[0-79]|2|3)|^a_flood_of_refused|^html::tests::browser|remove_tree::tests::a_(hundred_thousand|tree_deeper)/) \
          + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e0[34]|e1|e2)/) + test(/^((limits|store|approvals)::)?(dbus|systemd_scope|sweep|control_socket|prompt|tracked)::tests|^(persist|policy_files)::/) + binary(output) + binary(world) \
          + (package(cofferdam-verify) & test(/^(capabilities_that|a_shared_network|shared_processes|names_without|an_environment|limits_that|kernel_files_without|a_forged|a_policy_that|wrong_usage)/)))"
     };
@@ -22,14 +22,14 @@ const KERNEL_FACING: &str = kernel_facing!();
 const KERNEL_FACING_6_12: &str = concat!("(", kernel_facing!(), ") - (binary(gate) & test(/^calls::/))");
 // Left to real processors, since they show little about a kernel and are slow or wrong at a tenth of the speed: terminals
 // (bash itself, without a sandbox, then loses a trap in `read -t 0.1`), toolchains and gdb (long starts), what a neighbour
-// waits (a ratio of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper, the control socket, git's index and packs, policy files and
+// waits (ratios of times), a hundred thousand files and a hundred megabytes (minutes), the bus, the sweeper, the control socket, git's index and packs, policy files and
 // their lock (no kernel decides them),
 // pages in a browser, the prompt and the limit of output (answers within 200 ms to five seconds), approvals and records but for the first (no kernel decides them), the world of servers (nothing of ours is in it), and
 // most walls that verify is shown without (two remain), and what egress decides without a kernel: of its rows those remain that show how connections are caught; a flood of
 // connections is none at this speed. Also left out, since each takes minutes there: what the command does with files, sharing and tracing, the
 // rows about covers, aliases, streams, homes and git, those that race, and those with thousands of names or questions, or with hundreds of threads that open at once.
 /// What is left out above because it takes minutes there: by hand, with `--long`.
-const SLOW: &str = "(package(cofferdam-escape) & test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e0[34]|e1|e2)/)) \
+const SLOW: &str = "(package(cofferdam-escape) & (test(guest_root_ten_thousand) + test(/^escape_(a1[7-9]|a2|c05_flipped|d09|d10_flood_of_q|d11|e0[34]|e1|e2)/))) \
      + (package(cofferdam-cli) & test(/^(files|sharing|debugging)::/)) - test(/^debugging::gdb/)";
 /// What shows a guest that lacks something: tests named after it, which are skipped elsewhere.
 const NO_USERNS: &str = "test(guest_without_user_namespaces)";
