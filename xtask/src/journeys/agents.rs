@@ -41,7 +41,8 @@ pub(crate) const AGENTS: &[Agent] = &[
     Agent {
         name: "claude",
         arguments: &[],
-        variable: None,
+        // A program that belongs to root cannot be updated, and says so in the place of what is waited for.
+        variable: Some(("DISABLE_AUTOUPDATER", "1")),
         is_passed_by_flag: false,
         begun: Some((".claude.json", r#"{"hasCompletedOnboarding":true,"theme":"dark"}"#)),
         dialogs: &[("trust this folder", "\r")],
@@ -206,7 +207,7 @@ impl Agent {
         let failure = self.drive(&mut run, place)?;
         let seconds = failure.1;
         let ended = run.end(Duration::from_secs_f64(seconds) + START)?;
-        let stayed = || ended.code.is_none().then(|| format!("it does not quit: {}", ended.last_line()));
+        let stayed = || ended.code.is_none().then(|| format!("it does not quit: {}", ended.last_lines()));
         let failure = failure.0.or_else(stayed);
         Ok((ended, seconds, failure))
     }

@@ -146,7 +146,7 @@ impl Home<'_> {
         let name = sysroot.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let settings = format!("version = \"12\"\ndefault_toolchain = \"{name}\"\nprofile = \"minimal\"\n");
         self.write(".rustup/settings.toml", settings.as_bytes())?;
-        self.outside(&format!("mkdir -p ~/.rustup/toolchains/{name} ~/.cargo/bin"))?;
+        self.outside(&format!("mkdir -p ~/.rustup/toolchains/{name} ~/.rustup/update-hashes ~/.cargo/bin"))?;
         let toolchain = self.at.join(".rustup/toolchains").join(name);
         for part in ["bin", "lib", "libexec", "etc"].map(|part| sysroot.join(part)).iter().filter(|part| part.is_dir())
         {

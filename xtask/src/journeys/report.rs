@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 const SILENCE: f64 = 3.0;
 /// What the same job outside may be exceeded by before its silence is the sandbox's: machines are shared.
 const AS_OUTSIDE: f64 = 1.5;
-/// A run that cannot go on is refused, with the flag that helps, in so many seconds.
+/// What a run is not given is refused, with the flag that helps, in so many seconds.
 const REFUSAL: f64 = 3.0;
 
 #[derive(Debug, Default, Serialize)]
@@ -52,11 +52,10 @@ impl Report {
         }
         let alone = &row.unattended;
         if !alone.worked {
+            // What a program does after it was refused is its own: pip tries five times.
             match alone.help_after {
                 None => missed.push("unattended: no flag is named".to_owned()),
-                Some(_) if alone.seconds > REFUSAL => {
-                    missed.push(format!("unattended: refused after {:.1} s", alone.seconds));
-                }
+                Some(after) if after > REFUSAL => missed.push(format!("unattended: refused after {after:.1} s")),
                 Some(_) => {}
             }
         }

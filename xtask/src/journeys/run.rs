@@ -46,8 +46,15 @@ impl Ended {
         self.code == Some(0)
     }
 
-    pub(crate) fn last_line(&self) -> String {
-        self.text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it says nothing").to_owned()
+    /// As one: the last is often a hint, and what failed stands before it.
+    pub(crate) fn last_lines(&self) -> String {
+        const MOST: usize = 4;
+        let lines: Vec<&str> = self.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() {
+            "it says nothing".to_owned()
+        } else {
+            lines[lines.len().saturating_sub(MOST)..].join(" / ")
+        }
     }
 }
 

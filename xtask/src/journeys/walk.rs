@@ -26,7 +26,7 @@ pub(crate) struct Figures {
     pub(crate) silent: f64,
     /// What the hints proposed and the next attempt had.
     pub(crate) flags: Vec<String>,
-    /// Its last line, where it did not work.
+    /// Its last lines, where it did not work.
     pub(crate) failure: Option<String>,
 }
 
@@ -162,8 +162,8 @@ impl Figures {
         self.seconds += ended.seconds;
         self.silent = self.silent.max(ended.silent);
         self.failure = (!self.worked).then(|| match ended.code {
-            Some(code) => format!("exit code {code}: {}", ended.last_line()),
-            None => format!("not over after {:.0} s: {}", ended.seconds, ended.last_line()),
+            Some(code) => format!("exit code {code}: {}", ended.last_lines()),
+            None => format!("not over after {:.0} s: {}", ended.seconds, ended.last_lines()),
         });
     }
 }
