@@ -466,7 +466,10 @@ impl Gate {
         if op.is_write() && matches!(standing, Standing::Protected | Standing::Readable) {
             return self.deny_unasked(&access, Cause::Rule);
         }
+        // No answer gives such a directory, and programs look there for settings of what lies around a project.
+        let is_way = op == Op::List && self.rules.is_on_the_way(&path) && self.rules.holds_a_home(&path);
         match self.plan.verdict {
+            OnUnknown::Ask | OnUnknown::Deny if is_way => self.reply(access.call, Answer::Way),
             OnUnknown::Ask => self.ask(access),
             OnUnknown::Deny => self.deny_unasked(&access, Cause::OnUnknown),
             OnUnknown::AllowAndLog if self.plan.learns && !op.is_write() => self.let_through(&access),

@@ -145,6 +145,10 @@ impl PathRules {
         }
     }
 
+    pub(crate) fn gives(&self, path: &Path) -> bool {
+        matches!(self.standing(self.ruling(path)), Standing::Masked | Standing::Readable | Standing::Writable)
+    }
+
     /// Rules that cover something below `path`, and where: what must stay hidden or unwritable when all of it is given.
     pub(crate) fn covers_below(&self, path: &Path) -> Vec<(&GateRule, PathBuf)> {
         self.rules.refusing_below(path)

@@ -89,6 +89,8 @@ pub(crate) enum Answer {
     Serve {
         identity: Option<(u64, u64)>,
     },
+    /// Of a directory the names that lead to what rules give, and no others.
+    Way,
     /// The change is carried out, or what was looked at is told.
     Go,
     Refuse(Errno),

@@ -4,6 +4,7 @@
 //! `cli` before a launch and for the commands about policies, and by `supervisor`.
 #![forbid(unsafe_code)]
 
+mod caches;
 pub mod cgroup_home;
 pub mod flags;
 pub mod git;

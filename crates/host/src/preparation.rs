@@ -12,6 +12,7 @@ use cofferdam_wire::TimingLine;
 use cofferdam_wire::order::{Chosen, Given, Order};
 use thiserror::Error;
 
+use crate::caches;
 use crate::flags::{FlagError, settings};
 use crate::policy_files::{PolicyFilesError, Sources};
 use crate::quarantine::subject::{Starting, Subject};
@@ -54,6 +55,11 @@ pub struct Known {
 
 pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
     prepare_changed(order, learns, &|_| (), &mut |_, _| ())
+}
+
+/// For a session that starts: what it needs and is missing on the host is made.
+pub fn prepare_start(order: Order) -> Result<Prepared, PrepareError> {
+    prepare_changed(order, false, &|_| (), &mut |policy, around| caches::make_missing(policy, around))
 }
 
 /// The same with what the files say, and the policy in force, as the caller changes them: `sandbox verify` tries what a session

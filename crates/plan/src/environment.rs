@@ -7,6 +7,7 @@ use cofferdam_policy::{Layer, Origin, Policy};
 
 use crate::network::egress::EgressPlan;
 use crate::network::terminates::{JAVA_OPTIONS, withheld};
+use crate::step::Hold;
 
 /// Variables the sandbox sets itself; policy may override them with `env.set`.
 fn own(uid: u32) -> Vec<(String, String)> {
@@ -16,6 +17,11 @@ fn own(uid: u32) -> Vec<(String, String)> {
         ("XDG_RUNTIME_DIR".to_owned(), format!("/run/user/{uid}")),
     ]
 }
+
+/// Go asks git about whatever is called `.git`, and builds nothing where git knows of no repository: so not about a stand-in.
+const REPOSITORY: &str = ".git";
+const GO_FLAGS: &str = "GOFLAGS";
+const WITHOUT_REPOSITORY: &str = "-buildvcs=false";
 
 /// Where the workload says that a step of its work is done.
 const CHECKPOINT: &str = "COFFERDAM_CHECKPOINT";
@@ -28,6 +34,7 @@ pub(crate) fn build(
     home: &Path,
     egress: Option<&EgressPlan>,
     checkpoints: Option<&Path>,
+    holds: &[Hold],
 ) -> Vec<(String, String)> {
     let mut result: Vec<(String, String)> = Vec::new();
     let (env, withheld) = (&policy.env, withheld(&policy.network));
@@ -46,6 +53,12 @@ pub(crate) fn build(
     for rule in &env.set {
         let (name, value) = &rule.value;
         set(&mut result, name, &of_preset(value, &rule.origin, home).unwrap_or_else(|| value.clone()));
+    }
+    if holds.iter().any(|hold| hold.path.ends_with(REPOSITORY)) {
+        let flags = result.iter().find(|(name, _)| name == GO_FLAGS).map(|(_, flags)| flags.clone());
+        // The last one counts, and what the operator has set comes last.
+        let flags = flags.map_or(WITHOUT_REPOSITORY.to_owned(), |flags| format!("{WITHOUT_REPOSITORY} {flags}"));
+        set(&mut result, GO_FLAGS, &flags);
     }
     if !result.iter().any(|(name, _)| name == "PATH") {
         set(&mut result, "PATH", "/usr/local/bin:/usr/bin:/bin");

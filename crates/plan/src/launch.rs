@@ -237,6 +237,7 @@ pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<Lau
                 &facts.home,
                 egress.as_ref(),
                 checkpoints.as_deref(),
+                if on { &files.holds } else { &[] },
             ),
             cwd: facts.cwd.clone(),
         },

@@ -383,6 +383,27 @@ fn the_environment_is_built_not_inherited() {
 }
 
 #[test]
+fn go_does_not_ask_git_about_a_stand_in() {
+    let flags = |laptop: &Laptop, own: Option<&str>, policy: &Policy| {
+        let mut request = request();
+        request.environment.extend(own.map(|flags| ("GOFLAGS".to_owned(), flags.to_owned())));
+        let plan = plan(policy, &laptop.facts(policy), &request).expect("planned");
+        let set = plan.command.environment.into_iter().find(|(name, _)| name == "GOFLAGS");
+        set.map(|(_, flags)| flags)
+    };
+    let policy = decided_at_start();
+    let fresh = Laptop::with(&[]);
+    assert_eq!(flags(&fresh, None, &policy).as_deref(), Some("-buildvcs=false"));
+    // What comes later counts: what the operator chose.
+    assert_eq!(flags(&fresh, Some("-buildvcs=true"), &policy).as_deref(), Some("-buildvcs=false -buildvcs=true"));
+    let repository = Laptop::with(&["/home/dev/app/.git/"]).git("/home/dev/app/.git", GitRole::Main);
+    assert_eq!(flags(&repository, None, &policy), None);
+    let mut copied = policy.clone();
+    copied.transaction = Ruled::default_of(Transaction::Review);
+    assert_eq!(flags(&fresh, None, &copied), None, "nothing stands in there");
+}
+
+#[test]
 fn the_filter_is_the_last_step_and_privilege_is_gone_before_it() {
     let plan = planned(&decided_at_start(), &Laptop::with(&[]));
     let position = |wanted: &Step| plan.steps.iter().position(|s| s == wanted).expect("there");

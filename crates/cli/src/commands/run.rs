@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use cofferdam_host::flags::FlagError;
 use cofferdam_host::names::{Name, NameError};
 use cofferdam_host::persist;
-use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
+use cofferdam_host::preparation::{PrepareError, Prepared, prepare_start};
 use cofferdam_host::unserved;
 use cofferdam_reach::start::PROGRAM;
 use cofferdam_supervisor::{LaunchError, Memory, Options, Outcome, Returns};
@@ -45,7 +45,7 @@ pub(crate) enum RunError {
 /// What a person asked for at the end and that failed is told by `report`: the exit code is the command's.
 pub(crate) fn run(args: &RunArgs, report: impl FnOnce(ChangesError)) -> Result<ExitCode, RunError> {
     passed::check(&args.descriptors)?;
-    let prepared = prepare(typed(&args.policy.0, args.chosen(), &args.argv), false)?;
+    let prepared = prepare_start(typed(&args.policy.0, args.chosen(), &args.argv))?;
     let name = args.name.as_deref().map(|name| Name::claim(&prepared.around.state, name)).transpose()?;
     let options = Options {
         name: name.as_ref().map(Name::text),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cofferdam_host::names::Name;
-use cofferdam_host::preparation::prepare;
+use cofferdam_host::preparation::prepare_start;
 use cofferdam_kernel::process;
 use cofferdam_kernel::timing::time_until;
 use cofferdam_supervisor::{Options, Ordered};
@@ -61,7 +61,7 @@ fn carry_out(order: Order, client: &Rc<OwnedFd>) -> Result<(Value, u8), RunError
         kept_bytes: order.kept_bytes,
     };
     let name = order.chosen.name.clone();
-    let prepared = prepare(order, false)?;
+    let prepared = prepare_start(order)?;
     let name = name.map(|name| Name::claim(&prepared.around.state, &name)).transpose()?;
     let options = Options { name: name.as_ref().map(Name::text), ordered: Some(ordered), ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;

@@ -91,15 +91,17 @@ fn variables_that_did_not_come_along_are_named_when_a_command_fails() {
 
 #[test]
 fn harmless_variables_of_servers_and_databases_come_along() {
+    const HARMLESS: [&str; 7] =
+        ["PORT", "DEBUG", "PGHOST", "PGUSER", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
     let place = Place::new();
     let mut command = place.command(binary());
     command.args(["run", "--", "env"]);
-    command.envs(["PORT", "DEBUG", "PGHOST", "PGUSER", "NODE_EXTRA_CA_CERTS"].map(|name| (name, "value-of-it")));
+    command.envs(HARMLESS.map(|name| (name, "value-of-it")));
     command.envs(
         ["PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PYTHONPATH", "NODE_OPTIONS"].map(|name| (name, "hunter2")),
     );
     let out = finish(&mut command, b"").ok();
-    for name in ["PORT", "DEBUG", "PGHOST", "PGUSER", "NODE_EXTRA_CA_CERTS"] {
+    for name in HARMLESS {
         assert!(out.contains(&format!("\n{name}=value-of-it")) || out.starts_with(name), "{name}: {out}");
     }
     assert!(!out.contains("hunter2"), "{out}");

@@ -109,6 +109,42 @@ fn a_cache_that_does_not_exist_yet_just_works() {
     assert_eq!(place.read("home:asked"), None, "what a preset gives is no question");
 }
 
+/// As rustup leaves a home: the directory is given for reading, and nothing inside can make one there.
+#[test]
+fn a_cache_below_a_toolchain_that_is_there_just_works() {
+    let Some(place) = approving(&[]) else { return };
+    place.write("home:.cargo/env", "");
+    place.write("home:elsewhere/file", "");
+    std::os::unix::fs::symlink(place.path("home:elsewhere"), place.path("home:.bun")).expect("a link");
+    let script =
+        "mkdir -p ~/.cargo/registry/index && echo z > ~/.cargo/registry/index/c && cat ~/.cargo/registry/index/c";
+    for mode in ["dynamic", "static"] {
+        let ran = place.run(&["--network", "none", "--mode", mode], &["bash", "-c", script]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "z\n"), "{mode}: {}", ran.err);
+        assert!(ran.err.contains("written for this session only") && ran.err.contains("--preset cargo"), "{}", ran.err);
+        assert_eq!(names(&place.path("home:.cargo")), ["env", "git", "registry"]);
+        assert!(names(&place.path("home:.cargo/registry")).is_empty(), "{mode}: it stays in the session");
+        assert_eq!(names(&place.path("home:elsewhere")), ["file"], "{mode}: no link is followed");
+    }
+    assert_eq!(place.read("home:asked"), None, "a cache is no question");
+}
+
+/// What looks for settings around a project lists the directories above it.
+#[test]
+fn the_home_lists_what_the_session_knows_without_a_question() {
+    let Some(place) = approving(&[]) else { return };
+    place.write("home:private/notes", "x");
+    place.write("home:.gitconfig", "");
+    for verdict in ["ask", "deny"] {
+        let ran = place.run(&["--network", "none", "--on-unknown", verdict], &["bash", "-c", "ls -a ~; ls ~/private"]);
+        let (listed, after) = (ran.out.lines().collect::<Vec<_>>(), ran.out.contains("notes"));
+        assert!(listed.contains(&".gitconfig") && !listed.contains(&"private"), "{verdict}: {}{}", ran.out, ran.err);
+        assert_eq!(after, verdict == "ask", "the control: another directory is asked about: {}", ran.err);
+    }
+    let asked = place.read("home:asked").expect("the hook wrote it");
+    assert_eq!(asked.lines().count(), 1, "{asked}");
+}
+
 #[test]
 fn what_goes_with_the_session_is_told_with_what_keeps_it() {
     let Some(place) = approving(&[]) else { return };

@@ -459,6 +459,21 @@ impl Fuse {
         Ok(self.keep(Handle::File(file)))
     }
 
+    fn serve_way(&mut self, number: u64, rules: &PathRules) -> Result<Vec<u8>, Errno> {
+        if self.handles.len() >= MOST_HANDLES {
+            return Err(Errno::NFILE);
+        }
+        let path = self.nodes.get(&number).ok_or(Errno::STALE)?.path.clone();
+        let made: Vec<Vec<u8>> = self.names_made_in(&path).into_iter().map(|name| name.bytes).collect();
+        let mut names = self.visible_names(&path, rules)?;
+        names.retain(|name| {
+            let full = path.join(OsStr::from_bytes(&name.bytes));
+            let is_dots = name.bytes == b"." || name.bytes == b"..";
+            is_dots || made.contains(&name.bytes) || rules.is_on_the_way(&full) || rules.gives(&full)
+        });
+        Ok(self.keep(Handle::Names(names)))
+    }
+
     /// The names of a directory without those that are hidden.
     fn visible_names(&self, path: &Path, rules: &PathRules) -> Result<Vec<Name>, Errno> {
         let ruling = self.by_path.get(path).and_then(|node| self.nodes.get(node)).and_then(|node| node.ruling);
@@ -563,7 +578,8 @@ impl Trigger for Fuse {
             (Answer::Again, _) => Err(Errno::STALE),
             (Answer::Refuse(errno), _) => Err(errno),
             (Answer::Serve { identity }, Waiting::Open { node, is_dir }) => self.serve(*node, *is_dir, identity, rules),
-            (Answer::Serve { .. } | Answer::Go, _) => self.go(&waiting, rules),
+            (Answer::Way, Waiting::Open { node, is_dir: true }) => self.serve_way(*node, rules),
+            (Answer::Serve { .. } | Answer::Way | Answer::Go, _) => self.go(&waiting, rules),
         };
         if let Waiting::Open { node, .. } = waiting
             && let Some(node) = self.nodes.get_mut(&node)

@@ -476,6 +476,13 @@ impl Trigger for Notify {
                 Ok(())
             }
             Answer::Again | Answer::Go => self.go_on(call.0),
+            Answer::Way => {
+                // Only what was shown before has a name here.
+                if waiting.is_listing {
+                    self.let_list(&waiting.path);
+                }
+                self.go_on(call.0)
+            }
             Answer::Serve { .. } => {
                 if waiting.is_listing {
                     self.show_names(&waiting.path, rules);
