@@ -71,7 +71,7 @@ impl Screen {
         text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
     }
 
-    /// Kept for people to look at, where a directory for it is named.
+    /// Kept for people to look at, where a directory for it is named: `HOME=/home COFFERDAM_CAPTURES=DIR`, one test at a time.
     pub(crate) fn capture(&self, name: &str) {
         if let Some(directory) = std::env::var_os("COFFERDAM_CAPTURES") {
             let path = std::path::Path::new(&directory).join(format!("{name}.txt"));

@@ -67,9 +67,13 @@ impl Place {
         let real = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         let real = real.canonicalize().expect("the home directory exists");
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let home = real.join(format!("cofferdam-e2e-{}-{count}", std::process::id()));
+        // With HOME=/home the paths of a capture are those that documents use, also where a program cuts them short.
+        let is_captured = std::env::var_os("COFFERDAM_CAPTURES").is_some() && count == 0;
+        let name = if is_captured { "you".to_owned() } else { format!("cofferdam-e2e-{}-{count}", std::process::id()) };
+        let home = real.join(name);
         let project = home.join("project");
-        std::fs::create_dir_all(&project).expect("the home directory is writable");
+        std::fs::create_dir(&home).unwrap_or_else(|error| panic!("cannot make {}: {error}", home.display()));
+        std::fs::create_dir(&project).expect("it was just made");
         Place { home, project, killed: Arc::default() }
     }
 

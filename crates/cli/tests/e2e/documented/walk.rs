@@ -35,7 +35,7 @@ impl Terminal {
             Start::Online | Start::Served => {
                 let Internet { place, world } = Internet::naming(&[], NAMES)?;
                 provide(&place, &world);
-                if start == Start::Served {
+                if start == Start::Served && which("psql").is_some() {
                     world.postgres("0.0.0.0:5432");
                 }
                 (place, Some(world))
@@ -222,8 +222,11 @@ fn provide(place: &Place, world: &World) {
     world.http(&format!("{CORPORATE}:80"));
     world.http(&format!("{CORPORATE}:8443"));
     world.https(&format!("{ALLOWED}:443"), &names);
+    world.https(&format!("{CORPORATE}:443"), &["npm.corp.example"]);
     let authority = std::fs::read_to_string(world.authority()).expect("it was made");
     place.write("authority.pem", &authority);
+    // A machine's own `cafile` for npm comes before `NODE_EXTRA_CA_CERTS`, and the user's before the machine's.
+    place.write("home:.npmrc", &format!("cafile={}\n", place.path("authority.pem").display()));
     finish(place.command("bash").args(["-c", REGISTRIES]).current_dir(world.files()), b"").ok();
 }
 
