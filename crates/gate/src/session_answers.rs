@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cofferdam_wire::Op;
+use cofferdam_wire::{Group, Op, QuestionId};
+
+use crate::siblings::is_of_form;
 
 /// What a grant gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub(crate) struct Denial {
 pub(crate) struct SessionAnswers {
     grants: Vec<Grant>,
     denials: Vec<Denial>,
+    /// Groups of names, for one kind of access, with the question that each was offered by.
+    groups: Vec<(Group, Op, QuestionId)>,
     /// With device and inode of what was mounted by an answer: as long as it is mounted, nothing else has them.
     mounted: BTreeMap<PathBuf, Option<(u64, u64)>>,
 }
@@ -65,6 +69,24 @@ impl SessionAnswers {
         if !self.grants.contains(&grant) {
             self.grants.push(grant);
         }
+    }
+
+    pub(crate) fn grant_group(&mut self, group: Group, op: Op, by: QuestionId) {
+        self.groups.push((group, op, by));
+    }
+
+    /// The question whose answer gave a group that has this name, where it is saved as was said.
+    pub(crate) fn group_that_covers(&self, path: &Path, op: Op, saved: Option<&str>) -> Option<QuestionId> {
+        let (above, name) = (path.parent()?, path.file_name()?.to_str()?);
+        let covers = |(group, granted, _): &&(Group, Op, QuestionId)| match group {
+            Group::Names { directory, prefix, suffix, saved_as } => {
+                let directory = if directory.is_empty() { "/" } else { directory };
+                let is_same = *granted == op && above == Path::new(directory) && saved_as.as_deref() == saved;
+                is_same && is_of_form(name, prefix, suffix)
+            }
+            Group::Hosts { .. } | Group::Directory { .. } => false,
+        };
+        self.groups.iter().find(covers).map(|(_, _, by)| *by)
     }
 
     pub(crate) fn deny(&mut self, denial: Denial) {
@@ -153,6 +175,34 @@ mod tests {
             ("/h/m", Op::Read, false),
         ] {
             assert_eq!(answers.granted(Path::new(path), op).is_some(), covered, "{op:?} {path}");
+        }
+    }
+
+    #[test]
+    fn a_group_covers_names_of_its_form_in_its_directory_for_its_access() {
+        let mut answers = SessionAnswers::default();
+        let group = |directory: &str, saved_as: Option<&str>| Group::Names {
+            directory: directory.to_owned(),
+            prefix: "app.tmp.".to_owned(),
+            suffix: String::new(),
+            saved_as: saved_as.map(str::to_owned),
+        };
+        answers.grant_group(group("/h", None), Op::Create, 3);
+        answers.grant_group(group("/h/s", Some("app")), Op::Create, 4);
+        answers.grant_group(group("", None), Op::Read, 5);
+        for (path, op, saved, by) in [
+            ("/h/app.tmp.1", Op::Create, None, Some(3)),
+            ("/h/app.tmp.1", Op::Create, Some("app"), None),
+            ("/h/app.tmp.1", Op::Write, None, None),
+            ("/h/app.tmp.1", Op::Read, None, None),
+            ("/h/app.tmp.word", Op::Create, None, None),
+            ("/h/x/app.tmp.1", Op::Create, None, None),
+            ("/h/app.tmp.1/x", Op::Create, None, None),
+            ("/h/s/app.tmp.1", Op::Create, Some("app"), Some(4)),
+            ("/h/s/app.tmp.1", Op::Create, Some("other"), None),
+            ("/app.tmp.1", Op::Read, None, Some(5)),
+        ] {
+            assert_eq!(answers.group_that_covers(Path::new(path), op, saved), by, "{op:?} {path}");
         }
     }
 

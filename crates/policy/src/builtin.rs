@@ -81,6 +81,24 @@ enum StaticTarget {
     AtAndBelow(&'static str),
 }
 
+/// Programs that reach hosts, and which of their first words say so; where empty, all do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommandHosts {
+    pub(crate) programs: &'static [&'static str],
+    pub(crate) words: &'static [&'static str],
+    pub(crate) hosts: UsualHosts,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UsualHosts {
+    /// As a policy would list them.
+    These(&'static [&'static str]),
+    /// All that the preset allows.
+    Preset(&'static str),
+    /// Those that its arguments name.
+    Arguments,
+}
+
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
 const SHIPPED: Shipped = Shipped { text: TEXT, defaults: DEFAULTS };
@@ -169,12 +187,38 @@ pub fn presets_that_keep(path: &Path, places: &Places) -> Vec<&'static str> {
 }
 
 /// The hosts of the preset `registries`: what package managers are known to reach.
-pub fn registries() -> impl Iterator<Item = crate::language::endpoint::Endpoint> {
-    let settings = Preset::named("registries").into_iter().flat_map(Preset::settings);
+pub fn registries() -> impl Iterator<Item = Endpoint> {
+    hosts_of_preset("registries")
+}
+
+fn hosts_of_preset(name: &str) -> impl Iterator<Item = Endpoint> {
+    let settings = Preset::named(name).into_iter().flat_map(Preset::settings);
     settings.filter_map(|setting| match setting.value {
-        Setting::NetworkPart(crate::types::network_part::NetworkPart::Allow(rule)) => Some(rule.endpoint),
+        Setting::NetworkPart(NetworkPart::Allow(rule)) => Some(rule.endpoint),
         _ => None,
     })
+}
+
+/// What programs usually reach (`profiles/commands.toml`).
+pub(crate) fn commands() -> &'static [CommandHosts] {
+    COMMANDS
+}
+
+impl CommandHosts {
+    /// The hosts that do not depend on its arguments.
+    pub(crate) fn fixed(&self) -> Vec<Endpoint> {
+        match self.hosts {
+            UsualHosts::These(names) => names.iter().filter_map(|name| Endpoint::parse(name).ok()).collect(),
+            UsualHosts::Preset(name) => hosts_of_preset(name).collect(),
+            UsualHosts::Arguments => Vec::new(),
+        }
+    }
+
+    /// What a person would call it, such as `npm install`.
+    pub(crate) fn name(&self) -> String {
+        let words = self.programs.first().into_iter().chain(self.words.first());
+        words.copied().collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl StaticTarget {

@@ -32,7 +32,7 @@ pub use language::host::{Host, HostError, parse_authority, with_port};
 pub use language::path;
 pub use language::path::{PathExpr, Places};
 pub use language::quantity::{Quantum, Retention, parse_count, parse_cpus, parse_size, parse_time};
-pub use report::command_hints::Prediction;
+pub use report::command_hints::{HostGroup, Prediction};
 pub use report::diff::{Difference, Direction, differences};
 pub use report::explain::explain;
 pub use report::export::export;

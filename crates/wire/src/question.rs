@@ -48,10 +48,11 @@ impl Op {
         }
     }
 
-    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what
-    /// a key signs. A directory that is not there yet is given with what comes into it.
-    pub fn can_be_kept(self, is_dir: bool, reach: Reach) -> bool {
-        self != Op::Sign && !(is_dir && reach == Reach::File && self != Op::Create)
+    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, new files by
+    /// a pattern, or what a key signs. A directory that is not there yet is given with what comes into it.
+    pub fn can_be_kept(self, is_dir: bool, reach: Reach, group: Option<&Group>) -> bool {
+        let is_pattern = reach == Reach::Group && matches!(group, Some(Group::Names { .. }));
+        self != Op::Sign && !is_pattern && !(is_dir && reach == Reach::File && self != Op::Create)
     }
 
     /// Whether it is about a path.
@@ -70,6 +71,57 @@ pub enum Reach {
     Dir,
     /// The known group that the path belongs to, e.g. all places of a Rust toolchain.
     Toolchain,
+    /// What the question offers as its [`Group`].
+    Group,
+}
+
+/// What one answer to a question can be about besides its path or host. It gives what it says, as far as rules do not hide or
+/// protect it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Group {
+    /// What a program usually reaches; each with its port, as policy writes it.
+    Hosts { name: String, hosts: Vec<String> },
+    /// Files of one directory, for the same kind of access: their names begin and end so, and have digits or random letters between.
+    Names {
+        directory: String,
+        prefix: String,
+        suffix: String,
+        /// What a new file of such a name is saved as.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved_as: Option<String>,
+    },
+    /// All of a directory: what the reach `dir` gives.
+    Directory { directory: String },
+}
+
+impl Group {
+    /// All that it gives, for a question about `op`. Names in it are the workload's: to be shown escaped.
+    pub fn said(&self, op: Op) -> String {
+        match self {
+            Group::Hosts { hosts, .. } => format!("{}: {}", self.name(), hosts.join(", ")),
+            Group::Directory { .. } => self.name(),
+            Group::Names { saved_as, .. } => {
+                let files = match op {
+                    Op::Create => "EVERY new file",
+                    Op::Write => "WRITING every file",
+                    _ => "READING every file",
+                };
+                let saved = saved_as.as_ref().map_or_else(String::new, |name| format!(", each saved as {name}"));
+                format!("{files} {}, where * is digits or random letters{saved}", self.name())
+            }
+        }
+    }
+
+    /// The same in a few words.
+    pub fn name(&self) -> String {
+        match self {
+            Group::Hosts { name, hosts } if hosts.len() == 1 => format!("all hosts of {name}"),
+            Group::Hosts { name, hosts } => format!("all {} hosts of {name}", hosts.len()),
+            Group::Names { directory, prefix, suffix, .. } => format!("{directory}/{prefix}*{suffix}"),
+            Group::Directory { directory } => format!("EVERYTHING below {directory}"),
+        }
+    }
 }
 
 /// How long an answer counts.
@@ -209,6 +261,10 @@ pub struct Question {
     pub asker: Asker,
     /// The known group that the path belongs to, e.g. `rust toolchain`.
     pub toolchain: Option<String>,
+    /// What an answer can be about instead. It stays as it was offered first.
+    pub group: Option<Group>,
+    /// The question whose answer was about a group that this is one of.
+    pub by: Option<QuestionId>,
     /// Other paths in the same directory that wait for the same answer.
     pub also: Vec<PathBuf>,
     /// No answer gives the directory as a whole: one that says so is about this path.
@@ -222,6 +278,30 @@ pub struct Question {
     pub asked: f64,
     /// Seconds since 1970 at which it will be denied.
     pub until: Option<f64>,
+}
+
+impl Question {
+    /// What an answer means for this question. One that says more than can be given is about the path or host alone.
+    pub fn meant(&self, verdict: Verdict) -> Verdict {
+        match (verdict, &self.group) {
+            (Verdict::Allow { reach: Reach::Group, keep }, Some(Group::Directory { .. })) => {
+                Verdict::Allow { reach: Reach::Dir, keep }
+            }
+            (Verdict::Allow { reach: Reach::Group, keep }, group) => {
+                let is_given = match group {
+                    Some(Group::Hosts { .. }) => keep > Keep::Once,
+                    Some(Group::Names { .. }) => keep == Keep::Session,
+                    _ => false,
+                };
+                Verdict::Allow { reach: if is_given { Reach::Group } else { Reach::File }, keep }
+            }
+            (Verdict::Deny { reach: Reach::Group, keep }, Some(Group::Directory { .. })) => {
+                Verdict::Deny { reach: Reach::Dir, keep }
+            }
+            (Verdict::Deny { reach: Reach::Group, keep }, _) => Verdict::Deny { reach: Reach::File, keep },
+            (verdict, _) => verdict,
+        }
+    }
 }
 
 /// How a question ended.

@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::internet::{Internet, OTHER};
+use cofferdam_testkit::world::Answer;
+
+use crate::internet::{ALLOWED, Internet, OTHER};
 use crate::support::wait_for;
 
 /// No flag chooses a network.
@@ -138,4 +140,95 @@ fn learning_drafts_the_hosts_that_were_reached() {
     internet.run(&[], get).ok();
     let ran = internet.run(&[], "curl -sS http://third.test/; exit 3").code(3);
     ran.says(&["third.test"]);
+}
+
+/// Two hosts that the shipped list has for `pip install`, with a web server each.
+fn with_pip() -> Option<Internet> {
+    let internet = Internet::with_web(&["curl"])?;
+    let dns = internet.world.dns();
+    dns.name("pypi.org", Answer::addresses([ALLOWED]));
+    dns.name("files.pythonhosted.org", Answer::addresses([OTHER]));
+    Some(internet)
+}
+
+const PIP: &str = "for host in pypi.org files.pythonhosted.org; do
+    curl -sS -o /dev/null -w '%{http_code}\\n' http://$host/; done; ";
+const HOSTS: &str = "all 2 hosts of pip install: pypi.org:80, files.pythonhosted.org:80";
+
+fn questions_asked(internet: &Internet) -> usize {
+    let log = internet.sandbox(&["audit", "--format", "json"]).ok();
+    log.lines().filter(|line| line.contains("\"question\":") && !line.contains("\"decision\":")).count()
+}
+
+#[test]
+fn all_hosts_of_a_program_are_one_answer_and_no_other_host_is_in_it() {
+    let Some(internet) = with_pip() else { return };
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {PIP}{GET}"));
+    session.tell("\n");
+    let name = question(&internet);
+    let text = internet.sandbox(&["questions"]).ok();
+    assert!(text.contains("pypi.org:80") && text.contains(HOSTS), "{text}");
+    internet.sandbox(&["approve", &name, "--scope", "group", "--keep", "once"]).code(1).says(&["for the session"]);
+    internet.sandbox(&["deny", &name, "--scope", "group"]).code(1).says(&["not denied"]);
+    internet.sandbox(&["approve", &name, "--scope", "group"]).code(0);
+    // The next question is about the host that is not in the group.
+    let name = question(&internet);
+    let text = internet.sandbox(&["questions"]).ok();
+    assert!(text.contains("other.test:80") && !text.contains("--scope group"), "{text}");
+    internet.sandbox(&["approve", &name, "--scope", "group"]).code(1).says(&["offers no group"]);
+    internet.sandbox(&["deny", &name]).code(0);
+    assert_eq!(session.end(), (0, "200\n200\n403\ncode-0\n".to_owned()));
+    assert_eq!(questions_asked(&internet), 2);
+    let log = internet.sandbox(&["audit", "--format", "json"]).ok();
+    assert!(log.contains("\"scope\":\"group\"") && log.contains("about all 2 hosts of pip install"), "{log}");
+}
+
+#[test]
+fn an_answer_for_the_group_covers_the_open_question_about_another_of_its_hosts() {
+    let Some(internet) = with_pip() else { return };
+    let both = "for host in pypi.org files.pythonhosted.org; do
+        curl -sS -o /dev/null -w '%{http_code}\\n' http://$host/ & done; wait";
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {both}"));
+    session.tell("\n");
+    let name = wait_for("two questions", || {
+        let text = internet.sandbox(&["questions"]).ok();
+        let open = text.lines().filter(|line| line.contains("connect to")).count();
+        (open == 2).then(|| text.split_whitespace().next().map(str::to_owned))?
+    });
+    internet.sandbox(&["approve", &name, "--scope", "group"]).code(0);
+    assert_eq!(session.end(), (0, "200\n200\n".to_owned()));
+    let log = internet.sandbox(&["audit", "--format", "json"]).ok();
+    assert_eq!(log.matches("\"byGroupOfQuestion\":").count(), 1, "{log}");
+}
+
+#[test]
+fn a_group_of_hosts_is_kept_like_a_host() {
+    let Some(internet) = with_pip() else { return };
+    let out = asked_of_group(&internet, PIP, "project");
+    assert_eq!(out, "200\n200\n");
+    let policy = internet.place.read(LOCAL).expect("it was written");
+    assert!(policy.contains("\"pypi.org:80\"") && policy.contains("\"files.pythonhosted.org:80\""), "{policy}");
+    assert_eq!(internet.run(&[], PIP).ok(), "200\n200\n");
+}
+
+fn asked_of_group(internet: &Internet, script: &str, keep: &str) -> String {
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {script}"));
+    session.tell("\n");
+    let name = question(internet);
+    internet.sandbox(&["approve", &name, "--scope", "group", "--keep", keep]).code(0);
+    session.end().1
+}
+
+#[test]
+fn what_a_rule_denies_is_in_no_group() {
+    let Some(internet) = with_pip() else { return };
+    internet.config("deny = [\"files.pythonhosted.org\"]\n");
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {PIP}"));
+    session.tell("\n");
+    let name = question(&internet);
+    let text = internet.sandbox(&["questions"]).ok();
+    assert!(text.contains("pypi.org:80") && !text.contains("hosts of pip install"), "{text}");
+    internet.sandbox(&["approve", &name, "--scope", "group"]).code(1).says(&["offers no group"]);
+    internet.sandbox(&["approve", &name, "--keep", "session"]).code(0);
+    assert_eq!(session.end().1, "200\n403\n");
 }

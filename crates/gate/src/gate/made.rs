@@ -76,6 +76,11 @@ impl Gate {
         }
     }
 
+    /// Whether no rule is about it.
+    pub(super) fn is_unknown(&self, path: &Path) -> bool {
+        self.rules.standing(self.rules.ruling(path)) == Standing::Unknown
+    }
+
     fn is_cache(&self, path: &Path) -> bool {
         self.rules.rule(self.rules.ruling(path)).is_some_and(|rule| rule.access == RuleAccess::Overlay)
     }
@@ -130,7 +135,7 @@ impl Gate {
         if let Some(case) = self.open.joinable_new(tree, tree) {
             case.join(access);
             if case.stage == Stage::Asked {
-                self.news.push(News::Asked(case.question.clone()));
+                self.news.push(News::Asked(Box::new(case.question.clone())));
             }
             return Ok(());
         }
@@ -263,7 +268,9 @@ impl Gate {
         let made =
             self.trigger.as_mut().map_or(Ok(false), |trigger| trigger.make(&call, directory, keep == Keep::Once))?;
         if made && keep != Keep::Once {
-            for path in self.saved_as(&call).into_iter().chain([call.path]) {
+            // A group has the name itself: a program may make any number of such.
+            let own = self.granted_by_group(&call).is_none().then(|| call.path.clone());
+            for path in self.saved_as(&call).into_iter().chain(own) {
                 self.answers.grant(Grant { path, gives: Gives::Make });
             }
         }

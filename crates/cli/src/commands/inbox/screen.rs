@@ -6,7 +6,7 @@ use std::time::Instant;
 use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::protocol::{Decision, FsRequest};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Reach};
+use cofferdam_wire::{Group, Keep, NEW_DIRECTORY, Op, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -24,6 +24,7 @@ const HELP: &[&str] = &[
     "p  allow, kept for the project     u  allow, kept for you (always)",
     "d  with everything below the directory, before y, s, p, u, n or N",
     "t  with the whole toolchain, where one is named",
+    "g  the group that is named, before s, p or u: hosts of a program, files of one form",
     "n  deny once                       N  deny for this session",
     "j, k or arrows  the next, the previous question",
     "/  show only questions with a text in path, program or session; Esc shows all",
@@ -151,6 +152,10 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let elsewhere = "see `sandbox questions`";
     let mut rest = vec![format!("{kind}{}", length(request))];
     rest.extend(folded_short(&format!("for: {}", extent(inbox.reach, asked)), width, 3, elsewhere));
+    if let Some(group) = asked.group().filter(|_| inbox.reach != Some(Reach::Group)) {
+        let said = shown(group.said(request.op).as_bytes());
+        rest.extend(folded_short(&format!("[g]: {said}"), width, 3, elsewhere));
+    }
     rest.extend(folded_short(&format!("by: {}", who(request)), width, 3, elsewhere));
     rest.push(format!("in: {}", shown_short(request.cwd.as_bytes(), width.saturating_sub(20))));
     if request.waiting > 1 || !request.also.is_empty() {
@@ -179,10 +184,14 @@ fn length(request: &FsRequest) -> String {
 /// What would be opened up.
 fn extent(reach: Option<Reach>, asked: &Asked) -> String {
     let request = &asked.request;
+    if let (Some(Reach::Group), Some(group)) = (reach, asked.group()) {
+        return shown(group.said(request.op).as_bytes());
+    }
     match reach.unwrap_or(Reach::File) {
         Reach::File if request.is_dir && request.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if request.is_dir => "the names in it, nothing below".to_owned(),
-        Reach::File => "this file alone".to_owned(),
+        Reach::File | Reach::Group if !request.op.is_about_files() => "this alone".to_owned(),
+        Reach::File | Reach::Group => "this file alone".to_owned(),
         Reach::Dir if request.is_dir => format!("EVERYTHING below {}", path(request)),
         Reach::Dir => {
             let path = path(request);
@@ -211,7 +220,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
         Decision::Deny => "denied",
     };
     let scope = match decided.scope {
-        Reach::File => "",
+        Reach::File | Reach::Group => "",
         Reach::Dir => ", with its directory",
         Reach::Toolchain => ", with its toolchain",
     };
@@ -224,6 +233,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
     };
     let cause = format!("{:?}", decided.cause).to_lowercase();
     let name = format!("{}:{}", short(&decided.session), decided.id);
+    let group = decided.group.as_ref().map_or_else(String::new, |group| format!(", with {group}"));
     let style = match decided.decision {
         Decision::Allow => Style::new().fg(Color::Green),
         Decision::Deny => Style::new().fg(Color::Red),
@@ -231,7 +241,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
     Line::from(vec![
         Span::raw(format!("  {name} ")),
         Span::styled(verdict, coloured(style)),
-        Span::raw(format!(" {keep}{scope} ({cause}): {}", decided.path)),
+        Span::raw(format!(" {keep}{scope} ({cause}): {}{group}", decided.path)),
     ])
 }
 
@@ -241,9 +251,18 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let selected = inbox.selected().and_then(|line| shown.get(line)).copied();
     let toolchain = selected.and_then(|asked| asked.request.toolchain.as_deref());
     let reach = inbox.reach.unwrap_or(Reach::File);
-    let can_be_kept = |asked: &Asked| asked.request.op.can_be_kept(asked.request.is_dir, reach);
-    let kept = if selected.is_none_or(can_be_kept) { " [p] project [u] always" } else { "" };
-    let mut first = format!("[y] once [s] session{kept} [d] directory: {}", on(Reach::Dir));
+    let kept = if selected.is_none_or(|asked| asked.can_be_kept(reach)) { " [p] project [u] always" } else { "" };
+    let once = if reach == Reach::Group { "" } else { "[y] once " };
+    let directory = format!("[d] directory: {}", on(Reach::Dir));
+    let mut words = vec![format!("{once}[s] session{kept}")];
+    if selected.is_none_or(Asked::has_directory) {
+        let is_first = selected.is_some_and(|asked| matches!(asked.request.group, Some(Group::Directory { .. })));
+        words.insert(if is_first { 0 } else { 1 }, directory);
+    }
+    if selected.is_some_and(|asked| asked.group().is_some()) {
+        words.insert(0, format!("[g] the group: {}", on(Reach::Group)));
+    }
+    let mut first = words.join(" ");
     if let Some(toolchain) = toolchain {
         first = format!("{first} [t] {}: {}", shown_short(toolchain.as_bytes(), 20), on(Reach::Toolchain));
     }

@@ -3,7 +3,7 @@
 
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
+use cofferdam_wire::{Group, Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
 
 /// Where the second column begins.
 const INDENT: usize = 9;
@@ -57,15 +57,16 @@ impl Choices {
     pub(super) fn key(&mut self, key: &[u8], question: &Question) -> Action {
         let allow = |keep| Action::Answer(Verdict::Allow { reach: self.reach, keep });
         match key {
-            b"y" => allow(Keep::Once),
+            b"y" if self.reach != Reach::Group => allow(Keep::Once),
             b"s" => allow(Keep::Session),
             b"p" if self.can_be_kept(question) => allow(Keep::Project),
             b"u" if self.can_be_kept(question) => allow(Keep::User),
             b"n" | b"\x1b" => Action::Answer(Verdict::DENY_ONCE),
-            b"N" => Action::Answer(Verdict::Deny { reach: self.reach, keep: Keep::Session }),
+            b"N" => Action::Answer(question.meant(Verdict::Deny { reach: self.reach, keep: Keep::Session })),
             b"\x03" => Action::Interrupt,
             b"l" => Action::Later,
-            b"d" if question.op.is_about_files() && !question.is_alone => self.toggle(Reach::Dir),
+            b"d" if has_directory(question) => self.toggle(Reach::Dir),
+            b"g" if group(question).is_some() => self.toggle(Reach::Group),
             b"t" if question.toolchain.is_some() => self.toggle(Reach::Toolchain),
             b"?" => {
                 self.page = if self.page.is_none() { Some(0) } else { None };
@@ -80,7 +81,7 @@ impl Choices {
     }
 
     fn can_be_kept(self, question: &Question) -> bool {
-        question.op.can_be_kept(question.is_dir, self.reach)
+        question.op.can_be_kept(question.is_dir, self.reach, question.group.as_ref())
     }
 
     fn toggle(&mut self, reach: Reach) -> Action {
@@ -106,13 +107,19 @@ impl Choices {
 
     fn keys(self, question: &Question) -> Vec<String> {
         let on = |reach| if self.reach == reach { "ON" } else { "off" };
-        let mut keys: Vec<String> = ["[y] once", "[s] this session"].map(str::to_owned).to_vec();
+        let mut keys = Vec::new();
+        keys.extend(group(question).map(|_| format!("[g] the group: {}", on(Reach::Group))));
+        let directory = has_directory(question).then(|| format!("[d] whole directory: {}", on(Reach::Dir)));
+        let is_first = matches!(question.group, Some(Group::Directory { .. }));
+        keys.extend(directory.clone().filter(|_| is_first));
+        if self.reach != Reach::Group {
+            keys.push("[y] once".to_owned());
+        }
+        keys.push("[s] this session".to_owned());
         if self.can_be_kept(question) {
             keys.extend(["[p] this project", "[u] always"].map(str::to_owned));
         }
-        if question.op.is_about_files() && !question.is_alone {
-            keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
-        }
+        keys.extend(directory.filter(|_| !is_first));
         if let Some(toolchain) = &question.toolchain {
             keys.push(format!("[t] {}: {}", shown_short(toolchain.as_bytes(), 24), on(Reach::Toolchain)));
         }
@@ -121,6 +128,16 @@ impl Choices {
         keys.push(if self.page.is_some() { "[space] next page [?] back".to_owned() } else { "[?] more".to_owned() });
         keys
     }
+}
+
+/// Whether an answer can be about the whole directory.
+fn has_directory(question: &Question) -> bool {
+    question.op.is_about_files() && !question.is_alone
+}
+
+/// The group that has a key of its own.
+fn group(question: &Question) -> Option<&Group> {
+    question.group.as_ref().filter(|group| !matches!(group, Group::Directory { .. }))
 }
 
 fn title(question: &Question, view: View) -> String {
@@ -141,7 +158,15 @@ fn title(question: &Question, view: View) -> String {
 /// What a person needs to decide, the path in full where there is room for it.
 fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<String> {
     let mut after = vec![entry("", &about(question))];
-    after.push(entry("for", &extent(question, reach, width - INDENT)));
+    let group = group(question).map(|group| shown(group.said(question.op).as_bytes()));
+    let group = group.map(|text| folded_short(&text, width - INDENT, 4, "press ?"));
+    match group {
+        Some(group) if reach == Reach::Group => after.extend(labelled("for", &group)),
+        group => {
+            after.push(entry("for", &extent(question, reach, width - INDENT)));
+            after.extend(group.into_iter().flat_map(|group| labelled("[g]", &group)));
+        }
+    }
     after.push(entry("by", &short_program(&question.asker.program, width - INDENT)));
     if !question.asker.parents.is_empty() {
         let parents: Vec<String> = question.asker.parents.iter().map(|parent| shown(name(parent).as_bytes())).collect();
@@ -166,6 +191,9 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     add("", &about(question));
     if !matches!(question.op, Op::Connect | Op::Sign) {
         add("opened", &open_flags(question.flags));
+    }
+    if let Some(group) = group(question) {
+        add("[g]", &shown(group.said(question.op).as_bytes()));
     }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
@@ -271,7 +299,7 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
     match reach {
         Reach::File if question.is_dir && question.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if question.is_dir => "the names in it, nothing below".to_owned(),
-        Reach::File => "this file alone".to_owned(),
+        Reach::File | Reach::Group => "this file alone".to_owned(),
         Reach::Dir => {
             let text = shown(directory.as_os_str().as_encoded_bytes());
             format!("EVERYTHING below {}", shown_line(&text, width.saturating_sub(17)))

@@ -30,6 +30,8 @@ fn request(id: u64, path: &str) -> Event {
         size: 12,
         asker: Asker { program, cwd: "/home/you".to_owned(), parents: vec![] },
         toolchain: None,
+        group: None,
+        is_alone: false,
         also: vec![],
         hint: None,
         waiting: 1,
@@ -48,6 +50,8 @@ fn decided(id: u64) -> Event {
         path: "/h/\u{202e}x".to_owned(),
         ts: 0.0,
         granted: vec![],
+        group: None,
+        by: None,
     }
 }
 

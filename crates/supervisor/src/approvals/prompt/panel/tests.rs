@@ -27,6 +27,8 @@ fn question(path: &[u8]) -> Question {
             parents: vec![program("/bin/bash", &["bash", "-c", "cat notes.txt"]), program("/usr/bin/make", &["make"])],
         },
         toolchain: None,
+        group: None,
+        by: None,
         also: Vec::new(),
         is_alone: false,
         hint: None,
@@ -192,4 +194,95 @@ fn nothing_is_offered_for_good_that_no_rule_can_give() {
     assert_eq!(offered(&listing, Choices::default()), (false, false), "what a key signs");
     assert_eq!(Choices::default().key(b"p", &listing), Action::Nothing);
     assert_eq!(offered(&question(b"/home/you/notes"), Choices::default()), (true, true));
+}
+
+fn hosts() -> Question {
+    let hosts = ["pypi.org:443", "files.pythonhosted.org:443"].map(str::to_owned).to_vec();
+    let group = Some(Group::Hosts { name: "pip install".to_owned(), hosts });
+    Question { op: Op::Connect, subject: Subject::Host("pypi.org:443".to_owned()), group, ..question(b"") }
+}
+
+fn names(saved_as: Option<&str>) -> Question {
+    let group = Group::Names {
+        directory: "/home/you".to_owned(),
+        prefix: ".app.json.tmp.".to_owned(),
+        suffix: String::new(),
+        saved_as: saved_as.map(str::to_owned),
+    };
+    Question { op: Op::Create, group: Some(group), ..question(b"/home/you/.app.json.tmp.481") }
+}
+
+#[test]
+fn a_group_is_told_in_full_before_it_can_be_answered() {
+    // A line that was folded goes on below its beginning.
+    let whole = |question: &Question, choices| drawn(question, choices, VIEW).replace("\n         ", "");
+    let said = "all 2 hosts of pip install: pypi.org:443, files.pythonhosted.org:443\n";
+    let text = whole(&hosts(), Choices::default());
+    assert!(text.contains(&format!("  for    this host and port\n  [g]    {said}")), "{text}");
+    assert!(text.contains("\n [g] the group: off [y] once [s] this session"), "{text}");
+    let text = whole(&names(Some("app.json")), Choices::default());
+    let of_names =
+        "EVERY new file /home/you/.app.json.tmp.*, where * is digits or random letters, each saved as app.json\n";
+    assert!(text.contains(&format!("  for    this file alone\n  [g]    {of_names}")), "{text}");
+    let mut choices = Choices::default();
+    assert_eq!(choices.key(b"g", &hosts()), Action::Redraw);
+    let text = whole(&hosts(), choices);
+    assert!(text.contains(&format!("  for    {said}")) && !text.contains("[g]    all"), "{text}");
+    assert!(text.contains("\n [g] the group: ON [s] this session [p] this project"), "{text}");
+    let many = (0..40).map(|n| format!("host-{n}.example.org:443")).collect();
+    let group = Some(Group::Hosts { name: "many".to_owned(), hosts: many });
+    let question = Question { group, ..hosts() };
+    let text = drawn(&question, choices, VIEW);
+    assert!(text.contains("press ?"), "what does not fit is told:\n{text}");
+    let mut all = Choices::default();
+    all.key(b"?", &question);
+    let pages: String = (0..4)
+        .map(|_| {
+            let page = drawn(&question, all, VIEW);
+            all.key(b" ", &question);
+            page
+        })
+        .collect();
+    let pages = pages.replace("\n         ", "");
+    for n in 0..40 {
+        assert!(pages.contains(&format!("host-{n}.example.org:443")), "{n}:\n{pages}");
+    }
+}
+
+#[test]
+fn a_group_is_answered_as_it_can_be_given() {
+    let answer = |key: &[u8], question: &Question| {
+        let mut choices = Choices::default();
+        choices.key(b"g", question);
+        choices.key(key, question)
+    };
+    let allow = |keep| Action::Answer(Verdict::Allow { reach: Reach::Group, keep });
+    let deny = Action::Answer(Verdict::Deny { reach: Reach::File, keep: Keep::Session });
+    for (question, key, expected) in [
+        (hosts(), &b"s"[..], allow(Keep::Session)),
+        (hosts(), b"p", allow(Keep::Project)),
+        (hosts(), b"u", allow(Keep::User)),
+        (hosts(), b"y", Action::Nothing),
+        (hosts(), b"N", deny),
+        (names(None), b"s", allow(Keep::Session)),
+        (names(None), b"u", Action::Nothing),
+        (names(None), b"y", Action::Nothing),
+        // Without a group the key means nothing.
+        (question(b"/home/you/x"), b"y", Action::Answer(Verdict::Allow { reach: Reach::File, keep: Keep::Once })),
+    ] {
+        assert_eq!(answer(key, &question), expected, "{question:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_no_answer_gives_is_not_offered_and_one_of_several_files_is_named_first() {
+    let keys = |question: &Question| drawn(question, Choices::default(), VIEW);
+    let home = Question { is_alone: true, ..question(b"/home/you/x") };
+    assert!(!keys(&home).contains("[d]"));
+    assert_eq!(Choices::default().key(b"d", &home), Action::Nothing);
+    let group = Some(Group::Directory { directory: "/home/you/many".to_owned() });
+    let many = Question { group, ..question(b"/home/you/many/x") };
+    let text = keys(&many);
+    assert!(text.contains(" [d] whole directory: off [y] once") && !text.contains("[g]"), "{text}");
+    assert_eq!(Choices::default().key(b"g", &many), Action::Nothing);
 }
