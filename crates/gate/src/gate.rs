@@ -756,9 +756,6 @@ impl Gate {
         let Some(case) = self.open.get_mut(id) else { return Ok(()) };
         let verdict = case.question.meant(verdict);
         case.stage = Stage::Settling { verdict, cause };
-        if verdict.is_allow() && matches!(cause, Cause::Person | Cause::Hook) && !case.question.is_dir {
-            self.siblings.allowed(&tree_of(&case.question));
-        }
         match verdict {
             Verdict::Deny { reach, keep } => {
                 let question = &case.question;
@@ -771,7 +768,7 @@ impl Gate {
             }
             Verdict::Allow { reach: Reach::Group, keep } => {
                 self.grant_group(id);
-                self.carry_out(id, Reach::File, keep)?;
+                self.carry_out(id, Reach::Group, keep)?;
                 self.settle_covered(id)
             }
             Verdict::Allow { reach, keep } => self.carry_out(id, reach, keep),

@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cofferdam_wire::{Group, Op, QuestionId};
-
-use crate::siblings::is_of_form;
+use cofferdam_wire::{Op, QuestionId};
 
 /// What a grant gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +52,8 @@ pub(crate) struct Denial {
 pub(crate) struct SessionAnswers {
     grants: Vec<Grant>,
     denials: Vec<Denial>,
-    /// Groups of names, for one kind of access, with the question that each was offered by.
-    groups: Vec<(Group, Op, QuestionId)>,
+    /// Groups of files, for one kind of access, with the question that each was offered by.
+    groups: Vec<(Vec<PathBuf>, Op, QuestionId)>,
     /// With device and inode of what was mounted by an answer: as long as it is mounted, nothing else has them.
     mounted: BTreeMap<PathBuf, Option<(u64, u64)>>,
 }
@@ -71,22 +69,16 @@ impl SessionAnswers {
         }
     }
 
-    pub(crate) fn grant_group(&mut self, group: Group, op: Op, by: QuestionId) {
-        self.groups.push((group, op, by));
+    pub(crate) fn grant_group(&mut self, paths: Vec<PathBuf>, op: Op, by: QuestionId) {
+        self.groups.push((paths, op, by));
     }
 
-    /// The question whose answer gave a group that has this name, where it is saved as was said.
-    pub(crate) fn group_that_covers(&self, path: &Path, op: Op, saved: Option<&str>) -> Option<QuestionId> {
-        let (above, name) = (path.parent()?, path.file_name()?.to_str()?);
-        let covers = |(group, granted, _): &&(Group, Op, QuestionId)| match group {
-            Group::Names { directory, prefix, suffix, saved_as } => {
-                let directory = if directory.is_empty() { "/" } else { directory };
-                let is_same = *granted == op && above == Path::new(directory) && saved_as.as_deref() == saved;
-                is_same && is_of_form(name, prefix, suffix)
-            }
-            Group::Hosts { .. } | Group::Directory { .. } => false,
+    /// The question whose answer gave a group that has this file.
+    pub(crate) fn group_that_covers(&self, path: &Path, op: Op) -> Option<QuestionId> {
+        let has = |(paths, granted, _): &&(Vec<PathBuf>, Op, QuestionId)| {
+            *granted == op && paths.iter().any(|granted| granted == path)
         };
-        self.groups.iter().find(covers).map(|(_, _, by)| *by)
+        self.groups.iter().find(has).map(|(_, _, by)| *by)
     }
 
     pub(crate) fn deny(&mut self, denial: Denial) {
@@ -179,30 +171,21 @@ mod tests {
     }
 
     #[test]
-    fn a_group_covers_names_of_its_form_in_its_directory_for_its_access() {
+    fn a_group_covers_its_files_for_its_access() {
         let mut answers = SessionAnswers::default();
-        let group = |directory: &str, saved_as: Option<&str>| Group::Names {
-            directory: directory.to_owned(),
-            prefix: "app.tmp.".to_owned(),
-            suffix: String::new(),
-            saved_as: saved_as.map(str::to_owned),
-        };
-        answers.grant_group(group("/h", None), Op::Create, 3);
-        answers.grant_group(group("/h/s", Some("app")), Op::Create, 4);
-        answers.grant_group(group("", None), Op::Read, 5);
-        for (path, op, saved, by) in [
-            ("/h/app.tmp.1", Op::Create, None, Some(3)),
-            ("/h/app.tmp.1", Op::Create, Some("app"), None),
-            ("/h/app.tmp.1", Op::Write, None, None),
-            ("/h/app.tmp.1", Op::Read, None, None),
-            ("/h/app.tmp.word", Op::Create, None, None),
-            ("/h/x/app.tmp.1", Op::Create, None, None),
-            ("/h/app.tmp.1/x", Op::Create, None, None),
-            ("/h/s/app.tmp.1", Op::Create, Some("app"), Some(4)),
-            ("/h/s/app.tmp.1", Op::Create, Some("other"), None),
-            ("/app.tmp.1", Op::Read, None, Some(5)),
+        answers.grant_group(["/h/app.1", "/h/app.2"].map(PathBuf::from).to_vec(), Op::Read, 3);
+        answers.grant_group(vec![PathBuf::from("/h/app.1")], Op::Write, 4);
+        for (path, op, by) in [
+            ("/h/app.1", Op::Read, Some(3)),
+            ("/h/app.2", Op::Read, Some(3)),
+            ("/h/app.1", Op::Write, Some(4)),
+            ("/h/app.2", Op::Write, None),
+            ("/h/app.2", Op::Create, None),
+            ("/h/app.3", Op::Read, None),
+            ("/h/app.1/x", Op::Read, None),
+            ("/h", Op::Read, None),
         ] {
-            assert_eq!(answers.group_that_covers(Path::new(path), op, saved), by, "{op:?} {path}");
+            assert_eq!(answers.group_that_covers(Path::new(path), op), by, "{op:?} {path}");
         }
     }
 

@@ -172,7 +172,7 @@ pub fn save_answer(
         }
         Subject::Key(_) => return Err(PersistError::NotKept),
     };
-    if allow && !question.op.can_be_kept(question.is_dir, reach, question.group.as_ref()) {
+    if allow && !question.op.can_be_kept(question.is_dir, reach) {
         return Err(PersistError::OnlyNames { path: path.clone() });
     }
     let own = match (reach, path.parent()) {

@@ -41,7 +41,7 @@ pub struct GatePlan {
 }
 
 /// How the operator is told of a question, besides where it is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notices {
     pub bell: bool,
     pub desktop: bool,

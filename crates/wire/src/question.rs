@@ -48,11 +48,11 @@ impl Op {
         }
     }
 
-    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, new files by
-    /// a pattern, or what a key signs. A directory that is not there yet is given with what comes into it.
-    pub fn can_be_kept(self, is_dir: bool, reach: Reach, group: Option<&Group>) -> bool {
-        let is_pattern = reach == Reach::Group && matches!(group, Some(Group::Names { .. }));
-        self != Op::Sign && !is_pattern && !(is_dir && reach == Reach::File && self != Op::Create)
+    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what a
+    /// key signs, and a group of files is for the session. A directory that is not there yet is given with what comes into it.
+    pub fn can_be_kept(self, is_dir: bool, reach: Reach) -> bool {
+        let is_of_files = reach == Reach::Group && self.is_about_files();
+        self != Op::Sign && !is_of_files && !(is_dir && reach == Reach::File && self != Op::Create)
     }
 
     /// Whether it is about a path.
@@ -75,40 +75,26 @@ pub enum Reach {
     Group,
 }
 
-/// What one answer to a question can be about besides its path or host. It gives what it says, as far as rules do not hide or
-/// protect it.
+/// What one answer to a question can be about besides its path or host: a list that is complete when the question is asked, and
+/// that gives what the answer about each of it would.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Group {
     /// What a program usually reaches; each with its port, as policy writes it.
     Hosts { name: String, hosts: Vec<String> },
-    /// Files of one directory, for the same kind of access: their names begin and end so, and have digits or random letters between.
-    Names {
-        directory: String,
-        prefix: String,
-        suffix: String,
-        /// What a new file of such a name is saved as.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        saved_as: Option<String>,
-    },
-    /// All of a directory: what the reach `dir` gives.
-    Directory { directory: String },
+    /// Files of one directory, for the same kind of access.
+    Files { directory: String, names: Vec<String> },
 }
 
 impl Group {
-    /// All that it gives, for a question about `op`. Names in it are the workload's: to be shown escaped.
+    /// All that it gives, for a question about `op`. Names in it can be the workload's: to be shown escaped. The directory is last, so
+    /// that nothing in its name is read as a file.
     pub fn said(&self, op: Op) -> String {
         match self {
             Group::Hosts { hosts, .. } => format!("{}: {}", self.name(), hosts.join(", ")),
-            Group::Directory { .. } => self.name(),
-            Group::Names { saved_as, .. } => {
-                let files = match op {
-                    Op::Create => "EVERY new file",
-                    Op::Write => "WRITING every file",
-                    _ => "READING every file",
-                };
-                let saved = saved_as.as_ref().map_or_else(String::new, |name| format!(", each saved as {name}"));
-                format!("{files} {}, where * is digits or random letters{saved}", self.name())
+            Group::Files { directory, names } => {
+                let verb = if op == Op::Write { "write" } else { "read" };
+                format!("{verb} all {} of {} in {directory}", names.len(), names.join(", "))
             }
         }
     }
@@ -116,10 +102,16 @@ impl Group {
     /// The same in a few words.
     pub fn name(&self) -> String {
         match self {
-            Group::Hosts { name, hosts } if hosts.len() == 1 => format!("all hosts of {name}"),
             Group::Hosts { name, hosts } => format!("all {} hosts of {name}", hosts.len()),
-            Group::Names { directory, prefix, suffix, .. } => format!("{directory}/{prefix}*{suffix}"),
-            Group::Directory { directory } => format!("EVERYTHING below {directory}"),
+            Group::Files { directory, names } => format!("{} files in {directory}", names.len()),
+        }
+    }
+
+    /// Its files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match self {
+            Group::Hosts { .. } => Vec::new(),
+            Group::Files { directory, names } => names.iter().map(|name| Path::new(directory).join(name)).collect(),
         }
     }
 }
@@ -284,19 +276,13 @@ impl Question {
     /// What an answer means for this question. One that says more than can be given is about the path or host alone.
     pub fn meant(&self, verdict: Verdict) -> Verdict {
         match (verdict, &self.group) {
-            (Verdict::Allow { reach: Reach::Group, keep }, Some(Group::Directory { .. })) => {
-                Verdict::Allow { reach: Reach::Dir, keep }
-            }
             (Verdict::Allow { reach: Reach::Group, keep }, group) => {
                 let is_given = match group {
                     Some(Group::Hosts { .. }) => keep > Keep::Once,
-                    Some(Group::Names { .. }) => keep == Keep::Session,
-                    _ => false,
+                    Some(Group::Files { .. }) => keep == Keep::Session,
+                    None => false,
                 };
                 Verdict::Allow { reach: if is_given { Reach::Group } else { Reach::File }, keep }
-            }
-            (Verdict::Deny { reach: Reach::Group, keep }, Some(Group::Directory { .. })) => {
-                Verdict::Deny { reach: Reach::Dir, keep }
             }
             (Verdict::Deny { reach: Reach::Group, keep }, _) => Verdict::Deny { reach: Reach::File, keep },
             (verdict, _) => verdict,

@@ -190,11 +190,7 @@ fn an_answer_for_the_group_covers_the_open_question_about_another_of_its_hosts()
         curl -sS -o /dev/null -w '%{http_code}\\n' http://$host/ & done; wait";
     let mut session = internet.start(&ASK, &format!("echo up; read x; {both}"));
     session.tell("\n");
-    let name = wait_for("two questions", || {
-        let text = internet.sandbox(&["questions"]).ok();
-        let open = text.lines().filter(|line| line.contains("connect to")).count();
-        (open == 2).then(|| text.split_whitespace().next().map(str::to_owned))?
-    });
+    let [name, _] = two_questions(&internet);
     internet.sandbox(&["approve", &name, "--scope", "group"]).code(0);
     assert_eq!(session.end(), (0, "200\n200\n".to_owned()));
     let log = internet.sandbox(&["audit", "--format", "json"]).ok();
@@ -220,15 +216,67 @@ fn asked_of_group(internet: &Internet, script: &str, keep: &str) -> String {
 }
 
 #[test]
-fn what_a_rule_denies_is_in_no_group() {
+fn what_a_rule_is_about_is_in_no_group() {
+    // What is allowed may be allowed in part, and needs no answer.
+    for (rule, code) in [("deny", 403), ("allow", 200)] {
+        let Some(internet) = with_pip() else { return };
+        internet.config(&format!("{rule} = [\"files.pythonhosted.org\"]\n"));
+        let mut session = internet.start(&ASK, &format!("echo up; read x; {PIP}"));
+        session.tell("\n");
+        let name = question(&internet);
+        let text = internet.sandbox(&["questions"]).ok();
+        assert!(text.contains("pypi.org:80") && !text.contains("hosts of pip install"), "{text}");
+        internet.sandbox(&["approve", &name, "--scope", "group"]).code(1).says(&["offers no group"]);
+        internet.sandbox(&["approve", &name, "--keep", "session"]).code(0);
+        assert_eq!(session.end().1, format!("200\n{code}\n"), "{rule}");
+    }
+}
+
+/// The names of two questions, the one about `pypi.org` first.
+fn two_questions(internet: &Internet) -> [String; 2] {
+    wait_for("two questions", || {
+        let text = internet.sandbox(&["questions"]).ok();
+        let name = |host: &str| {
+            let line = text.lines().find(|line| line.contains(&format!("connect to {host}")))?;
+            line.split_whitespace().next().map(str::to_owned)
+        };
+        Some([name("pypi.org")?, name("files.pythonhosted.org")?])
+    })
+}
+
+#[test]
+fn what_was_denied_after_the_group_was_asked_about_stays_denied() {
     let Some(internet) = with_pip() else { return };
-    internet.config("deny = [\"files.pythonhosted.org\"]\n");
+    let get = "curl -sS -o /dev/null -w '%{http_code}\\n' http://files.pythonhosted.org/";
+    let script = format!("{get} & curl -sS -o /dev/null http://pypi.org/; echo pypi-$?; wait; {get}");
+    let mut session = internet.start(&ASK, &format!("echo up; read x; {script}"));
+    session.tell("\n");
+    let [group, other] = two_questions(&internet);
+    internet.sandbox(&["deny", &other, "--keep", "session"]).code(0);
+    internet.sandbox(&["approve", &group, "--scope", "group"]).code(0);
+    let (_, out) = session.end();
+    assert!(out.contains("pypi-0") && out.matches("403").count() == 2 && !out.contains("200"), "{out}");
+    let log = internet.sandbox(&["audit", "--format", "json"]).ok();
+    assert!(log.contains("\"granted\":[\"pypi.org:80\"]"), "{log}");
+}
+
+#[test]
+fn a_host_of_a_group_that_leads_to_a_private_address_is_asked_about_by_itself() {
+    const PRIVATE: &str = "10.0.0.5";
+    let Some(internet) = Internet::with(&["curl"]) else { return };
+    for (name, address) in [("pypi.org", ALLOWED), ("files.pythonhosted.org", PRIVATE)] {
+        internet.world.http(&format!("{address}:80"));
+        internet.world.dns().name(name, Answer::addresses([address]));
+    }
     let mut session = internet.start(&ASK, &format!("echo up; read x; {PIP}"));
     session.tell("\n");
     let name = question(&internet);
+    assert!(internet.sandbox(&["questions"]).ok().contains(HOSTS));
+    internet.sandbox(&["approve", &name, "--scope", "group"]).code(0);
+    let name = question(&internet);
     let text = internet.sandbox(&["questions"]).ok();
-    assert!(text.contains("pypi.org:80") && !text.contains("hosts of pip install"), "{text}");
-    internet.sandbox(&["approve", &name, "--scope", "group"]).code(1).says(&["offers no group"]);
-    internet.sandbox(&["approve", &name, "--keep", "session"]).code(0);
+    assert!(text.contains("files.pythonhosted.org:80@10.0.0.5") && !text.contains("--scope group"), "{text}");
+    assert!(internet.world.connections(&format!("{PRIVATE}:80")).is_empty(), "it was reached before the answer");
+    internet.sandbox(&["deny", &name]).code(0);
     assert_eq!(session.end().1, "200\n403\n");
 }

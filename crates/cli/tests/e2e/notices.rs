@@ -129,20 +129,24 @@ fn the_terminal_rings_where_a_question_is_asked_unless_it_is_to_be_silent() {
         screen.keys(&["y"]);
         screen.wait_for("end-2");
         let bytes = wait_for("the log", || std::fs::read(&log).ok().filter(|bytes| !bytes.is_empty()));
-        let rang = bytes.iter().filter(|byte| **byte == 7).count();
+        let rang = bytes.split(|byte| *byte == 7).count() - 1;
         assert!(rings.contains(&rang), "{settings}: {rang}");
     }
 }
 
-/// Keeps what it is sent, and approves.
+/// Keeps what it is sent, and approves; below `/away` it sends elsewhere.
 const SERVER: &str = r#"
-import http.server, json, re, ssl, sys
+import http.server, json, ssl, sys
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         text = self.rfile.read(int(self.headers["Content-Length"]))
-        open(sys.argv[1], "ab").write(self.headers.get("Authorization", "-").encode() + b" " + text)
-        answer = json.dumps({"type": "cmd.approve", "id": json.loads(text)["id"], "scope": "file", "persist": "once"}).encode()
-        self.send_response(200)
+        with open(sys.argv[1], "ab") as asked:
+            asked.write(self.headers.get("Authorization", "-").encode() + b" " + text + b"\n")
+        id = json.loads(text)["id"] + (1 if self.path == "/other" else 0)
+        answer = json.dumps({"type": "cmd.approve", "id": id, "scope": "file", "persist": "once", "more": 1}).encode()
+        self.send_response(307 if self.path == "/away" else 200)
+        if self.path == "/away":
+            self.send_header("Location", "/ask")
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -156,8 +160,8 @@ server.serve_forever()
 "#;
 
 #[test]
-fn a_server_that_is_who_its_certificate_says_answers() {
-    let Some(place) = Place::with(&["curl", "python3", "openssl"]) else { return };
+fn a_server_that_is_who_its_certificate_says_answers_and_hears_no_command_line() {
+    let Some(place) = Place::with(&["python3", "openssl"]) else { return };
     place.write("home:notes/list", "the-list\n");
     place.write("home:server.py", SERVER);
     place.write("home:header", "Authorization: Bearer t0ken\n");
@@ -172,25 +176,63 @@ fn a_server_that_is_who_its_certificate_says_answers() {
     BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut port).expect("text");
     let hook = crate::agents::hooks().join("ask-by-webhook").display().to_string();
     let read = |url: &str, authority: &str| {
-        let header = path("header");
-        let unknown =
-            format!("[unknown]\nverdict = \"ask\"\nhook = [{hook:?}, {url:?}, {header:?}]\ntimeout = \"5s\"\n");
-        place.write(USER, &unknown);
-        let mut command = place.command(binary());
-        command.env("CURL_CA_BUNDLE", authority);
-        finish(command.args(["run", "--network", "none", "--", "bash", "-c", "cat ~/notes/list"]), b"")
+        let argv = [&hook, url, &path("header"), authority];
+        place.write(USER, &format!("[unknown]\nverdict = \"ask\"\nhook = {argv:?}\ntimeout = \"5s\"\n"));
+        // As a program may be given a token.
+        let script = "cd ~/notes; bash -c 'cat ~/notes/list' --token hunter2";
+        finish(place.command(binary()).args(["run", "--network", "none", "--", "bash", "-c", script]), b"")
     };
     let port = port.trim();
-    assert_eq!(read(&format!("https://localhost:{port}/ask"), &path("authority")).ok(), "the-list\n");
+    let url = |scheme: &str, host: &str, path: &str| format!("{scheme}://{host}:{port}/{path}");
+    let ran = read(&url("https", "localhost", "ask"), &path("authority"));
+    assert_eq!(ran.ok(), "the-list\n");
     let asked = place.read("home:asked").expect("it was asked");
-    assert!(asked.starts_with("Bearer t0ken {\"type\":\"event.fs_request\""), "{asked}");
+    assert!(asked.starts_with("Bearer t0ken {\"type\": \"event.fs_request\""), "{asked}");
+    assert!(asked.contains("/notes/list\"") && !asked.contains("hunter2") && !asked.contains("cwd"), "{asked}");
+    // An answer to another question, and one that is found elsewhere, which is not looked for.
+    for path_of_it in ["other", "away"] {
+        let before = place.read("home:asked").unwrap_or_default().lines().count();
+        assert_eq!(read(&url("https", "localhost", path_of_it), &path("authority")).code, 1, "{path_of_it}");
+        assert_eq!(place.read("home:asked").unwrap_or_default().lines().count(), before + 1, "{path_of_it}");
+    }
+    let asked = place.read("home:asked");
     // A certificate that no authority of the user vouches for, another name, and no TLS: no answer, and nothing is said.
     for (url, authority) in [
-        (format!("https://localhost:{port}/ask"), "/etc/ssl/certs/ca-certificates.crt"),
-        (format!("https://127.0.0.1:{port}/ask"), &path("authority")),
-        (format!("http://localhost:{port}/ask"), &path("authority")),
+        (url("https", "localhost", "ask"), String::new()),
+        (url("https", "127.0.0.1", "ask"), path("authority")),
+        (url("http", "localhost", "ask"), path("authority")),
     ] {
-        assert_eq!(read(&url, authority).code, 1, "{url}");
-        assert_eq!(place.read("home:asked").as_deref(), Some(asked.as_str()), "{url}");
+        assert_eq!(read(&url, &authority).code, 1, "{url}");
+        assert_eq!(place.read("home:asked"), asked, "{url}");
     }
+}
+
+#[test]
+fn a_project_neither_names_a_hook_nor_chooses_how_its_user_is_told() {
+    let place = Place::new();
+    place.write("home:notes/list", "the-list\n");
+    place.write("home:hook", "#!/bin/sh\ntouch \"${0%/*}\"/asked\n");
+    let hook = place.path("home:hook");
+    place.host("chmod 755 ~/hook").ok();
+    let named = format!("[unknown]\nverdict = \"ask\"\ntimeout = \"2s\"\nhook = [\"{}\"]\n", hook.display());
+    for file in [".cofferdam/policy.toml", ".cofferdam/policy.local.toml"] {
+        place.write(file, &named);
+        for trusted in [false, true] {
+            if trusted {
+                place.sandbox(&["trust", "--yes"]);
+            }
+            let ran = place.run(&["--network", "none"], &["bash", "-c", "cat ~/notes/list"]);
+            ran.code(125).says(&["unknown.hook"]);
+            assert!(!place.exists("home:asked"), "{file} {trusted}");
+        }
+        place.host(&format!("rm {}", place.path(file).display())).ok();
+    }
+    place.write(".cofferdam/policy.toml", "[unknown]\nbell = false\ndesktop = true\n");
+    let explained = place.sandbox(&["explain", "--", "true"]);
+    assert!(explained.err.contains("unknown.bell") || explained.out.contains("unknown.bell"), "{explained:?}");
+    // The control: the user's own counts.
+    place.write(".cofferdam/policy.toml", "");
+    place.write(USER, &named);
+    place.run(&["--network", "none"], &["bash", "-c", "cat ~/notes/list"]);
+    assert!(place.exists("home:asked"), "the user's hook was not asked");
 }

@@ -1,84 +1,84 @@
-//! Groups of siblings in the gate: which one a question offers, and what one that was granted covers. Owns that rules stay above a
-//! group: none is offered that a rule would take a name of, and each access is ruled by itself first. Part of `Gate`.
+//! Groups of siblings in the gate: the files that a question offers besides its own, and what a group that was granted covers. Owns that
+//! a group is a list of names that are there when the question is asked, and that rules stay above it: no name is on the list that a
+//! rule or an answer is about, and each access is ruled by itself first. Part of `Gate`.
 
 use std::path::Path;
 
-use cofferdam_policy::{Access as RuleAccess, folded};
+use cofferdam_policy::secret_text::names_secret;
 use cofferdam_wire::{Cause, Group, Keep, Op, QuestionId, Reach, Verdict};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::Gate;
+use crate::host_files;
 use crate::open_questions::asked_path;
+use crate::path_rules::Standing;
 use crate::triggers::Access;
 
+/// More names than a person reads before an answer.
+const MOST_NAMES: usize = 16;
+
 impl Gate {
-    /// Completes a question that is about to be asked: what an answer can be about besides, as it stays from then on.
+    /// Completes a question that is about to be asked: which files an answer can be about besides, as they stay from then on.
     pub(super) fn offer(&mut self, id: QuestionId) {
         let Some(case) = self.open.get(id) else { return };
-        let (question, call) = (&case.question, case.calls.first());
-        let (op, path) = (question.op, asked_path(question).to_path_buf());
-        let is_alone = question.is_alone;
-        let is_file = !question.is_dir && case.tree.is_none();
-        let group = call.filter(|_| is_file).and_then(|call| self.group_of(op, &path, is_alone, call));
-        if is_file {
-            self.siblings.asked(op, &path);
+        let (op, path) = (case.question.op, asked_path(&case.question).to_path_buf());
+        if case.question.is_dir || case.tree.is_some() || !matches!(op, Op::Read | Op::Write) {
+            return;
         }
+        let group = self.siblings_of(op, &path);
+        self.siblings.asked(op, &path);
         if let Some(case) = self.open.get_mut(id) {
             case.question.group = group;
         }
     }
 
-    fn group_of(&self, op: Op, path: &Path, is_alone: bool, call: &Access) -> Option<Group> {
-        let saved_as = |path: &Path| self.saved_name(&Access { path: path.to_path_buf(), ..call.clone() });
-        let names =
-            self.siblings.names(op, path, saved_as).filter(|group| op != Op::Exec && self.rules_allow(op, group));
-        names.or_else(|| self.siblings.directory(op, path).filter(|_| !is_alone))
+    /// None where there is no other, or so many that they are not read.
+    fn siblings_of(&self, op: Op, path: &Path) -> Option<Group> {
+        let form = self.siblings.form(op, path)?;
+        let (directory, asked) = (path.parent()?, path.file_name()?.to_str()?);
+        let there = host_files::names(directory).ok()?;
+        let there = there.into_iter().filter_map(|(name, ..)| String::from_utf8(name).ok());
+        let mut names: Vec<String> =
+            there.filter(|name| form.has(name) && self.may_be_listed(op, &directory.join(name))).collect();
+        names.sort();
+        let is_more = names.len() > 1 && names.len() <= MOST_NAMES && names.iter().any(|name| name == asked);
+        is_more.then(|| directory.to_str().map(|directory| Group::Files { directory: directory.to_owned(), names }))?
     }
 
-    fn saved_name(&self, access: &Access) -> Option<String> {
-        self.saved_as(access).and_then(|path| Some(path.file_name()?.to_str()?.to_owned()))
-    }
-
-    /// Whether no rule in the directory could be about a name that begins and ends so: what is said is given. Rougher than the
-    /// rules themselves, which each access meets first.
-    fn rules_allow(&self, op: Op, group: &Group) -> bool {
-        let Group::Names { directory, prefix, suffix, saved_as } = group else { return true };
-        let (prefix, suffix) = (folded(prefix), folded(suffix));
-        let directory = Path::new(directory);
-        let is_about = |place: &Path| {
-            let name = place.strip_prefix(directory).ok().and_then(|below| below.iter().next()).or(place.file_name());
-            let name = name.unwrap_or_default().to_string_lossy();
-            let name = folded(&name);
-            match name.split_once('*') {
-                Some((begin, _)) => begin.starts_with(&*prefix) || prefix.starts_with(begin),
-                None => name.starts_with(&*prefix) && name.ends_with(&*suffix),
-            }
-        };
-        let rules = self.rules.covers_below(directory);
-        let mut rules = rules.iter().filter(|(rule, _)| op.is_write() || rule.access != RuleAccess::Protect);
-        let is_saved_freely = saved_as.as_ref().is_none_or(|name| self.is_unknown(&directory.join(name)));
-        is_saved_freely && !rules.any(|(rule, place)| is_about(place) || is_about(&rule.path))
+    /// Whether it is a file that would be asked about like the one of the question. What is called like a secret is asked about alone.
+    fn may_be_listed(&self, op: Op, path: &Path) -> bool {
+        let is_file =
+            || host_files::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let is_secret = || path.to_str().is_none_or(|path| path.split('/').any(names_secret));
+        let is_made = || self.trigger.as_ref().is_some_and(|trigger| trigger.is_made(path));
+        self.rules.standing(self.rules.ruling(path)) == Standing::Unknown
+            && !self.answers.is_denied(path, op)
+            && !is_secret()
+            && !is_made()
+            && is_file()
     }
 
     /// The question whose answer about a group covers this.
     pub(super) fn granted_by_group(&self, access: &Access) -> Option<QuestionId> {
-        self.answers.group_that_covers(&access.path, access.op, self.saved_name(access).as_deref())
+        self.answers.group_that_covers(&access.path, access.op)
     }
 
     /// Remembers a group that was allowed.
     pub(super) fn grant_group(&mut self, id: QuestionId) {
         let question = self.open.get(id).map(|case| &case.question);
-        if let Some((group, op)) = question.and_then(|question| Some((question.group.clone()?, question.op))) {
-            self.answers.grant_group(group, op, id);
+        let group = question.and_then(|question| Some((question.group.as_ref()?.paths(), question.op)));
+        if let Some((paths, op)) = group {
+            self.answers.grant_group(paths, op, id);
         }
     }
 
     /// Open questions that the answer to question `by` is about as well.
     pub(super) fn settle_covered(&mut self, by: QuestionId) -> Result<(), Errno> {
-        let calls = self.open.asked().filter_map(|case| Some((case.question.id, case.calls.first()?.clone())));
-        let covered: Vec<QuestionId> =
-            calls.filter(|(_, call)| self.granted_by_group(call) == Some(by)).map(|(id, _)| id).collect();
-        for id in covered {
+        let is_covered = |path: &Path, op| self.answers.group_that_covers(path, op) == Some(by);
+        let asked = self.open.asked().filter(|case| !case.question.is_dir && case.tree.is_none());
+        let covered = asked.filter(|case| is_covered(asked_path(&case.question), case.question.op));
+        for id in covered.map(|case| case.question.id).collect::<Vec<_>>() {
             if let Some(case) = self.open.get_mut(id) {
                 case.question.by = Some(by);
             }

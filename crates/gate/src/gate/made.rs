@@ -76,11 +76,6 @@ impl Gate {
         }
     }
 
-    /// Whether no rule is about it.
-    pub(super) fn is_unknown(&self, path: &Path) -> bool {
-        self.rules.standing(self.rules.ruling(path)) == Standing::Unknown
-    }
-
     fn is_cache(&self, path: &Path) -> bool {
         self.rules.rule(self.rules.ruling(path)).is_some_and(|rule| rule.access == RuleAccess::Overlay)
     }
@@ -268,9 +263,7 @@ impl Gate {
         let made =
             self.trigger.as_mut().map_or(Ok(false), |trigger| trigger.make(&call, directory, keep == Keep::Once))?;
         if made && keep != Keep::Once {
-            // A group has the name itself: a program may make any number of such.
-            let own = self.granted_by_group(&call).is_none().then(|| call.path.clone());
-            for path in self.saved_as(&call).into_iter().chain(own) {
+            for path in self.saved_as(&call).into_iter().chain([call.path]) {
                 self.answers.grant(Grant { path, gives: Gives::Make });
             }
         }

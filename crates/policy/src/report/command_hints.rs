@@ -113,16 +113,18 @@ pub struct HostGroup {
 
 impl HostGroup {
     /// The group that a host belongs to: of the command that was started, where that has it, or the first of the table. None where
-    /// there is no other host in it.
+    /// there is no other host in it. Of the table only whole names: what lies below one is the workload's to choose.
     pub fn around(host: &Host, port: u16, argv: &[String]) -> Option<HostGroup> {
-        let has = |known: &&'static CommandHosts| known.fixed().iter().any(|endpoint| endpoint.allows(host, port));
+        let named = |known: &CommandHosts| {
+            let names = known.fixed().into_iter().filter(|usual| matches!(usual.target, Target::Host(_)));
+            names.collect::<Vec<_>>()
+        };
+        let has = |known: &&'static CommandHosts| named(known).iter().any(|endpoint| endpoint.allows(host, port));
         let started = in_command(argv).into_iter().map(|found| found.known).find(has);
         let known = started.or_else(|| commands().iter().find(has))?;
-        let hosts: Vec<Endpoint> =
-            known.fixed().into_iter().map(|usual| Endpoint { ports: Ports::One(port), ..usual }).collect();
-        let is_more =
-            |endpoint: &Endpoint| !matches!(&endpoint.target, Target::Host(_)) || !endpoint.target.covers(host);
-        hosts.iter().any(is_more).then(|| HostGroup { name: known.name(), hosts })
+        let hosts = named(known).into_iter().filter(|usual| usual.ports.allow(port) && usual.at.is_empty());
+        let hosts: Vec<Endpoint> = hosts.map(|usual| Endpoint { ports: Ports::One(port), ..usual }).collect();
+        (hosts.len() > 1).then(|| HostGroup { name: known.name(), hosts })
     }
 }
 
@@ -278,6 +280,9 @@ mod tests {
                 .is_some_and(|text| text.starts_with("claude: api.anthropic.com:443, "))
         );
         assert!(around("api.anthropic.com", 443, "aider").is_some_and(|text| text.starts_with("aider: ")));
+        // Names below a pattern of the table are the workload's to choose.
+        assert_eq!(around("index.rubygems.org", 443, "bundle install"), None);
+        assert_eq!(around("api.github.com", 443, "gh pr list"), None);
         for (host, port) in
             [("pypi.org", 22), ("evil.pypi.org", 443), ("pypi.org.evil.example", 443), ("other.test", 443)]
         {

@@ -427,11 +427,10 @@ impl ControlSocket {
 fn can_be_answered(group: Option<&Group>, verdict: Verdict) -> Result<(), &'static str> {
     match (group, verdict) {
         (None, _) => Err("it offers no group"),
-        (Some(Group::Directory { .. }), _) => Ok(()),
         (_, Verdict::Deny { .. }) => Err("a group can be allowed, not denied"),
         (_, Verdict::Allow { keep: Keep::Once, .. }) => Err("a group is allowed for the session or longer"),
-        (Some(Group::Names { .. }), Verdict::Allow { keep, .. }) if keep > Keep::Session => {
-            Err("a pattern of names is allowed for the session: no policy file can hold it")
+        (Some(Group::Files { .. }), Verdict::Allow { keep, .. }) if keep > Keep::Session => {
+            Err("a group of files is allowed for the session")
         }
         _ => Ok(()),
     }

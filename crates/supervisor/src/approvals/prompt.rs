@@ -267,8 +267,9 @@ impl Prompt {
     }
 
     fn press(&mut self, key: &[u8], now: Instant) {
-        let Some(question) = self.current().cloned() else { return };
-        match self.choices.key(key, &question) {
+        let (Some(question), Some(shown)) = (self.current().cloned(), self.shown) else { return };
+        let view = self.view(shown);
+        match self.choices.key(key, &question, view) {
             Action::Answer(verdict) => self.answer(question.id, verdict, now),
             Action::Interrupt => {
                 self.out.program.extend_from_slice(key);

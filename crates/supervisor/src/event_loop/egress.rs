@@ -133,23 +133,26 @@ impl Running<'_> {
 }
 
 impl Running<'_> {
-    /// The hosts that one answer can be about with this one, without those that are denied: an answer would not give them.
+    /// The hosts that one answer can be about with this one. Others only that would be asked about: what a rule denies no answer gives,
+    /// and what a rule allows may be allowed in part.
     fn hosts_around(&self, host: &str, port: u16) -> Option<Group> {
         let asked = Host::parse(host).ok()?;
         let group = HostGroup::around(&asked, port, &self.plan.command.argv)?;
         let rules = Rules::new(&self.plan.egress.as_ref()?.network, Vec::new());
-        let is_denied = |endpoint: &Endpoint| match &endpoint.target {
+        let own = Endpoint::of(&asked, port);
+        let would_be_asked = |endpoint: &Endpoint| match &endpoint.target {
             Target::Host(name) => {
-                let host = Host::parse(name);
-                host.is_ok_and(|host| matches!(rules.host(&host, port), Verdict::Denied(_)))
-                    || self.approvals.hosts.denied.contains(&endpoint.to_string())
+                let verdict = Host::parse(name).map(|host| rules.host(&host, port));
+                verdict.is_ok_and(|verdict| matches!(verdict, Verdict::Unknown))
+                    && !self.approvals.hosts.denied.contains(&endpoint.to_string())
             }
             _ => false,
         };
-        let hosts: Vec<Endpoint> = group.hosts.into_iter().filter(|endpoint| !is_denied(endpoint)).collect();
-        let is_more = hosts.len() > 1 || hosts.iter().any(|one| *one != Endpoint::of(&asked, port));
+        let hosts: Vec<Endpoint> =
+            group.hosts.into_iter().filter(|host| *host == own || would_be_asked(host)).collect();
+        let is_group = hosts.len() > 1 && hosts.contains(&own);
         let hosts = hosts.iter().map(Endpoint::to_string).collect();
-        is_more.then_some(Group::Hosts { name: group.name, hosts })
+        is_group.then_some(Group::Hosts { name: group.name, hosts })
     }
 }
 

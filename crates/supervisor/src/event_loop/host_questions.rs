@@ -98,8 +98,13 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn settle(&mut self, open: Open, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+    fn settle(&mut self, mut open: Open, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
         let verdict = open.question.meant(verdict);
+        if let Some(Group::Hosts { hosts, .. }) = &mut open.question.group {
+            // Denied after this was asked: that answer stands.
+            let own = open.question.subject.text();
+            hosts.retain(|host| *host == own || !self.approvals.hosts.denied.contains(host));
+        }
         let places = places(&open.question, verdict);
         if matches!(verdict, Verdict::Deny { keep, .. } if keep > Keep::Once) {
             self.approvals.hosts.denied.extend(places.clone());

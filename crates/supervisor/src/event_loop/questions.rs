@@ -86,14 +86,14 @@ impl Running<'_> {
     fn keep(&mut self, settled: &Settled) {
         let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
         let (Verdict::Allow { reach, keep } | Verdict::Deny { reach, keep }) = settled.verdict;
-        // No policy file can hold it, so there is nothing to be saved later.
-        let is_pattern = reach == Reach::Group && settled.question.op.is_about_files();
+        // A group of files is for the session: there is nothing to be saved later.
+        let is_of_files = reach == Reach::Group && settled.question.op.is_about_files();
         if is_answer && keep >= Keep::Project {
             self.keep_answer(settled);
         } else if is_answer
             && keep == Keep::Session
             && settled.verdict.is_allow()
-            && !is_pattern
+            && !is_of_files
             && self.approvals.granted.len() < MOST_GRANTED
         {
             self.approvals.granted.push(settled.clone());

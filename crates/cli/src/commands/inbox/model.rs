@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_gate::shown;
 use cofferdam_wire::protocol::{Command, Decision, Event, FsRequest, SessionStatus};
-use cofferdam_wire::{Cause, Group, Keep, QuestionId, Reach, Verdict};
+use cofferdam_wire::{Cause, Keep, QuestionId, Reach, Verdict};
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::commands::inbox::history::{History, Step};
@@ -30,6 +30,8 @@ pub(super) struct Inbox {
     pub(super) filter: String,
     pub(super) screen: Screen,
     pub(super) history: History,
+    /// The question whose group the screen has all of.
+    pub(super) group_in_view: Option<(String, QuestionId)>,
     selected: Option<(String, QuestionId)>,
     locked_until: Option<Instant>,
 }
@@ -84,17 +86,12 @@ pub(super) enum Effect {
 
 impl Asked {
     pub(super) fn can_be_kept(&self, reach: Reach) -> bool {
-        self.request.op.can_be_kept(self.request.is_dir, reach, self.request.group.as_ref())
+        self.request.op.can_be_kept(self.request.is_dir, reach)
     }
 
     /// Whether an answer can be about the whole directory.
     pub(super) fn has_directory(&self) -> bool {
         self.request.op.is_about_files() && !self.request.is_alone
-    }
-
-    /// The group that has a key of its own.
-    pub(super) fn group(&self) -> Option<&Group> {
-        self.request.group.as_ref().filter(|group| !matches!(group, Group::Directory { .. }))
     }
 }
 
@@ -250,6 +247,12 @@ impl Inbox {
         let shown = self.shown();
         let Some(asked) = self.selected().and_then(|line| shown.get(line)) else { return Effect::Nothing };
         let has_toolchain = asked.request.toolchain.is_some();
+        // What is not shown is not answered here.
+        let in_view = |(session, id): &(String, QuestionId)| *session == asked.session && *id == asked.request.id;
+        let has_group = self.group_in_view.as_ref().is_some_and(in_view);
+        if self.reach == Some(Reach::Group) && !has_group {
+            return self.toggle(Reach::Group);
+        }
         let reach = self.reach.unwrap_or(Reach::File);
         let can_be_kept = asked.can_be_kept(reach);
         let allow = |keep| Verdict::Allow { reach, keep };
@@ -263,7 +266,7 @@ impl Inbox {
             'N' if reach == Reach::Group => Verdict::Deny { reach: Reach::File, keep: Keep::Session },
             'N' => Verdict::Deny { reach, keep: Keep::Session },
             'd' if asked.has_directory() => return self.toggle(Reach::Dir),
-            'g' if asked.group().is_some() => return self.toggle(Reach::Group),
+            'g' if has_group => return self.toggle(Reach::Group),
             't' if has_toolchain => return self.toggle(Reach::Toolchain),
             _ => return Effect::Nothing,
         };

@@ -3,7 +3,7 @@
 
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Group, Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
+use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
 
 /// Where the second column begins.
 const INDENT: usize = 9;
@@ -53,10 +53,19 @@ pub(super) struct View {
     pub(super) keys: Keys,
 }
 
+impl View {
+    fn width(self) -> usize {
+        self.columns.max(INDENT + 8)
+    }
+}
+
 impl Choices {
-    pub(super) fn key(&mut self, key: &[u8], question: &Question) -> Action {
+    pub(super) fn key(&mut self, key: &[u8], question: &Question, view: View) -> Action {
+        let is_out_of_view = self.reach == Reach::Group && group_in_view(question, view).is_none();
         let allow = |keep| Action::Answer(Verdict::Allow { reach: self.reach, keep });
         match key {
+            // The terminal is smaller by now: what would be given is not on it.
+            b"s" | b"p" | b"u" if is_out_of_view => self.toggle(Reach::Group),
             b"y" if self.reach != Reach::Group => allow(Keep::Once),
             b"s" => allow(Keep::Session),
             b"p" if self.can_be_kept(question) => allow(Keep::Project),
@@ -66,7 +75,7 @@ impl Choices {
             b"\x03" => Action::Interrupt,
             b"l" => Action::Later,
             b"d" if has_directory(question) => self.toggle(Reach::Dir),
-            b"g" if group(question).is_some() => self.toggle(Reach::Group),
+            b"g" if group_in_view(question, view).is_some() => self.toggle(Reach::Group),
             b"t" if question.toolchain.is_some() => self.toggle(Reach::Toolchain),
             b"?" => {
                 self.page = if self.page.is_none() { Some(0) } else { None };
@@ -81,7 +90,7 @@ impl Choices {
     }
 
     fn can_be_kept(self, question: &Question) -> bool {
-        question.op.can_be_kept(question.is_dir, self.reach, question.group.as_ref())
+        question.op.can_be_kept(question.is_dir, self.reach)
     }
 
     fn toggle(&mut self, reach: Reach) -> Action {
@@ -91,13 +100,20 @@ impl Choices {
 
     /// The panel: at most `view.rows` lines of at most `view.columns` columns. The first is its title.
     pub(super) fn lines(self, question: &Question, view: View) -> Vec<String> {
-        let width = view.columns.max(INDENT + 8);
+        let group = group_in_view(question, view);
+        let reach = if self.reach == Reach::Group && group.is_none() { Reach::File } else { self.reach };
+        Choices { reach, ..self }.lines_with(group.as_deref(), question, view)
+    }
+
+    /// `group` is all of the group, where that has room.
+    fn lines_with(self, group: Option<&[String]>, question: &Question, view: View) -> Vec<String> {
+        let width = view.width();
         let title = title(question, view);
-        let keys = wrapped_items(&self.keys(question), width);
+        let keys = wrapped_items(&self.keys(question, group.is_some()), width);
         let room = view.rows.saturating_sub(1 + keys.len()).max(1);
         let body = match self.page {
             Some(page) => page_of(&everything(question, width), page, room),
-            None => summary(question, self.reach, width, room),
+            None => summary(question, self.reach, group, width, room),
         };
         let mut lines = vec![title];
         lines.extend(body);
@@ -105,13 +121,10 @@ impl Choices {
         lines.iter().map(|line| cut(line, width)).collect()
     }
 
-    fn keys(self, question: &Question) -> Vec<String> {
+    fn keys(self, question: &Question, has_group: bool) -> Vec<String> {
         let on = |reach| if self.reach == reach { "ON" } else { "off" };
         let mut keys = Vec::new();
-        keys.extend(group(question).map(|_| format!("[g] the group: {}", on(Reach::Group))));
-        let directory = has_directory(question).then(|| format!("[d] whole directory: {}", on(Reach::Dir)));
-        let is_first = matches!(question.group, Some(Group::Directory { .. }));
-        keys.extend(directory.clone().filter(|_| is_first));
+        keys.extend(has_group.then(|| format!("[g] the group: {}", on(Reach::Group))));
         if self.reach != Reach::Group {
             keys.push("[y] once".to_owned());
         }
@@ -119,7 +132,9 @@ impl Choices {
         if self.can_be_kept(question) {
             keys.extend(["[p] this project", "[u] always"].map(str::to_owned));
         }
-        keys.extend(directory.filter(|_| !is_first));
+        if has_directory(question) {
+            keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
+        }
         if let Some(toolchain) = &question.toolchain {
             keys.push(format!("[t] {}: {}", shown_short(toolchain.as_bytes(), 24), on(Reach::Toolchain)));
         }
@@ -135,9 +150,15 @@ fn has_directory(question: &Question) -> bool {
     question.op.is_about_files() && !question.is_alone
 }
 
-/// The group that has a key of its own.
-fn group(question: &Question) -> Option<&Group> {
-    question.group.as_ref().filter(|group| !matches!(group, Group::Directory { .. }))
+/// All that the group gives, line by line. None where the panel has no room for it: what is not shown is not answered here.
+fn group_in_view(question: &Question, view: View) -> Option<Vec<String>> {
+    let text = shown(question.group.as_ref()?.said(question.op).as_bytes());
+    let group = folded(&text, view.width() - INDENT);
+    let is_whole = |reach, label| {
+        let lines = Choices { reach, page: None }.lines_with(Some(&group), question, view);
+        lines.len() <= view.rows && lines.windows(group.len()).any(|part| part == labelled(label, &group))
+    };
+    (is_whole(Reach::File, "[g]") && is_whole(Reach::Group, "for")).then_some(group)
 }
 
 fn title(question: &Question, view: View) -> String {
@@ -156,15 +177,19 @@ fn title(question: &Question, view: View) -> String {
 }
 
 /// What a person needs to decide, the path in full where there is room for it.
-fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<String> {
+fn summary(question: &Question, reach: Reach, group: Option<&[String]>, width: usize, room: usize) -> Vec<String> {
     let mut after = vec![entry("", &about(question))];
-    let group = group(question).map(|group| shown(group.said(question.op).as_bytes()));
-    let group = group.map(|text| folded_short(&text, width - INDENT, 4, "press ?"));
     match group {
-        Some(group) if reach == Reach::Group => after.extend(labelled("for", &group)),
-        group => {
+        Some(group) if reach == Reach::Group => after.extend(labelled("for", group)),
+        Some(group) => {
             after.push(entry("for", &extent(question, reach, width - INDENT)));
-            after.extend(group.into_iter().flat_map(|group| labelled("[g]", &group)));
+            after.extend(labelled("[g]", group));
+        }
+        None => {
+            after.push(entry("for", &extent(question, reach, width - INDENT)));
+            after.extend(
+                question.group.as_ref().map(|_| entry("group", "no room for it here: see `sandbox questions`")),
+            );
         }
     }
     after.push(entry("by", &short_program(&question.asker.program, width - INDENT)));
@@ -192,8 +217,8 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     if !matches!(question.op, Op::Connect | Op::Sign) {
         add("opened", &open_flags(question.flags));
     }
-    if let Some(group) = group(question) {
-        add("[g]", &shown(group.said(question.op).as_bytes()));
+    if let Some(group) = &question.group {
+        add("group", &shown(group.said(question.op).as_bytes()));
     }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
