@@ -16,7 +16,8 @@ pub mod secret_text;
 mod types;
 
 pub use builtin::{
-    DEFAULT_PRESET, PRESETS, Preset, dependency_directories, obeyed_names, presets_that_keep, registries, toolchains,
+    DEFAULT_PRESET, PRESETS, Preset, dependency_directories, is_called_like_a_secret, obeyed_names, presets_that_keep,
+    registries, toolchains,
 };
 pub use decide::files::{ExpandedRule, hold_of, index_of, rules_in_force};
 pub use decide::index::{PlacedRule, RuleIndex, Ruling};

@@ -3,9 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam_testkit::world::Answer;
-
-use crate::internet::{ALLOWED, Internet, OTHER};
+use crate::internet::{ALLOWED, Internet, OTHER, PRIVATE};
 use crate::support::wait_for;
 
 /// No flag chooses a network.
@@ -142,13 +140,17 @@ fn learning_drafts_the_hosts_that_were_reached() {
     ran.says(&["third.test"]);
 }
 
+fn with_pip_at(second: &str) -> Option<Internet> {
+    let internet = Internet::naming(&["curl"], &[("pypi.org", ALLOWED), ("files.pythonhosted.org", second)])?;
+    for address in [ALLOWED, second] {
+        internet.world.http(&format!("{address}:80"));
+    }
+    Some(internet)
+}
+
 /// Two hosts that the shipped list has for `pip install`, with a web server each.
 fn with_pip() -> Option<Internet> {
-    let internet = Internet::with_web(&["curl"])?;
-    let dns = internet.world.dns();
-    dns.name("pypi.org", Answer::addresses([ALLOWED]));
-    dns.name("files.pythonhosted.org", Answer::addresses([OTHER]));
-    Some(internet)
+    with_pip_at(OTHER)
 }
 
 const PIP: &str = "for host in pypi.org files.pythonhosted.org; do
@@ -262,12 +264,7 @@ fn what_was_denied_after_the_group_was_asked_about_stays_denied() {
 
 #[test]
 fn a_host_of_a_group_that_leads_to_a_private_address_is_asked_about_by_itself() {
-    const PRIVATE: &str = "10.0.0.5";
-    let Some(internet) = Internet::with(&["curl"]) else { return };
-    for (name, address) in [("pypi.org", ALLOWED), ("files.pythonhosted.org", PRIVATE)] {
-        internet.world.http(&format!("{address}:80"));
-        internet.world.dns().name(name, Answer::addresses([address]));
-    }
+    let Some(internet) = with_pip_at(PRIVATE) else { return };
     let mut session = internet.start(&ASK, &format!("echo up; read x; {PIP}"));
     session.tell("\n");
     let name = question(&internet);

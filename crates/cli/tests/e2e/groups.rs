@@ -132,12 +132,11 @@ fn what_a_rule_or_an_answer_is_about_is_in_no_group() {
 fn what_is_called_like_a_secret_is_asked_about_alone() {
     let place = answering("files", "", "");
     for n in 1..=3 {
-        for name in ["token-", "many/api-key.", "secrets/app.", "many/app."] {
+        for name in ["token-", "id_rsa.", "many/api-key.", "secrets/app.", "many/app."] {
             place.write(&format!("home:below/{name}{n}"), "content\n");
         }
     }
-    let read =
-        "cd ~/below; for name in token- many/api-key. secrets/app.; do for n in 1 2 3; do cat $name$n; done; done";
+    let read = "cd ~/below; for name in token- id_rsa. many/api-key. secrets/app.; do for n in 1 2 3; do cat $name$n; done; done";
     run(&place, read);
     let questions = asked(&place);
     assert!(questions.iter().all(|question| question["group"] == Value::Null), "{questions:#?}");

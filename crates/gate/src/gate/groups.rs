@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use cofferdam_policy::is_called_like_a_secret;
 use cofferdam_policy::secret_text::names_secret;
 use cofferdam_wire::{Cause, Group, Keep, Op, QuestionId, Reach, Verdict};
 use rustix::fs::FileType;
@@ -17,6 +18,8 @@ use crate::triggers::Access;
 
 /// More names than a person reads before an answer.
 const MOST_NAMES: usize = 16;
+/// In a directory with more, looking for them would keep the session waiting.
+const MOST_THERE: usize = 10_000;
 
 impl Gate {
     /// Completes a question that is about to be asked: which files an answer can be about besides, as they stay from then on.
@@ -37,20 +40,23 @@ impl Gate {
     fn siblings_of(&self, op: Op, path: &Path) -> Option<Group> {
         let form = self.siblings.form(op, path)?;
         let (directory, asked) = (path.parent()?, path.file_name()?.to_str()?);
-        let there = host_files::names(directory).ok()?;
-        let there = there.into_iter().filter_map(|(name, ..)| String::from_utf8(name).ok());
-        let mut names: Vec<String> =
-            there.filter(|name| form.has(name) && self.may_be_listed(op, &directory.join(name))).collect();
+        let there = host_files::names_up_to(directory, MOST_THERE).ok()??;
+        let there = there.into_iter().filter_map(|name| String::from_utf8(name).ok());
+        let listed = there.filter(|name| form.has(name) && self.may_be_listed(op, directory, name));
+        let mut names: Vec<String> = listed.take(MOST_NAMES + 1).collect();
         names.sort();
         let is_more = names.len() > 1 && names.len() <= MOST_NAMES && names.iter().any(|name| name == asked);
         is_more.then(|| directory.to_str().map(|directory| Group::Files { directory: directory.to_owned(), names }))?
     }
 
     /// Whether it is a file that would be asked about like the one of the question. What is called like a secret is asked about alone.
-    fn may_be_listed(&self, op: Op, path: &Path) -> bool {
+    fn may_be_listed(&self, op: Op, directory: &Path, name: &str) -> bool {
+        let path = &directory.join(name);
         let is_file =
             || host_files::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        let is_secret = || path.to_str().is_none_or(|path| path.split('/').any(names_secret));
+        let is_secret = || {
+            is_called_like_a_secret(name) || directory.to_str().is_none_or(|above| above.split('/').any(names_secret))
+        };
         let is_made = || self.trigger.as_ref().is_some_and(|trigger| trigger.is_made(path));
         self.rules.standing(self.rules.ruling(path)) == Standing::Unknown
             && !self.answers.is_denied(path, op)

@@ -1,4 +1,4 @@
-//! The bell of the terminal. Owns when it rings: once for a question, and once for a burst of them. Called by `prompt`.
+//! The bell of the terminal. Owns when it rings: at a question, and no sooner than ten seconds after the last time. Called by `prompt`.
 
 use std::time::{Duration, Instant};
 
@@ -25,11 +25,11 @@ impl Bell {
         let is_new = id > self.rang;
         self.rang = self.rang.max(id);
         let is_burst = self.at.is_some_and(|at| now.saturating_duration_since(at) < BURST);
-        if !self.is_on || !is_new {
+        if !self.is_on || !is_new || is_burst {
             return "";
         }
         self.at = Some(now);
-        if is_burst { "" } else { "\x07" }
+        "\x07"
     }
 }
 
@@ -44,6 +44,9 @@ mod tests {
         let rings = [(1, 0), (2, 1), (3, 9), (3, 30), (4, 40), (5, 41), (5, 60)];
         let rang = rings.map(|(id, seconds)| !bell.ring(id, at(seconds)).is_empty());
         assert_eq!(rang, [true, false, false, false, true, false, false]);
+        // A stream of them neither rings at each nor keeps the bell silent.
+        let rang = (0..60).filter(|second| !bell.ring(100 + second, at(100 + second)).is_empty()).count();
+        assert_eq!(rang, 6);
         assert_eq!(Bell::new(false).ring(1, now), "");
     }
 }
