@@ -148,7 +148,7 @@ fn a_group_is_answered_where_all_of_it_is_on_the_screen() {
             assert!(names.iter().filter(|name| has(&text, name)).count() + 2 >= names.len(), "{text}");
             assert!(text.contains("for: read all") && !text.contains("[u]") && !text.contains("[y]"), "{text}");
             // The terminal is smaller by now: the first key shows that it is about the file alone.
-            drawn_in(&mut inbox, 30, 10);
+            drawn_in(&mut inbox, 18, 10);
             assert_eq!((press(&mut inbox, 's', later), inbox.reach), (Effect::Nothing, None));
         }
         let scope = Reach::File;
