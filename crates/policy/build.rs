@@ -62,7 +62,7 @@ use std::{env, fs};
 
 use format::spanned::At;
 use format::{file, profile};
-use language::endpoint::{Ports, Target};
+use language::endpoint::{Endpoint, Ports, Target};
 use language::path::{Base, PathExpr};
 use types::files::ObeyedClass;
 use types::network::{Credential, SecretSource};
@@ -101,6 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     known(&profiles, &mut code)?;
     dependencies(&profiles, &mut code)?;
     environment(&profiles, &mut code)?;
+    commands(&profiles, &mut code)?;
     presets(&profiles, &mut code)?;
     let Code { mut program, text, defaults } = code;
     writeln!(program, "static DEFAULTS: &[StaticPath] = &[{}];", defaults.join(", "))?;
@@ -286,6 +287,37 @@ fn environment(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
         }
         code.line("];");
     }
+    Ok(())
+}
+
+fn commands(profiles: &Path, code: &mut Code) -> Result<(), Box<dyn Error>> {
+    let (source, text) = load(profiles, "commands.toml")?;
+    let (list, lines) = profile::read::<profile::Commands>(&source, &text)?;
+    code.line("static COMMANDS: &[CommandHosts] = &[");
+    for At { value: command, offset } in &list.command {
+        let (line, _) = lines.position(*offset);
+        let refused = |why: &str| format!("{source}:{line}: {why}");
+        if !command.is_consistent() {
+            return Err(
+                refused("a command has programs, a reason, and one of `hosts`, `preset`, `in_arguments`").into()
+            );
+        }
+        for host in &command.hosts {
+            let endpoint = Endpoint::parse(host).map_err(|error| refused(&error.to_string()))?;
+            if endpoint.ports != Ports::Web || !endpoint.at.is_empty() || matches!(endpoint.target, Target::Net(_)) {
+                return Err(refused(&format!("`{host}` is no plain name")).into());
+            }
+        }
+        let hosts = match &command.preset {
+            Some(preset) if !PRESETS.contains(&preset.as_str()) => return Err(refused("no such preset").into()),
+            Some(preset) => format!("UsualHosts::Preset({preset:?})"),
+            None if command.in_arguments => "UsualHosts::Arguments".to_owned(),
+            None => format!("UsualHosts::These(&{:?})", command.hosts),
+        };
+        let (programs, words) = (&command.programs, &command.words);
+        code.line(&format!("    CommandHosts {{ programs: &{programs:?}, words: &{words:?}, hosts: {hosts} }},"));
+    }
+    code.line("];");
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 mod askers;
 mod carry_out;
+mod groups;
 mod interrupted;
 mod made;
 
@@ -29,6 +30,7 @@ use crate::open_questions::{OpenQuestions, Stage, asked_path, tree_of};
 use crate::path_rules::{PathRules, RulesInHome, Standing};
 use crate::requester::Processes;
 use crate::session_answers::{Denial, Gives, Grant, SessionAnswers};
+use crate::siblings::Siblings;
 use crate::triggers::fuse::Fuse;
 use crate::triggers::fuse::made::MadeFile;
 use crate::triggers::notify::Notify;
@@ -49,7 +51,7 @@ const MOST_LEARNED: usize = 1 << 16;
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
     /// A new question, or one that more calls wait for now.
-    Asked(Question),
+    Asked(Box<Question>),
     Settled(Box<Settled>),
     /// Refused at once: a change that cannot be asked about.
     Refused {
@@ -159,6 +161,7 @@ pub struct Gate {
     processes: Option<Processes>,
     open: OpenQuestions,
     answers: SessionAnswers,
+    siblings: Siblings,
     expected: VecDeque<Expected>,
     progress: Vec<Progress>,
     next_hold: u64,
@@ -210,6 +213,7 @@ impl Gate {
             open: OpenQuestions::new(plan.per_minute, plan.timeout),
             rules,
             answers: SessionAnswers::new(mounted),
+            siblings: Siblings::default(),
             plan,
             trigger: None,
             namespace: None,
@@ -584,10 +588,14 @@ impl Gate {
     }
 
     fn ask(&mut self, access: Access) -> Result<(), Errno> {
+        if self.granted_by_group(&access).is_some() {
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+            return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
+        }
         if let Some(case) = self.open.joinable(&access) {
             case.join(access);
             if case.stage == Stage::Asked {
-                self.news.push(News::Asked(case.question.clone()));
+                self.news.push(News::Asked(Box::new(case.question.clone())));
             }
             return Ok(());
         }
@@ -607,6 +615,8 @@ impl Gate {
             flags: access.flags,
             asker: self.asker(access.thread),
             toolchain: self.rules.toolchain_of(&access.path).map(str::to_owned),
+            group: None,
+            by: None,
             // What a file of this name is saved as: an answer that makes it is about that as well.
             also: self.saved_as(access).into_iter().collect(),
             is_alone: alone.is_some(),
@@ -623,7 +633,10 @@ impl Gate {
             return self.deny_unasked(&access, Cause::Failed);
         }
         let id = self.open.number();
-        let question = self.question(id, &access);
+        let mut question = self.question(id, &access);
+        if matches!(stage, Stage::Settling { cause: Cause::Grant, .. }) {
+            question.by = self.granted_by_group(&access);
+        }
         let path = access.path.clone();
         let directory = path.parent().unwrap_or(&path).to_path_buf();
         let is_new = access.op == Op::Create;
@@ -729,12 +742,14 @@ impl Gate {
         match case.stage {
             Stage::Settling { verdict, cause } => self.settle(id, verdict, cause),
             Stage::Holding | Stage::Asked => {
-                case.stage = Stage::Asked;
+                if std::mem::replace(&mut case.stage, Stage::Asked) == Stage::Holding {
+                    self.offer(id);
+                }
                 if !self.trigger.as_ref().is_none_or(|trigger| trigger.can_serve()) {
                     self.look_again.get_or_insert_with(|| Instant::now() + SECOND_LOOK);
                 }
-                let question = case.question.clone();
-                self.news.push(News::Asked(question));
+                let question = self.open.get(id).map(|case| Box::new(case.question.clone()));
+                self.news.extend(question.map(News::Asked));
                 Ok(())
             }
         }
@@ -742,6 +757,7 @@ impl Gate {
 
     fn settle(&mut self, id: QuestionId, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
         let Some(case) = self.open.get_mut(id) else { return Ok(()) };
+        let verdict = case.question.meant(verdict);
         case.stage = Stage::Settling { verdict, cause };
         match verdict {
             Verdict::Deny { reach, keep } => {
@@ -752,6 +768,11 @@ impl Gate {
                     self.answers.deny(Denial { path, is_tree, only_write: question.op.is_write() });
                 }
                 self.close(id, verdict, cause, Vec::new(), Errno::ACCESS)
+            }
+            Verdict::Allow { reach: Reach::Group, keep } => {
+                self.grant_group(id);
+                self.carry_out(id, Reach::Group, keep)?;
+                self.settle_covered(id)
             }
             Verdict::Allow { reach, keep } => self.carry_out(id, reach, keep),
         }

@@ -44,6 +44,18 @@ pub(crate) fn open_same(path: &Path, identity: (u64, u64)) -> Result<OwnedFd, Er
     if (stat.st_dev, stat.st_ino) == identity { Ok(fd) } else { Err(Errno::STALE) }
 }
 
+/// The names in a directory, unless there are more than `most`.
+pub(crate) fn names_up_to(path: &Path, most: usize) -> Result<Option<Vec<Vec<u8>>>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::new(open(path, OFlags::RDONLY | OFlags::DIRECTORY)?)? {
+        names.push(entry?.file_name().to_bytes().to_vec());
+        if names.len() > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(names))
+}
+
 /// The names in a directory with inode and type.
 pub(crate) fn names(path: &Path) -> Result<Vec<(Vec<u8>, u64, u32)>, Errno> {
     let mut names = Vec::new();

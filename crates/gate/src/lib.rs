@@ -12,6 +12,7 @@ mod path_rules;
 mod requester;
 mod session_answers;
 mod shown;
+mod siblings;
 mod triggers;
 
 pub use broker::coverer::Coverer;

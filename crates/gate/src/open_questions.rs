@@ -226,6 +226,8 @@ mod tests {
             flags: 0,
             asker: Asker::default(),
             toolchain: None,
+            group: None,
+            by: None,
             also: Vec::new(),
             is_alone: false,
             hint: None,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cofferdam_wire::Op;
+use cofferdam_wire::{Op, QuestionId};
 
 /// What a grant gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub(crate) struct Denial {
 pub(crate) struct SessionAnswers {
     grants: Vec<Grant>,
     denials: Vec<Denial>,
+    /// Groups of files, for one kind of access, with the question that each was offered by.
+    groups: Vec<(Vec<PathBuf>, Op, QuestionId)>,
     /// With device and inode of what was mounted by an answer: as long as it is mounted, nothing else has them.
     mounted: BTreeMap<PathBuf, Option<(u64, u64)>>,
 }
@@ -65,6 +67,18 @@ impl SessionAnswers {
         if !self.grants.contains(&grant) {
             self.grants.push(grant);
         }
+    }
+
+    pub(crate) fn grant_group(&mut self, paths: Vec<PathBuf>, op: Op, by: QuestionId) {
+        self.groups.push((paths, op, by));
+    }
+
+    /// The question whose answer gave a group that has this file.
+    pub(crate) fn group_that_covers(&self, path: &Path, op: Op) -> Option<QuestionId> {
+        let has = |(paths, granted, _): &&(Vec<PathBuf>, Op, QuestionId)| {
+            *granted == op && paths.iter().any(|granted| granted == path)
+        };
+        self.groups.iter().find(has).map(|(_, _, by)| *by)
     }
 
     pub(crate) fn deny(&mut self, denial: Denial) {
@@ -153,6 +167,25 @@ mod tests {
             ("/h/m", Op::Read, false),
         ] {
             assert_eq!(answers.granted(Path::new(path), op).is_some(), covered, "{op:?} {path}");
+        }
+    }
+
+    #[test]
+    fn a_group_covers_its_files_for_its_access() {
+        let mut answers = SessionAnswers::default();
+        answers.grant_group(["/h/app.1", "/h/app.2"].map(PathBuf::from).to_vec(), Op::Read, 3);
+        answers.grant_group(vec![PathBuf::from("/h/app.1")], Op::Write, 4);
+        for (path, op, by) in [
+            ("/h/app.1", Op::Read, Some(3)),
+            ("/h/app.2", Op::Read, Some(3)),
+            ("/h/app.1", Op::Write, Some(4)),
+            ("/h/app.2", Op::Write, None),
+            ("/h/app.2", Op::Create, None),
+            ("/h/app.3", Op::Read, None),
+            ("/h/app.1/x", Op::Read, None),
+            ("/h", Op::Read, None),
+        ] {
+            assert_eq!(answers.group_that_covers(Path::new(path), op), by, "{op:?} {path}");
         }
     }
 

@@ -112,7 +112,8 @@ fn is_socket(stat: &rustix::fs::Stat) -> bool {
     rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
 }
 
-fn session_bus(environment: &[(String, String)]) -> Option<PathBuf> {
+/// The bus of this user's login, where the environment names one.
+pub fn session_bus(environment: &[(String, String)]) -> Option<PathBuf> {
     let value = |name: &str| environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let named = value("DBUS_SESSION_BUS_ADDRESS").and_then(socket_of);
     named.or_else(|| value("XDG_RUNTIME_DIR").map(|dir| Path::new(dir).join("bus"))).filter(|path| path.is_absolute())

@@ -15,7 +15,7 @@ use cofferdam_policy::{
     Access, Draft, Endpoint, ExpandedRule, HostRule, Layer, LayerInput, NetworkPart, Origin, PathExpr, Places, Policy,
     RuleIndex, Setting, is_unseen,
 };
-use cofferdam_wire::{Keep, Op, Reach, Settled, Subject, Verdict};
+use cofferdam_wire::{Group, Keep, Op, Reach, Settled, Subject, Verdict};
 use thiserror::Error;
 
 pub use self::kept::{KeptRule, kept, revoke};
@@ -164,11 +164,11 @@ pub fn save_answer(
     let path = match &question.subject {
         Subject::Path(path) => path,
         Subject::Host(host) => {
-            let unwritable = || PersistError::Unwritable { path: host.into() };
-            let rule = HostRule::whole(Endpoint::parse_allow(host).map_err(|_| unwritable())?);
-            let part = if allow { NetworkPart::Allow(rule) } else { NetworkPart::Deny(rule) };
-            let draft = Draft { settings: vec![Setting::NetworkPart(part)], ..Draft::default() };
-            return save_draft(around, environment, keep, &draft);
+            let hosts = match &question.group {
+                Some(Group::Hosts { hosts, .. }) if allow && reach == Reach::Group => hosts,
+                _ => std::slice::from_ref(host),
+            };
+            return save_draft(around, environment, keep, &hosts_draft(hosts, allow)?);
         }
         Subject::Key(_) => return Err(PersistError::NotKept),
     };
@@ -183,6 +183,16 @@ pub fn save_answer(
     let program = question.asker.program.exe.clone();
     let change = |path| Change { allow, op: question.op, path, program: program.clone() };
     save(around, environment, keep, &paths.into_iter().map(change).collect::<Vec<_>>())
+}
+
+fn hosts_draft(hosts: &[String], allow: bool) -> Result<Draft, PersistError> {
+    let part = |host: &String| {
+        let endpoint = Endpoint::parse_allow(host).map_err(|_| PersistError::Unwritable { path: host.into() })?;
+        let rule = HostRule::whole(endpoint);
+        Ok(Setting::NetworkPart(if allow { NetworkPart::Allow(rule) } else { NetworkPart::Deny(rule) }))
+    };
+    let settings = hosts.iter().map(part).collect::<Result<Vec<_>, PersistError>>()?;
+    Ok(Draft { settings, ..Draft::default() })
 }
 
 /// The file of a scope.

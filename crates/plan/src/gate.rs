@@ -28,6 +28,8 @@ pub struct GatePlan {
     pub metadata: Metadata,
     pub timeout: Duration,
     pub per_minute: u32,
+    #[serde(skip_serializing_if = "Notices::are_usual")]
+    pub notices: Notices,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Vec<String>>,
     pub home: PathBuf,
@@ -36,6 +38,19 @@ pub struct GatePlan {
     /// Everything unknown is let through and told, and nothing is mounted for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub learns: bool,
+}
+
+/// How the operator is told of a question, besides where it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Notices {
+    pub bell: bool,
+    pub desktop: bool,
+}
+
+impl Notices {
+    fn are_usual(&self) -> bool {
+        self.bell && !self.desktop
+    }
 }
 
 impl GatePlan {
@@ -50,6 +65,7 @@ impl GatePlan {
             metadata: unknown.metadata.value,
             timeout: unknown.timeout.value,
             per_minute: unknown.per_minute.value,
+            notices: Notices { bell: unknown.bell.value, desktop: unknown.desktop.value },
             hook: unknown.hook.as_ref().map(|hook| hook.value.clone()),
             home: facts.home.clone(),
             exec,

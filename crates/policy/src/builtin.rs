@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::language::case_fold::folded;
 use crate::language::endpoint::{Endpoint, Ports, Target};
-use crate::language::path::{PathExpr, Piece, Places, Shipped, StaticBase, StaticPath};
+use crate::language::path::{Base, PathExpr, Piece, Places, Shipped, StaticBase, StaticPath};
+use crate::secret_text::names_secret;
 use crate::types::files::{Access, FileRule, Hold, ObeyedClass, ObeyedName, Stand};
 use crate::types::network::{Credential, NetworkMode, SecretSource};
 use crate::types::network_part::{DEFAULT_CREDENTIAL_PORT, HostRule, NetworkPart};
@@ -79,6 +81,24 @@ enum StaticTarget {
     Host(&'static str),
     Below(&'static str),
     AtAndBelow(&'static str),
+}
+
+/// Programs that reach hosts, and which of their first words say so; where empty, all do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CommandHosts {
+    pub(crate) programs: &'static [&'static str],
+    pub(crate) words: &'static [&'static str],
+    pub(crate) hosts: UsualHosts,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UsualHosts {
+    /// As a policy would list them.
+    These(&'static [&'static str]),
+    /// All that the preset allows.
+    Preset(&'static str),
+    /// Those that its arguments name.
+    Arguments,
 }
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
@@ -168,13 +188,61 @@ pub fn presets_that_keep(path: &Path, places: &Places) -> Vec<&'static str> {
     PRESETS.iter().filter(keeps).map(|preset| preset.name).collect()
 }
 
+/// How files end that hold keys.
+const KEY_FILES: [&str; 12] =
+    ["pem", "key", "p12", "pfx", "jks", "kdbx", "gpg", "asc", "keytab", "ovpn", "ppk", "wallet"];
+
+/// Whether a file is called like one that holds secrets: its name says so, it ends like a key (`server.key.1`), or it begins like a name
+/// that the shipped list hides (`.env.1`, `id_rsa.2`). Rather takes too much for a secret than too little.
+pub fn is_called_like_a_secret(name: &str) -> bool {
+    let name = folded(name);
+    let is_listed = |rule: &StaticRule| {
+        let path = rule.rule().path;
+        let Some(known) = path.rest.file_name().and_then(|known| known.to_str()).map(folded) else { return false };
+        let is_dotted = known.starts_with('.');
+        let part = if is_dotted { known.trim_matches('*') } else { known.split(['.', '*']).next().unwrap_or_default() };
+        (is_dotted || path.base == Base::Project) && part.len() >= 4 && name.starts_with(part)
+    };
+    names_secret(&name)
+        || name
+            .split('.')
+            .any(|part| KEY_FILES.contains(&part) || part.starts_with("tfvars") || part.starts_with("tfstate"))
+        || SECRETS.iter().any(is_listed)
+}
+
 /// The hosts of the preset `registries`: what package managers are known to reach.
-pub fn registries() -> impl Iterator<Item = crate::language::endpoint::Endpoint> {
-    let settings = Preset::named("registries").into_iter().flat_map(Preset::settings);
+pub fn registries() -> impl Iterator<Item = Endpoint> {
+    hosts_of_preset("registries")
+}
+
+fn hosts_of_preset(name: &str) -> impl Iterator<Item = Endpoint> {
+    let settings = Preset::named(name).into_iter().flat_map(Preset::settings);
     settings.filter_map(|setting| match setting.value {
-        Setting::NetworkPart(crate::types::network_part::NetworkPart::Allow(rule)) => Some(rule.endpoint),
+        Setting::NetworkPart(NetworkPart::Allow(rule)) => Some(rule.endpoint),
         _ => None,
     })
+}
+
+/// What programs usually reach (`profiles/commands.toml`).
+pub(crate) fn commands() -> &'static [CommandHosts] {
+    COMMANDS
+}
+
+impl CommandHosts {
+    /// The hosts that do not depend on its arguments.
+    pub(crate) fn fixed(&self) -> Vec<Endpoint> {
+        match self.hosts {
+            UsualHosts::These(names) => names.iter().filter_map(|name| Endpoint::parse(name).ok()).collect(),
+            UsualHosts::Preset(name) => hosts_of_preset(name).collect(),
+            UsualHosts::Arguments => Vec::new(),
+        }
+    }
+
+    /// What a person would call it, such as `npm install`.
+    pub(crate) fn name(&self) -> String {
+        let words = self.programs.first().into_iter().chain(self.words.first());
+        words.copied().collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl StaticTarget {
@@ -266,4 +334,37 @@ fn variables(list: &[(Piece, Piece, u32)]) -> Vec<Ruled<Cow<'static, str>>> {
     list.iter()
         .map(|(name, source, line)| Ruled::new(Cow::Borrowed(name.of(SHIPPED)), origin(*source, *line)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_called_like_a_secret_is_known() {
+        for name in [
+            "token-1",
+            "api-key.2",
+            "Passwords-2024.txt",
+            "id_rsa.1",
+            "ID_RSA.1",
+            "id_ed25519-2",
+            ".env.1",
+            ".bash_history.1",
+            ".netrc-2",
+            "server.key.1",
+            "cert-1.pem",
+            "vault-2.kdbx",
+            "terraform.tfstate.1",
+            "eu-1.tfvars",
+            "service-account-1.json",
+            ".git-credentials.2",
+            ".npmrc.1",
+        ] {
+            assert!(is_called_like_a_secret(name), "{name}");
+        }
+        for name in ["app.1", "report-2024.csv", "log.48271.1", "settings.json.tmp.1", "notes-1.txt", "IMG_4711.jpg"] {
+            assert!(!is_called_like_a_secret(name), "{name}");
+        }
+    }
 }

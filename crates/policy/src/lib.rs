@@ -16,7 +16,8 @@ pub mod secret_text;
 mod types;
 
 pub use builtin::{
-    DEFAULT_PRESET, PRESETS, Preset, dependency_directories, obeyed_names, presets_that_keep, registries, toolchains,
+    DEFAULT_PRESET, PRESETS, Preset, dependency_directories, is_called_like_a_secret, obeyed_names, presets_that_keep,
+    registries, toolchains,
 };
 pub use decide::files::{ExpandedRule, hold_of, index_of, rules_in_force};
 pub use decide::index::{PlacedRule, RuleIndex, Ruling};
@@ -32,7 +33,7 @@ pub use language::host::{Host, HostError, parse_authority, with_port};
 pub use language::path;
 pub use language::path::{PathExpr, Places};
 pub use language::quantity::{Quantum, Retention, parse_count, parse_cpus, parse_size, parse_time};
-pub use report::command_hints::Prediction;
+pub use report::command_hints::{HostGroup, Prediction};
 pub use report::diff::{Difference, Direction, differences};
 pub use report::explain::explain;
 pub use report::export::export;

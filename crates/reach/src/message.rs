@@ -66,6 +66,6 @@ pub enum Said {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "kebab-case")]
 pub enum Told {
-    /// The answer to a question. `keep` is the place that it stays valid for, as policy writes one.
-    Answer { id: u64, allowed: bool, keep: Option<String>, origin: String },
+    /// The answer to a question. `keep` are the places that it stays valid for, as policy writes them.
+    Answer { id: u64, allowed: bool, keep: Vec<String>, origin: String },
 }

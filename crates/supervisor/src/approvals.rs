@@ -1,7 +1,8 @@
 //! How questions reach a person and answers come back: the control socket with its clients and hooks, the prompt on the user's
-//! terminal, the open questions about hosts, answers that are kept. Decides nothing itself; the loop brings them together.
+//! terminal, notifications of the desktop, the open questions about hosts, answers that are kept. Decides nothing itself; the loop brings them together.
 
 pub(crate) mod control_socket;
+pub(crate) mod desktop;
 pub(crate) mod host_questions;
 pub(crate) mod kept_answers;
 pub(crate) mod prompt;
@@ -9,6 +10,7 @@ pub(crate) mod prompt;
 use cofferdam_wire::{QuestionId, Settled};
 
 use crate::approvals::control_socket::ControlSocket;
+use crate::approvals::desktop::Desktop;
 use crate::approvals::host_questions::HostQuestions;
 use crate::approvals::kept_answers::Keeping;
 
@@ -24,4 +26,5 @@ pub(crate) struct Approvals {
     pub(crate) told: QuestionId,
     /// Answers on their way to a policy.
     pub(crate) keeping: Keeping,
+    pub(crate) desktop: Desktop,
 }

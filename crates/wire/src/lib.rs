@@ -19,5 +19,5 @@ pub use outcome::{
     Usage, Wall,
 };
 pub use question::{
-    Asker, Cause, Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Settled, Subject, Verdict,
+    Asker, Cause, Group, Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Settled, Subject, Verdict,
 };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{ExecEnd, ExecId, ExecRequest, ExecStatus, OutputStream};
-use crate::question::{Asker, Cause, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
+use crate::question::{Asker, Cause, Group, Keep, Op, Program, Question, QuestionId, Reach, Settled, Verdict};
 use crate::session::LifeCycle;
 
 pub const VERSION: u32 = 1;
@@ -161,6 +161,7 @@ pub enum Event {
     Audit {
         id: QuestionId,
         decision: Decision,
+        /// Of a group `file`, which every client knows: `group` has the rest.
         scope: Reach,
         persist: Keep,
         cause: Cause,
@@ -169,6 +170,12 @@ pub enum Event {
         /// What was opened up.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         granted: Vec<String>,
+        /// What the answer was about, where that is a group.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<Group>,
+        /// The question whose answer was about a group that this is one of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<QuestionId>,
     },
     /// The answer to a command that was taken.
     #[serde(rename = "ok")]
@@ -234,6 +241,11 @@ pub struct FsRequest {
     pub asker: Asker,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolchain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+    /// No answer gives the whole directory.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_alone: bool,
     pub also: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -265,6 +277,8 @@ impl From<&Question> for FsRequest {
             size: question.size,
             asker: shortened(&question.asker),
             toolchain: question.toolchain.clone(),
+            group: question.group.clone(),
+            is_alone: question.is_alone,
             also: question.also.iter().take(MOST_ALSO).map(|path| path.to_string_lossy().into_owned()).collect(),
             hint: question.hint.clone(),
             waiting: question.waiting,
@@ -272,6 +286,11 @@ impl From<&Question> for FsRequest {
             until: question.until,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A program that was started with megabytes of arguments must not make a line that no client takes.
@@ -302,15 +321,18 @@ impl Event {
             Verdict::Allow { reach, keep } => (Decision::Allow, reach, keep),
             Verdict::Deny { reach, keep } => (Decision::Deny, reach, keep),
         };
+        let is_group = scope == Reach::Group;
         Event::Audit {
             id: settled.question.id,
             decision,
-            scope,
+            scope: if is_group { Reach::File } else { scope },
             persist,
             cause: settled.cause,
             path: settled.question.subject.text().into_owned(),
             ts,
             granted: settled.granted.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            group: settled.question.group.clone().filter(|_| is_group),
+            by: settled.question.by,
         }
     }
 }

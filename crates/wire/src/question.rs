@@ -48,10 +48,11 @@ impl Op {
         }
     }
 
-    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what
-    /// a key signs. A directory that is not there yet is given with what comes into it.
+    /// Whether an approval that reaches so far can be written to a policy: no rule gives the names of a directory alone, or what a
+    /// key signs, and a group of files is for the session. A directory that is not there yet is given with what comes into it.
     pub fn can_be_kept(self, is_dir: bool, reach: Reach) -> bool {
-        self != Op::Sign && !(is_dir && reach == Reach::File && self != Op::Create)
+        let is_of_files = reach == Reach::Group && self.is_about_files();
+        self != Op::Sign && !is_of_files && !(is_dir && reach == Reach::File && self != Op::Create)
     }
 
     /// Whether it is about a path.
@@ -70,6 +71,49 @@ pub enum Reach {
     Dir,
     /// The known group that the path belongs to, e.g. all places of a Rust toolchain.
     Toolchain,
+    /// What the question offers as its [`Group`].
+    Group,
+}
+
+/// What one answer to a question can be about besides its path or host: a list that is complete when the question is asked, and
+/// that gives what the answer about each of it would.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Group {
+    /// What a program usually reaches; each with its port, as policy writes it.
+    Hosts { name: String, hosts: Vec<String> },
+    /// Files of one directory, for the same kind of access.
+    Files { directory: String, names: Vec<String> },
+}
+
+impl Group {
+    /// All that it gives, for a question about `op`. Names in it can be the workload's: to be shown escaped. The directory is last, so
+    /// that nothing in its name is read as a file.
+    pub fn said(&self, op: Op) -> String {
+        match self {
+            Group::Hosts { hosts, .. } => format!("{}: {}", self.name(), hosts.join(", ")),
+            Group::Files { directory, names } => {
+                let verb = if op == Op::Write { "write" } else { "read" };
+                format!("{verb} all {} of {} in {directory}", names.len(), names.join(", "))
+            }
+        }
+    }
+
+    /// The same in a few words.
+    pub fn name(&self) -> String {
+        match self {
+            Group::Hosts { name, hosts } => format!("all {} hosts of {name}", hosts.len()),
+            Group::Files { directory, names } => format!("{} files in {directory}", names.len()),
+        }
+    }
+
+    /// Its files.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match self {
+            Group::Hosts { .. } => Vec::new(),
+            Group::Files { directory, names } => names.iter().map(|name| Path::new(directory).join(name)).collect(),
+        }
+    }
 }
 
 /// How long an answer counts.
@@ -209,6 +253,10 @@ pub struct Question {
     pub asker: Asker,
     /// The known group that the path belongs to, e.g. `rust toolchain`.
     pub toolchain: Option<String>,
+    /// What an answer can be about instead. It stays as it was offered first.
+    pub group: Option<Group>,
+    /// The question whose answer was about a group that this is one of.
+    pub by: Option<QuestionId>,
     /// Other paths in the same directory that wait for the same answer.
     pub also: Vec<PathBuf>,
     /// No answer gives the directory as a whole: one that says so is about this path.
@@ -222,6 +270,24 @@ pub struct Question {
     pub asked: f64,
     /// Seconds since 1970 at which it will be denied.
     pub until: Option<f64>,
+}
+
+impl Question {
+    /// What an answer means for this question. One that says more than can be given is about the path or host alone.
+    pub fn meant(&self, verdict: Verdict) -> Verdict {
+        match (verdict, &self.group) {
+            (Verdict::Allow { reach: Reach::Group, keep }, group) => {
+                let is_given = match group {
+                    Some(Group::Hosts { .. }) => keep > Keep::Once,
+                    Some(Group::Files { .. }) => keep == Keep::Session,
+                    None => false,
+                };
+                Verdict::Allow { reach: if is_given { Reach::Group } else { Reach::File }, keep }
+            }
+            (Verdict::Deny { reach: Reach::Group, keep }, _) => Verdict::Deny { reach: Reach::File, keep },
+            (verdict, _) => verdict,
+        }
+    }
 }
 
 /// How a question ended.

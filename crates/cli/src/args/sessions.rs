@@ -61,12 +61,14 @@ pub(crate) struct AnswerArgs {
     /// The question, as `sandbox questions` lists it: SESSION:NUMBER, or NUMBER where only one session asks that
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// How much the answer is about: the path, its directory with everything below, or its whole toolchain
+    /// How much the answer is about: the path or host, its directory with everything below, its whole toolchain, or the group that
+    /// the question offers
     #[arg(long, value_enum, default_value_t = Scope::File)]
     pub(crate) scope: Scope,
-    /// How long it counts: this once, this session, or written to the project's, user's or organisation's policy
-    #[arg(long, value_enum, default_value_t = KeepFor::Once)]
-    pub(crate) keep: KeepFor,
+    /// How long it counts: this once, this session, or written to the project's, user's or organisation's policy [default: once; of a
+    /// group: session]
+    #[arg(long, value_enum)]
+    pub(crate) keep: Option<KeepFor>,
     /// The session that asks, by its name or six letters or more of what `ps` shows
     #[arg(long)]
     pub(crate) session: Option<String>,
@@ -80,6 +82,7 @@ pub(crate) enum Scope {
     File,
     Dir,
     Toolchain,
+    Group,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

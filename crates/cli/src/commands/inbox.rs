@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use cofferdam_host::{Surroundings, SurveyError};
 use cofferdam_wire::protocol::Command;
 use ratatui::crossterm::event;
+use ratatui::layout::{Position, Rect};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::{Connection, sessions, sessions_directory};
@@ -54,6 +55,8 @@ fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path, st
             look(directory, &mut connections);
         }
         hear(&mut connections, &mut inbox);
+        let size = terminal.size()?;
+        inbox.group_in_view = screen::group_in_view(&inbox, Rect::from((Position::ORIGIN, size)));
         terminal.draw(|frame| screen::draw(frame, &inbox))?;
         wait(&connections)?;
         while event::poll(Duration::ZERO)? {

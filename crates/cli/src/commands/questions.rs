@@ -65,6 +65,9 @@ fn entry(session: &str, question: &FsRequest) -> String {
     if let Some(hint) = &question.hint {
         more("hint", &shown(hint.as_bytes()));
     }
+    if let Some(group) = &question.group {
+        more("--scope group", &shown(group.said(question.op).as_bytes()));
+    }
     if let Some(toolchain) = &question.toolchain {
         more("toolchain", &shown(toolchain.as_bytes()));
     }
@@ -135,13 +138,15 @@ fn verdict(args: &AnswerArgs, answer: Answer) -> Verdict {
         Scope::File => Reach::File,
         Scope::Dir => Reach::Dir,
         Scope::Toolchain => Reach::Toolchain,
+        Scope::Group => Reach::Group,
     };
     let keep = match args.keep {
-        KeepFor::Once => Keep::Once,
-        KeepFor::Session => Keep::Session,
-        KeepFor::Project => Keep::Project,
-        KeepFor::User => Keep::User,
-        KeepFor::Org => Keep::Org,
+        None if args.scope == Scope::Group && answer == Answer::Approve => Keep::Session,
+        None | Some(KeepFor::Once) => Keep::Once,
+        Some(KeepFor::Session) => Keep::Session,
+        Some(KeepFor::Project) => Keep::Project,
+        Some(KeepFor::User) => Keep::User,
+        Some(KeepFor::Org) => Keep::Org,
     };
     match answer {
         Answer::Approve => Verdict::Allow { reach, keep },
@@ -179,7 +184,7 @@ mod tests {
 
     fn args(id: &str, session: Option<&str>) -> AnswerArgs {
         let session = session.map(str::to_owned);
-        AnswerArgs { id: id.to_owned(), scope: Scope::File, keep: KeepFor::Once, session, yes: false }
+        AnswerArgs { id: id.to_owned(), scope: Scope::File, keep: None, session, yes: false }
     }
 
     #[test]

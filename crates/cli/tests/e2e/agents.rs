@@ -494,7 +494,7 @@ fn a_shell_prefix_is_one_script_for_each_set_of_options_and_takes_a_shells_words
     }
 }
 
-fn hooks() -> PathBuf {
+pub(crate) fn hooks() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.join("../../profiles/hooks")
 }

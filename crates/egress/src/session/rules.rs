@@ -109,12 +109,12 @@ impl SessionRules {
     pub(crate) fn apply(&self, told: Told) {
         match told {
             Told::Answer { id, allowed, keep, origin } => {
-                if let Some(endpoint) = keep.as_deref().and_then(|keep| Endpoint::parse(keep).ok()) {
+                for endpoint in keep.iter().filter_map(|keep| Endpoint::parse(keep).ok()) {
                     let mut rules = self.rules.borrow_mut();
                     let origin = answered(origin.clone());
                     if allowed { rules.grant(endpoint, origin) } else { rules.refuse(endpoint, origin) }
                 }
-                self.link.answer(id, Answer { allowed, kept: keep.is_some(), origin });
+                self.link.answer(id, Answer { allowed, kept: !keep.is_empty(), origin });
             }
         }
     }

@@ -58,7 +58,7 @@ impl Gate {
                     self.mount(id, held, tree, Gives::Tree { write });
                 }
             }
-            Reach::File | Reach::Toolchain => {
+            Reach::File | Reach::Toolchain | Reach::Group => {
                 if let Err(errno) = self.give_file(id, &question, keep) {
                     self.progress.retain(|progress| progress.id != id);
                     return self.close(id, Verdict::DENY_ONCE, Cause::Failed, Vec::new(), errno);

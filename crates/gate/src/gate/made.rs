@@ -130,7 +130,7 @@ impl Gate {
         if let Some(case) = self.open.joinable_new(tree, tree) {
             case.join(access);
             if case.stage == Stage::Asked {
-                self.news.push(News::Asked(case.question.clone()));
+                self.news.push(News::Asked(Box::new(case.question.clone())));
             }
             return Ok(());
         }

@@ -312,6 +312,8 @@ fn settled(verdict: Verdict, path: PathBuf, is_dir: bool, granted: Vec<PathBuf>)
         flags: 0,
         asker: cofferdam_wire::Asker::default(),
         toolchain: None,
+        group: None,
+        by: None,
         also: Vec::new(),
         is_alone: false,
         hint: None,

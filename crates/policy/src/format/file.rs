@@ -132,6 +132,11 @@ impl Reader<'_> {
     fn unknown(&mut self, unknown: UnknownTable) -> Result<(), PolicyError> {
         self.scalars(unknown.scalars())?;
         if let Some(At { value: argv, offset }) = unknown.hook {
+            // It runs outside, answers, and may tell a server: approved or not, a repository does not name it.
+            if self.layer.is_untrusted() {
+                let setting = "unknown.hook".to_owned();
+                return Err(PolicyError::NotForProjects { setting, origin: self.origin(offset) });
+            }
             self.add(offset, Setting::Hook(argv));
         }
         Ok(())

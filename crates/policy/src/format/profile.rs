@@ -99,6 +99,39 @@ pub(crate) struct KnownPlaces {
     pub(crate) asked: Vec<At<Known>>,
 }
 
+/// What a program usually reaches.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CommandHosts {
+    pub(crate) programs: Vec<String>,
+    #[serde(default)]
+    pub(crate) words: Vec<String>,
+    #[serde(default)]
+    pub(crate) hosts: Vec<String>,
+    pub(crate) preset: Option<String>,
+    #[serde(default)]
+    pub(crate) in_arguments: bool,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Commands {
+    pub(crate) command: Vec<At<CommandHosts>>,
+}
+
+impl CommandHosts {
+    /// Where its hosts stand: in exactly one place.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let places = [!self.hosts.is_empty(), self.preset.is_some(), self.in_arguments];
+        let is_named = self.programs.iter().chain(&self.hosts).all(|name| !name.is_empty());
+        is_named
+            && !self.programs.is_empty()
+            && !self.reason.trim().is_empty()
+            && places.iter().filter(|is| **is).count() == 1
+    }
+}
+
 pub(crate) fn read<T: serde::de::DeserializeOwned>(source: &str, text: &str) -> Result<(T, Lines), PolicyError> {
     let lines = Lines::new(text);
     let list = from_toml(source, text, &lines)?;

@@ -1,70 +1,10 @@
-//! What a command line usually reaches: a hint for the operator who is asked, never a rule. Owns the table of programs and the
-//! reading of simple command lines. Called by `supervisor` for questions about hosts and by `cli` when a command failed.
+//! What a command line usually reaches: a hint for the operator who is asked, or hosts that one answer can be about, never a rule.
+//! Owns the reading of simple command lines; the table of programs is `profiles/commands.toml`. Called by `supervisor` for questions
+//! about hosts and by `cli` when a command failed.
 
-use crate::language::endpoint::{Endpoint, Ports};
+use crate::builtin::{CommandHosts, UsualHosts, commands};
+use crate::language::endpoint::{Endpoint, Ports, Target};
 use crate::language::host::{Host, parse_authority};
-
-/// Programs that reach hosts, and which of their first words say so; where empty, all do.
-struct Known {
-    programs: &'static [&'static str],
-    words: &'static [&'static str],
-    hosts: Hosts,
-}
-
-enum Hosts {
-    /// As a policy would list them.
-    These(&'static [&'static str]),
-    /// Those that its arguments name.
-    Arguments,
-}
-
-const NPM: Hosts = Hosts::These(&["registry.npmjs.org"]);
-const PYPI: Hosts = Hosts::These(&["pypi.org", "files.pythonhosted.org"]);
-const MAVEN: Hosts = Hosts::These(&["repo.maven.apache.org", "repo1.maven.org"]);
-
-const TABLE: &[Known] = &[
-    Known {
-        programs: &["npm", "pnpm", "bun"],
-        words: &["install", "i", "ci", "add", "update", "upgrade", "create", "exec", "x", "dlx", "audit", "publish"],
-        hosts: NPM,
-    },
-    Known { programs: &["npx", "pnpx", "bunx"], words: &[], hosts: NPM },
-    Known {
-        programs: &["yarn"],
-        words: &["", "install", "add", "up", "upgrade", "create", "dlx"],
-        hosts: Hosts::These(&["registry.yarnpkg.com", "registry.npmjs.org"]),
-    },
-    Known {
-        programs: &["pip", "pip3", "pipx", "uv", "poetry", "pdm"],
-        words: &["install", "download", "sync", "add", "lock", "update", "wheel"],
-        hosts: PYPI,
-    },
-    Known { programs: &["uvx"], words: &[], hosts: PYPI },
-    Known {
-        programs: &["cargo"],
-        words: &["add", "build", "check", "clippy", "doc", "fetch", "install", "run", "search", "test", "update"],
-        hosts: Hosts::These(&["index.crates.io", "static.crates.io", "crates.io"]),
-    },
-    Known { programs: &["rustup"], words: &[], hosts: Hosts::These(&["static.rust-lang.org"]) },
-    Known {
-        programs: &["go"],
-        words: &["build", "get", "install", "mod", "run", "test"],
-        hosts: Hosts::These(&["proxy.golang.org", "sum.golang.org"]),
-    },
-    Known {
-        programs: &["gem", "bundle", "bundler"],
-        words: &["", "install", "update", "add"],
-        hosts: Hosts::These(&["**.rubygems.org"]),
-    },
-    Known { programs: &["mvn", "mvnw", "gradle", "gradlew"], words: &[], hosts: MAVEN },
-    Known { programs: &["gh"], words: &[], hosts: Hosts::These(&["**.github.com"]) },
-    Known {
-        programs: &["git"],
-        words: &["clone", "fetch", "pull", "push", "ls-remote", "submodule"],
-        hosts: Hosts::Arguments,
-    },
-    Known { programs: &["curl", "wget", "ssh", "scp", "rsync"], words: &[], hosts: Hosts::Arguments },
-];
 
 /// Programs that only start another one.
 const STARTERS: &[&str] = &["env", "exec", "command", "nice", "time", "nohup", "sudo"];
@@ -85,42 +25,12 @@ pub struct Prediction {
 
 impl Prediction {
     pub fn of(argv: &[String]) -> Option<Prediction> {
-        let words: Vec<&str> = argv.iter().take(MOST_WORDS).map(String::as_str).collect();
-        if let Some(script) = script_of(&words) {
-            let commands = script.split([';', '|', '&', '\n', '(', ')']);
-            let mut found = commands.filter_map(|command| {
-                let words: Vec<&str> = command.split_whitespace().take(MOST_WORDS).collect();
-                Self::of_words(&words)
-            });
-            let mut first = found.next()?;
-            for other in found {
-                first.add(other);
-            }
-            return Some(first);
+        let mut found = in_command(argv).into_iter();
+        let mut first = found.next()?.prediction;
+        for other in found {
+            first.add(other.prediction);
         }
-        Self::of_words(&words)
-    }
-
-    fn of_words(words: &[&str]) -> Option<Prediction> {
-        let (program, arguments) = program_of(words)?;
-        let word = arguments.iter().find(|word| !word.starts_with(['-', '+'])).copied().unwrap_or("");
-        let counts = |known: &&Known| {
-            known.programs.contains(&program) && (known.words.is_empty() || known.words.contains(&word))
-        };
-        let known = TABLE.iter().find(counts)?;
-        let what =
-            if known.words.is_empty() || word.is_empty() { program.to_owned() } else { format!("{program} {word}") };
-        let hosts = match known.hosts {
-            Hosts::These(names) => names.iter().filter_map(|name| Endpoint::parse(name).ok()).collect(),
-            Hosts::Arguments if program == "ssh" => login_host(arguments).into_iter().collect(),
-            Hosts::Arguments => {
-                // `Accept: text/html` is no place to log in at.
-                let mut urls = arguments.iter().filter(|word| word.contains("://"));
-                let url = urls.find_map(|word| host_in(word));
-                url.or_else(|| arguments.iter().find_map(|word| host_in(word))).into_iter().collect()
-            }
-        };
-        Some(Prediction { what, hosts })
+        Some(first)
     }
 
     fn add(&mut self, other: Prediction) {
@@ -154,6 +64,67 @@ impl Prediction {
         let more = self.hosts.len() - names.len();
         let names = names.join(", ");
         if more == 0 { names } else { format!("{names} and {more} more") }
+    }
+}
+
+/// A command that the table knows.
+struct Found {
+    known: &'static CommandHosts,
+    prediction: Prediction,
+}
+
+/// The known commands of a command line, which may be a script for a shell.
+fn in_command(argv: &[String]) -> Vec<Found> {
+    let words: Vec<&str> = argv.iter().take(MOST_WORDS).map(String::as_str).collect();
+    let Some(script) = script_of(&words) else { return found(&words).into_iter().collect() };
+    let commands = script.split([';', '|', '&', '\n', '(', ')']);
+    commands.filter_map(|command| found(&command.split_whitespace().take(MOST_WORDS).collect::<Vec<_>>())).collect()
+}
+
+fn found(words: &[&str]) -> Option<Found> {
+    let (program, arguments) = program_of(words)?;
+    let word = arguments.iter().find(|word| !word.starts_with(['-', '+'])).copied().unwrap_or("");
+    let counts = |known: &&CommandHosts| {
+        known.programs.contains(&program) && (known.words.is_empty() || known.words.contains(&word))
+    };
+    let known = commands().iter().find(counts)?;
+    let what = if known.words.is_empty() || word.is_empty() { program.to_owned() } else { format!("{program} {word}") };
+    let hosts = match known.hosts {
+        UsualHosts::These(_) | UsualHosts::Preset(_) => known.fixed(),
+        UsualHosts::Arguments if program == "ssh" => login_host(arguments).into_iter().collect(),
+        UsualHosts::Arguments => {
+            // `Accept: text/html` is no place to log in at.
+            let mut urls = arguments.iter().filter(|word| word.contains("://"));
+            let url = urls.find_map(|word| host_in(word));
+            url.or_else(|| arguments.iter().find_map(|word| host_in(word))).into_iter().collect()
+        }
+    };
+    Some(Found { known, prediction: Prediction { what, hosts } })
+}
+
+/// The hosts of a program, which one answer can be about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostGroup {
+    /// What the program is called by, such as `pip install`.
+    pub name: String,
+    /// Each on the port that was asked about.
+    pub hosts: Vec<Endpoint>,
+}
+
+impl HostGroup {
+    /// The group that a host belongs to: of the command that was started, where that has it, or the first of the table. None where
+    /// there is no other host in it. Of the table only whole names: what lies below one is the workload's to choose.
+    pub fn around(host: &Host, port: u16, argv: &[String]) -> Option<HostGroup> {
+        let named = |known: &CommandHosts| {
+            let names = known.fixed().into_iter().filter(|usual| matches!(usual.target, Target::Host(_)));
+            names.collect::<Vec<_>>()
+        };
+        let has = |known: &&'static CommandHosts| named(known).iter().any(|endpoint| endpoint.allows(host, port));
+        let started = in_command(argv).into_iter().map(|found| found.known).find(has);
+        let known = started.or_else(|| commands().iter().find(has))?;
+        let hosts = named(known).into_iter().filter(|usual| usual.ports.allow(port) && usual.at.is_empty());
+        let hosts: Vec<Endpoint> = hosts.map(|usual| Endpoint { ports: Ports::One(port), ..usual }).collect();
+        (hosts.len() > 1).then(|| HostGroup { name: known.name(), hosts })
     }
 }
 
@@ -288,9 +259,41 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_all_hosts_of_the_program_and_has_the_host_in_it() {
+        let around = |host: &str, port, line: &str| {
+            let argv: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let group = HostGroup::around(&Host::parse(host).expect("a name"), port, &argv)?;
+            let hosts: Vec<String> = group.hosts.iter().map(Endpoint::to_string).collect();
+            Some(format!("{}: {}", group.name, hosts.join(", ")))
+        };
+        let pip = Some("pip install: pypi.org:443, files.pythonhosted.org:443".to_owned());
+        assert_eq!(around("pypi.org", 443, "bash"), pip);
+        assert_eq!(around("files.pythonhosted.org", 443, "make"), pip);
+        let go = Some("go build: proxy.golang.org:80, sum.golang.org:80".to_owned());
+        assert_eq!(around("sum.golang.org", 80, "go build"), go);
+        // The command that was started decides between two that have the host.
+        assert_eq!(around("registry.npmjs.org", 443, "npm ci"), None, "nothing else is in it");
+        let yarn = Some("yarn install: registry.yarnpkg.com:443, registry.npmjs.org:443".to_owned());
+        assert_eq!(around("registry.npmjs.org", 443, "yarn add x"), yarn);
+        assert!(
+            around("api.anthropic.com", 443, "bash")
+                .is_some_and(|text| text.starts_with("claude: api.anthropic.com:443, "))
+        );
+        assert!(around("api.anthropic.com", 443, "aider").is_some_and(|text| text.starts_with("aider: ")));
+        // Names below a pattern of the table are the workload's to choose.
+        assert_eq!(around("index.rubygems.org", 443, "bundle install"), None);
+        assert_eq!(around("api.github.com", 443, "gh pr list"), None);
+        for (host, port) in
+            [("pypi.org", 22), ("evil.pypi.org", 443), ("pypi.org.evil.example", 443), ("other.test", 443)]
+        {
+            assert_eq!(around(host, port, "pip install x"), None, "{host}:{port}");
+        }
+    }
+
+    #[test]
     fn every_host_of_the_table_is_one_of_the_registries() {
-        for known in TABLE {
-            let Hosts::These(names) = known.hosts else { continue };
+        for known in commands() {
+            let UsualHosts::These(names) = known.hosts else { continue };
             for name in names {
                 let is_listed = Endpoint::parse(name)
                     .is_ok_and(|endpoint| registries().any(|listed| listed.target.covers_all(&endpoint.target)));

@@ -67,7 +67,9 @@ fn counts_alone(scalar: &Scalar) -> bool {
     // The layer that chose less than `full` also said what is to be had with it: hosts, an agent, ports. Full isolation would make
     // it come true. Neither mode is the stricter one: static mode shows what nothing names, dynamic mode gives the shipped list of
     // what is known, also below a denied directory, and reaches unknown hosts where unknown is allowed.
-    !matches!(scalar, Scalar::Isolation(_) | Scalar::Mode(_))
+    // How the operator is told of a question is the operator's, louder and quieter.
+    let is_of_operator = matches!(scalar, Scalar::QuestionBell(_) | Scalar::QuestionOnDesktop(_));
+    !is_of_operator && !matches!(scalar, Scalar::Isolation(_) | Scalar::Mode(_))
 }
 
 fn refuses_more(access: Access, path: &PathExpr, policy: &Policy) -> bool {

@@ -188,6 +188,10 @@ pub struct Unknown {
     pub timeout: Ruled<Duration>,
     /// Past this many questions in a minute the rest are denied.
     pub per_minute: Ruled<u32>,
+    /// Whether the terminal rings where a question is asked on it.
+    pub bell: Ruled<bool>,
+    /// Whether the desktop shows a notification of a question.
+    pub desktop: Ruled<bool>,
     /// A program that is told of every question and may answer it.
     pub hook: Option<Ruled<Vec<String>>>,
 }
@@ -324,6 +328,8 @@ impl Default for Policy {
                 metadata: Ruled::default_of(Metadata::Hidden),
                 timeout: Ruled::default_of(Duration::from_mins(5)),
                 per_minute: Ruled::default_of(30),
+                bell: Ruled::default_of(true),
+                desktop: Ruled::default_of(false),
                 hook: None,
             },
             process: Process {

@@ -85,6 +85,10 @@ macro_rules! settings {
                 timeout: Time => UnknownTimeout(Duration) in unknown.timeout, shown "a question is denied after";
                 /// Past this many questions in a minute the rest are denied.
                 per_minute: u32 => QuestionsPerMinute(u32) in unknown.per_minute, shown "questions a minute at most";
+                /// Whether the terminal rings where a question is asked on it.
+                bell: bool => QuestionBell(bool) in unknown.bell, shown "the terminal rings at a question";
+                /// Whether the desktop shows a notification of a question.
+                desktop: bool => QuestionOnDesktop(bool) in unknown.desktop, shown "a notification of the desktop at a question";
             } lists {
                 /// A program that is told of every question and may answer it. Counts in the policies of user and org only.
                 hook: Option<At<Vec<String>>>,

@@ -139,6 +139,25 @@ fn isolation_is_not_an_unapproved_files_to_change() {
 }
 
 #[test]
+fn what_answers_and_tells_of_questions_outside_is_no_projects_to_say() {
+    let hook = "[unknown]\nhook = [\"/bin/true\"]";
+    for make in [layer, approved] {
+        for of_project in [Layer::Project, Layer::ProjectLocal] {
+            let error = resolved(&[make(of_project, hook)]).expect_err("a project's hook");
+            assert!(matches!(error, PolicyError::NotForProjects { .. }), "{error}");
+        }
+    }
+    for of_operator in [Layer::User, Layer::Org] {
+        assert!(resolved(&[layer(of_operator, hook)]).unwrap().unknown.hook.is_some(), "{of_operator:?}");
+    }
+    let told = "[unknown]\nbell = false\ndesktop = true";
+    let policy = resolved(&[layer(Layer::Project, told)]).unwrap();
+    assert_eq!(held_back(&policy), ["unknown.bell = false", "unknown.desktop = true"]);
+    let policy = resolved(&[layer(Layer::User, told)]).unwrap();
+    assert!(!policy.unknown.bell.value && policy.unknown.desktop.value);
+}
+
+#[test]
 fn an_unapproved_file_denies_hosts_whole() {
     let denied = "[network]\ndeny = [\"x.example\", { host = \"y.example\", methods = [\"DELETE\"] }]";
     let policy = resolved(&[layer(Layer::Project, denied)]).unwrap();

@@ -17,7 +17,7 @@ use cofferdam_wire::exec::{ExecId, ExecRequest, OutputStream};
 use cofferdam_wire::protocol::{
     Command, Event, FsRequest, MOST_COMMAND_BYTES, PolicyScope, SessionStatus, VERSION, command, line,
 };
-use cofferdam_wire::{Cause, Question, QuestionId, Reach, Settled, Verdict};
+use cofferdam_wire::{Cause, Group, Keep, Question, QuestionId, Reach, Settled, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -123,6 +123,7 @@ struct Open {
     id: QuestionId,
     line: Vec<u8>,
     has_toolchain: bool,
+    group: Option<Group>,
     /// A client or a hook answered, and the gate is about to settle it.
     answered: bool,
 }
@@ -235,16 +236,16 @@ impl ControlSocket {
     pub(crate) fn ask(&mut self, question: &Question) {
         let line = line(&Event::FsRequest(Box::new(FsRequest::from(question))));
         self.tell_all(&line);
-        let has_toolchain = question.toolchain.is_some();
+        let (has_toolchain, group) = (question.toolchain.is_some(), question.group.clone());
         if let Some(open) = self.open.iter_mut().find(|open| open.id == question.id) {
-            (open.line, open.has_toolchain) = (line, has_toolchain);
+            (open.line, open.has_toolchain, open.group) = (line, has_toolchain, group);
             return;
         }
         if let Some(hooks) = &mut self.hooks {
             hooks.ask(question.id, line.clone());
         }
         self.newest = self.newest.max(question.id);
-        self.open.push(Open { id: question.id, line, has_toolchain, answered: false });
+        self.open.push(Open { id: question.id, line, has_toolchain, group, answered: false });
     }
 
     /// Every client is told how a question ended, also one that never was asked.
@@ -407,6 +408,9 @@ impl ControlSocket {
         if reach == Reach::Toolchain && !open.has_toolchain {
             return Err(format!("question {id} is about no toolchain"));
         }
+        if reach == Reach::Group {
+            can_be_answered(open.group.as_ref(), verdict).map_err(|why| format!("question {id}: {why}"))?;
+        }
         open.answered = true;
         Ok(Said::Answer { id, verdict, cause })
     }
@@ -416,6 +420,19 @@ impl ControlSocket {
         let Some(command) = hooks.turn(ready)? else { return Ok(Vec::new()) };
         // An answer that is refused is no answer: others may still give one.
         Ok(self.answer(&command, Cause::Hook).into_iter().collect())
+    }
+}
+
+/// Whether an answer about a group can be carried out as it was said.
+fn can_be_answered(group: Option<&Group>, verdict: Verdict) -> Result<(), &'static str> {
+    match (group, verdict) {
+        (None, _) => Err("it offers no group"),
+        (_, Verdict::Deny { .. }) => Err("a group can be allowed, not denied"),
+        (_, Verdict::Allow { keep: Keep::Once, .. }) => Err("a group is allowed for the session or longer"),
+        (Some(Group::Files { .. }), Verdict::Allow { keep, .. }) if keep > Keep::Session => {
+            Err("a group of files is allowed for the session")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 //! shown afterwards. Where a program draws the whole screen, its screen is made smaller and it goes on above the panel, until
 //! the panel has the keys: from then on nothing but a question is drawn, so no user answers what a program made of it.
 
+pub(crate) mod bell;
 pub(crate) mod panel;
 mod watcher;
 
@@ -21,6 +22,7 @@ use cofferdam_kernel::timing::seconds_left;
 use cofferdam_launcher::terminal::Size;
 use cofferdam_wire::{Question, QuestionId, Verdict};
 
+use crate::approvals::prompt::bell::Bell;
 use crate::approvals::prompt::panel::{Action, Choices, Keys, View};
 use crate::approvals::prompt::watcher::Watcher;
 
@@ -91,11 +93,12 @@ pub(crate) struct Prompt {
     redraw_at: Option<Instant>,
     pressed: Option<(Vec<u8>, Instant)>,
     held: Vec<u8>,
+    bell: Bell,
     out: Out,
 }
 
 impl Prompt {
-    pub(crate) fn new(size: Size) -> Self {
+    pub(crate) fn new(size: Size, bell: Bell) -> Self {
         Prompt {
             size,
             questions: Vec::new(),
@@ -111,6 +114,7 @@ impl Prompt {
             redraw_at: None,
             pressed: None,
             held: Vec::new(),
+            bell,
             out: Out::default(),
         }
     }
@@ -263,8 +267,9 @@ impl Prompt {
     }
 
     fn press(&mut self, key: &[u8], now: Instant) {
-        let Some(question) = self.current().cloned() else { return };
-        match self.choices.key(key, &question) {
+        let (Some(question), Some(shown)) = (self.current().cloned(), self.shown) else { return };
+        let view = self.view(shown);
+        match self.choices.key(key, &question, view) {
             Action::Answer(verdict) => self.answer(question.id, verdict, now),
             Action::Interrupt => {
                 self.out.program.extend_from_slice(key);
@@ -365,6 +370,10 @@ impl Prompt {
         self.regrow_at = None;
         self.pressed = None;
         self.shown = Some(Shown { how, rows: 0, keys_at: Some(now + PAUSE), after_answer: false });
+        if let Some(id) = self.current().map(|question| question.id) {
+            let ring = self.bell.ring(id, now);
+            self.write(ring);
+        }
         self.draw(now);
     }
 

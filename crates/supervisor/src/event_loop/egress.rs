@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use cofferdam_gate::shown;
 use cofferdam_kernel::best_effort;
-use cofferdam_policy::{Endpoint, Host, Prediction, with_port};
+use cofferdam_policy::{Endpoint, Host, HostGroup, Prediction, Target, with_port};
 use cofferdam_reach::address::special;
-use cofferdam_reach::decide::allow_it;
+use cofferdam_reach::decide::{Rules, Verdict, allow_it};
 use cofferdam_reach::message::Said;
-use cofferdam_wire::{NetworkOutcome, Subject};
+use cofferdam_wire::{Group, NetworkOutcome, Subject};
 use rustix::io::Errno;
 
 use crate::approvals::host_questions::{Asked, Who};
@@ -65,11 +65,13 @@ impl Running<'_> {
             Said::Ask { id, host, port, at, client } => {
                 let known = hint_about(&host, port, &self.plan.command.argv);
                 let hint = [pair_in_words(&host, &at), known];
+                let group = if at.is_empty() { self.hosts_around(&host, port) } else { None };
                 self.ask_about_host(Asked {
                     id,
                     subject: Subject::Host(subject_of(&host, port, &at)),
                     who: Who::Client(client),
                     hint: hint.into_iter().flatten().reduce(joined),
+                    group,
                 })?;
             }
             // Waited for before the session begins.
@@ -80,6 +82,7 @@ impl Running<'_> {
                     subject: Subject::Key(subject),
                     who: Who::Process(process),
                     hint: None,
+                    group: None,
                 })?;
             }
             Said::Signed { subject, verdict } => self.log().signed(&subject, verdict),
@@ -126,6 +129,30 @@ impl Running<'_> {
         let subject = if port == 0 { host.to_owned() } else { subject_of(host, port, &[]) };
         let line = format!("sandbox: no network here; to allow it: --allow-host {}", shown(subject.as_bytes()));
         self.streams.tell(&line, self.plan.terminal)
+    }
+}
+
+impl Running<'_> {
+    /// The hosts that one answer can be about with this one. Others only that would be asked about: what a rule denies no answer gives,
+    /// and what a rule allows may be allowed in part.
+    fn hosts_around(&self, host: &str, port: u16) -> Option<Group> {
+        let asked = Host::parse(host).ok()?;
+        let group = HostGroup::around(&asked, port, &self.plan.command.argv)?;
+        let rules = Rules::new(&self.plan.egress.as_ref()?.network, Vec::new());
+        let own = Endpoint::of(&asked, port);
+        let would_be_asked = |endpoint: &Endpoint| match &endpoint.target {
+            Target::Host(name) => {
+                let verdict = Host::parse(name).map(|host| rules.host(&host, port));
+                verdict.is_ok_and(|verdict| matches!(verdict, Verdict::Unknown))
+                    && !self.approvals.hosts.denied.contains(&endpoint.to_string())
+            }
+            _ => false,
+        };
+        let hosts: Vec<Endpoint> =
+            group.hosts.into_iter().filter(|host| *host == own || would_be_asked(host)).collect();
+        let is_group = hosts.len() > 1 && hosts.contains(&own);
+        let hosts = hosts.iter().map(Endpoint::to_string).collect();
+        is_group.then_some(Group::Hosts { name: group.name, hosts })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use cofferdam_gate::News;
 use cofferdam_kernel::timing::seconds_now;
 use cofferdam_reach::message::Told;
-use cofferdam_wire::{Cause, Keep, Op, Question, QuestionId, Settled, Subject, Verdict};
+use cofferdam_wire::{Cause, Group, Keep, Op, Question, QuestionId, Reach, Settled, Subject, Verdict};
 use rustix::io::Errno;
 
 use crate::approvals::host_questions::{Asked, Open, Who};
@@ -45,6 +45,8 @@ impl Running<'_> {
             flags: 0,
             asker,
             toolchain: None,
+            group: asked.group,
+            by: None,
             also: Vec::new(),
             is_alone: false,
             hint: [asked.hint, package].into_iter().flatten().reduce(|one, other| format!("{one}; {other}")),
@@ -54,7 +56,7 @@ impl Running<'_> {
         };
         let open = Open { question: question.clone(), waiting: vec![asked.id], since: now, until: now + timeout };
         self.approvals.hosts.open.push(open);
-        let news = News::Asked(question.clone());
+        let news = News::Asked(Box::new(question.clone()));
         self.summary.news(&news);
         self.log().news(&news);
         self.ask(&question)
@@ -96,8 +98,18 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn settle(&mut self, open: Open, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
-        let granted = if verdict.is_allow() { vec![PathBuf::from(&*open.question.subject.text())] } else { Vec::new() };
+    fn settle(&mut self, mut open: Open, verdict: Verdict, cause: Cause) -> Result<(), Errno> {
+        let verdict = open.question.meant(verdict);
+        if let Some(Group::Hosts { hosts, .. }) = &mut open.question.group {
+            // Denied after this was asked: that answer stands.
+            let own = open.question.subject.text();
+            hosts.retain(|host| *host == own || !self.approvals.hosts.denied.contains(host));
+        }
+        let places = places(&open.question, verdict);
+        if matches!(verdict, Verdict::Deny { keep, .. } if keep > Keep::Once) {
+            self.approvals.hosts.denied.extend(places.clone());
+        }
+        let granted = if verdict.is_allow() { places.iter().map(PathBuf::from).collect() } else { Vec::new() };
         let waited = open.since.elapsed();
         let settled = Settled { question: open.question, verdict, cause, granted, waited };
         self.tell_answer(&open.waiting, Some(&settled), cause)?;
@@ -106,6 +118,21 @@ impl Running<'_> {
         self.log().news(&news);
         if let News::Settled(settled) = &news {
             self.settled(settled)?;
+            self.settle_covered(settled, &places)?;
+        }
+        Ok(())
+    }
+
+    /// Open questions about hosts that the answer gave as a group.
+    fn settle_covered(&mut self, settled: &Settled, places: &[String]) -> Result<(), Errno> {
+        if !matches!(settled.verdict, Verdict::Allow { reach: Reach::Group, .. }) {
+            return Ok(());
+        }
+        for id in self.approvals.hosts.in_group(places) {
+            let Some(mut open) = self.approvals.hosts.take(id) else { continue };
+            open.question.by = Some(settled.question.id);
+            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+            self.settle(open, verdict, Cause::Grant)?;
         }
         Ok(())
     }
@@ -115,16 +142,32 @@ impl Running<'_> {
         let Some(egress) = &mut self.network.egress else { return Ok(()) };
         let verdict = settled.map_or(Verdict::DENY_ONCE, |settled| settled.verdict);
         let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = verdict;
-        let subject = settled.map(|settled| settled.question.subject.text().into_owned());
+        let kept = settled.filter(|_| keep > Keep::Once);
+        let kept = kept.map(|settled| places(&settled.question, verdict)).unwrap_or_default();
+        let origin = match settled.map(|settled| (&settled.question, settled.verdict)) {
+            Some((Question { id, group: Some(group), .. }, Verdict::Allow { reach: Reach::Group, .. })) => {
+                format!("the answer to question {id}, about {} ({})", group.name(), cause.word())
+            }
+            Some((Question { by: Some(by), .. }, _)) => format!("the answer to question {by}, about a group"),
+            _ => by(cause, verdict.is_allow()),
+        };
         for id in waiting {
             egress.tell(&Told::Answer {
                 id: *id,
                 allowed: verdict.is_allow(),
-                keep: subject.clone().filter(|_| keep > Keep::Once),
-                origin: by(cause, verdict.is_allow()),
+                keep: kept.clone(),
+                origin: origin.clone(),
             });
         }
         Ok(())
+    }
+}
+
+/// What an answer is about, as policy writes it.
+fn places(question: &Question, verdict: Verdict) -> Vec<String> {
+    match (verdict, &question.group) {
+        (Verdict::Allow { reach: Reach::Group, .. }, Some(Group::Hosts { hosts, .. })) => hosts.clone(),
+        _ => vec![question.subject.text().into_owned()],
     }
 }
 

@@ -8,7 +8,7 @@ use cofferdam_launcher::join::JoinRequest;
 use cofferdam_wire::End;
 use cofferdam_wire::protocol::{PolicyScope, SessionStatus};
 use cofferdam_wire::session::LifeCycle;
-use cofferdam_wire::{Cause, Keep, Question, QuestionId, Settled, Verdict};
+use cofferdam_wire::{Cause, Keep, Question, QuestionId, Reach, Settled, Verdict};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::stdio::{stderr, stdout};
@@ -35,7 +35,8 @@ impl Running<'_> {
         if !self.options.descriptors.is_empty() || [stdout(), stderr()].into_iter().any(leads_to_programs) {
             return Ok(());
         }
-        self.streams.relay.as_mut().map_or(Ok(()), Relay::answer_here)
+        let bell = self.plan.gate.as_ref().is_some_and(|gate| gate.notices.bell);
+        self.streams.relay.as_mut().map_or(Ok(()), |relay| relay.answer_here(bell))
     }
 
     /// Where a client outside can see to the session.
@@ -53,6 +54,9 @@ impl Running<'_> {
             control.ask(question);
         }
         let session = self.log.session().to_owned();
+        if self.plan.gate.as_ref().is_some_and(|gate| gate.notices.desktop && gate.hook.is_none()) {
+            self.approvals.desktop.tell(question, &panel::notice(&session, question));
+        }
         self.tell_waiting(&session, question)?;
         self.streams.relay.as_mut().map_or(Ok(()), |relay| relay.ask(&session, question))
     }
@@ -81,12 +85,15 @@ impl Running<'_> {
     /// An answer that is to outlive the session goes to the policy of its scope.
     fn keep(&mut self, settled: &Settled) {
         let is_answer = matches!(settled.cause, Cause::Person | Cause::Hook);
-        let (Verdict::Allow { keep, .. } | Verdict::Deny { keep, .. }) = settled.verdict;
+        let (Verdict::Allow { reach, keep } | Verdict::Deny { reach, keep }) = settled.verdict;
+        // A group of files is for the session: there is nothing to be saved later.
+        let is_of_files = reach == Reach::Group && settled.question.op.is_about_files();
         if is_answer && keep >= Keep::Project {
             self.keep_answer(settled);
         } else if is_answer
             && keep == Keep::Session
             && settled.verdict.is_allow()
+            && !is_of_files
             && self.approvals.granted.len() < MOST_GRANTED
         {
             self.approvals.granted.push(settled.clone());

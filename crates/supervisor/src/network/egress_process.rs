@@ -452,7 +452,7 @@ mod tests {
         };
         let began = Instant::now();
         for id in 0..5_000 {
-            egress.tell(&Told::Answer { id, allowed: false, keep: None, origin: "a test".to_owned() });
+            egress.tell(&Told::Answer { id, allowed: false, keep: Vec::new(), origin: "a test".to_owned() });
         }
         assert!(egress.process.is_none() && egress.unread.len() <= MOST_UNREAD);
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());

@@ -17,7 +17,8 @@ use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::Isolation;
 use cofferdam_wire::session::LifeCycle;
 use cofferdam_wire::{
-    Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reached, Settled, Subject, Unrouted, Usage, Verdict,
+    Asker, Cause, End, Level, NetworkOutcome, Probed, Question, Reach, Reached, Settled, Subject, Unrouted, Usage,
+    Verdict,
 };
 use cofferdam_workspace::checkpoint::By;
 use serde_json::{Value, json};
@@ -425,6 +426,12 @@ impl<'a> Log<'a> {
         details["scope"] = json!(reach);
         details["persist"] = json!(keep);
         details["granted"] = json!(granted);
+        if reach == Reach::Group {
+            details["group"] = json!(settled.question.group);
+        }
+        if let Some(by) = settled.question.by {
+            details["byGroupOfQuestion"] = json!(by);
+        }
         let is_file = settled.question.op.is_about_files();
         let event = if is_file { Event::FileDecided } else { Event::ConnectionAttempt };
         self.add(Entry {

@@ -14,6 +14,7 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::approvals::prompt::bell::Bell;
 use crate::approvals::prompt::{Prompt, panel};
 use crate::terminal::drain::{Drained, Patience, Waiting};
 use crate::terminal::output::Allowance;
@@ -100,10 +101,10 @@ impl Relay {
     }
 
     /// From now on questions can be asked on this terminal. To be called before the first output.
-    pub(crate) fn answer_here(&mut self) -> Result<(), Errno> {
+    pub(crate) fn answer_here(&mut self, bell: bool) -> Result<(), Errno> {
         let can_draw = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
         if self.outer.is_input() && can_draw {
-            self.prompt = Some(Prompt::new(self.outer.size()?));
+            self.prompt = Some(Prompt::new(self.outer.size()?, Bell::new(bell)));
         }
         Ok(())
     }

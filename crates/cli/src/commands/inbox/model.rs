@@ -30,6 +30,8 @@ pub(super) struct Inbox {
     pub(super) filter: String,
     pub(super) screen: Screen,
     pub(super) history: History,
+    /// The question whose group the screen has all of.
+    pub(super) group_in_view: Option<(String, QuestionId)>,
     selected: Option<(String, QuestionId)>,
     locked_until: Option<Instant>,
 }
@@ -67,6 +69,8 @@ pub(super) struct Decided {
     pub(super) persist: Keep,
     pub(super) cause: Cause,
     pub(super) path: String,
+    /// What else it was about.
+    pub(super) group: Option<String>,
 }
 
 /// What a key leads to.
@@ -80,6 +84,17 @@ pub(super) enum Effect {
     Revoke(Box<KeptAnswer>),
 }
 
+impl Asked {
+    pub(super) fn can_be_kept(&self, reach: Reach) -> bool {
+        self.request.op.can_be_kept(self.request.is_dir, reach)
+    }
+
+    /// Whether an answer can be about the whole directory.
+    pub(super) fn has_directory(&self) -> bool {
+        self.request.op.is_about_files() && !self.request.is_alone
+    }
+}
+
 impl Inbox {
     pub(super) fn take(&mut self, session: &str, event: Event, now: Instant) {
         match event {
@@ -91,11 +106,12 @@ impl Inbox {
                     None => self.questions.push(Asked { session: session.to_owned(), request: *request }),
                 }
             }
-            Event::Audit { id, decision, scope, persist, cause, path, .. } => {
+            Event::Audit { id, decision, scope, persist, cause, path, group, .. } => {
                 self.questions.retain(|asked| asked.session != session || asked.request.id != id);
                 let path = shown(path.as_bytes());
                 let session = session.to_owned();
-                self.decisions.push_front(Decided { session, id, decision, scope, persist, cause, path });
+                let group = group.map(|group| shown(group.name().as_bytes()));
+                self.decisions.push_front(Decided { session, id, decision, scope, persist, cause, path, group });
                 self.decisions.truncate(MOST_DECISIONS);
             }
             Event::Refused { message } => self.note(&format!("refused: {}", shown(message.as_bytes()))),
@@ -231,17 +247,26 @@ impl Inbox {
         let shown = self.shown();
         let Some(asked) = self.selected().and_then(|line| shown.get(line)) else { return Effect::Nothing };
         let has_toolchain = asked.request.toolchain.is_some();
+        // What is not shown is not answered here.
+        let in_view = |(session, id): &(String, QuestionId)| *session == asked.session && *id == asked.request.id;
+        let has_group = self.group_in_view.as_ref().is_some_and(in_view);
+        if self.reach == Some(Reach::Group) && !has_group {
+            return self.toggle(Reach::Group);
+        }
         let reach = self.reach.unwrap_or(Reach::File);
-        let can_be_kept = asked.request.op.can_be_kept(asked.request.is_dir, reach);
+        let can_be_kept = asked.can_be_kept(reach);
         let allow = |keep| Verdict::Allow { reach, keep };
         let verdict = match key {
-            'y' => allow(Keep::Once),
+            'y' if reach != Reach::Group => allow(Keep::Once),
             's' => allow(Keep::Session),
             'p' if can_be_kept => allow(Keep::Project),
             'u' if can_be_kept => allow(Keep::User),
             'n' => Verdict::DENY_ONCE,
+            // A group can be allowed, not denied.
+            'N' if reach == Reach::Group => Verdict::Deny { reach: Reach::File, keep: Keep::Session },
             'N' => Verdict::Deny { reach, keep: Keep::Session },
-            'd' => return self.toggle(Reach::Dir),
+            'd' if asked.has_directory() => return self.toggle(Reach::Dir),
+            'g' if has_group => return self.toggle(Reach::Group),
             't' if has_toolchain => return self.toggle(Reach::Toolchain),
             _ => return Effect::Nothing,
         };

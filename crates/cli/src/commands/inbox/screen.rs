@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use cofferdam_gate::{folded_short, shown, shown_short, shown_words};
+use cofferdam_gate::{folded, folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::protocol::{Decision, FsRequest};
 use cofferdam_wire::session::short;
-use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Reach};
+use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, QuestionId, Reach};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -24,6 +24,7 @@ const HELP: &[&str] = &[
     "p  allow, kept for the project     u  allow, kept for you (always)",
     "d  with everything below the directory, before y, s, p, u, n or N",
     "t  with the whole toolchain, where one is named",
+    "g  the group that is named, before s, p or u: hosts of a program, files of one form",
     "n  deny once                       N  deny for this session",
     "j, k or arrows  the next, the previous question",
     "/  show only questions with a text in path, program or session; Esc shows all",
@@ -46,6 +47,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
     if inbox.screen == Screen::History {
         return draw_history(frame, &inbox.history);
     }
+    let [questions, detail, sessions, decisions, keys] = areas(inbox, frame.area());
+    draw_questions(frame, inbox, questions);
+    draw_detail(frame, inbox, detail);
+    let lines: Vec<Line<'_>> = inbox.sessions.iter().map(session_line).collect();
+    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("sessions")), sessions);
+    let lines: Vec<Line<'_>> = inbox.decisions.iter().map(decision_line).collect();
+    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("decided")), decisions);
+    draw_keys(frame, inbox, keys);
+}
+
+fn areas(inbox: &Inbox, whole: Rect) -> [Rect; 5] {
     let count = |length: usize, most: u16| u16::try_from(length).unwrap_or(most).clamp(1, most) + 1;
     let areas = Layout::vertical([
         Constraint::Length(count(inbox.questions.len(), 8)),
@@ -54,14 +66,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &Inbox) {
         Constraint::Length(count(inbox.decisions.len(), 6)),
         Constraint::Length(2),
     ]);
-    let [questions, detail, sessions, decisions, keys] = areas.areas(frame.area());
-    draw_questions(frame, inbox, questions);
-    draw_detail(frame, inbox, detail);
-    let lines: Vec<Line<'_>> = inbox.sessions.iter().map(session_line).collect();
-    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("sessions")), sessions);
-    let lines: Vec<Line<'_>> = inbox.decisions.iter().map(decision_line).collect();
-    frame.render_widget(Paragraph::new(or_none(lines)).block(titled("decided")), decisions);
-    draw_keys(frame, inbox, keys);
+    areas.areas(whole)
+}
+
+/// The selected question, where a screen of this size has all that its group gives.
+pub(super) fn group_in_view(inbox: &Inbox, whole: Rect) -> Option<(String, QuestionId)> {
+    let [_, area, ..] = areas(inbox, whole);
+    let shown = inbox.shown();
+    let asked = inbox.selected().and_then(|line| shown.get(line))?;
+    let is_whole = |reach| detail(reach, asked, area).1;
+    let fits = is_whole(None) && is_whole(Some(Reach::Group));
+    fits.then(|| (asked.session.clone(), asked.request.id))
 }
 
 fn draw_history(frame: &mut Frame<'_>, history: &History) {
@@ -145,12 +160,28 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
         frame.render_widget(titled("question"), area);
         return;
     };
+    let (lines, _) = detail(inbox.reach, asked, area);
+    let title = format!("question {}:{}", short(&asked.session), asked.request.id);
+    frame.render_widget(Paragraph::new(lines).block(titled(&title)), area);
+}
+
+/// What is said of a question below its title, and whether that has all of its group.
+fn detail(reach: Option<Reach>, asked: &Asked, area: Rect) -> (Vec<Line<'static>>, bool) {
     let request = &asked.request;
     let (width, height) = (usize::from(area.width).max(20), usize::from(area.height));
     let kind = if request.is_dir { "directory".to_owned() } else { format!("file of {} bytes", request.size) };
     let elsewhere = "see `sandbox questions`";
     let mut rest = vec![format!("{kind}{}", length(request))];
-    rest.extend(folded_short(&format!("for: {}", extent(inbox.reach, asked)), width, 3, elsewhere));
+    let said = request.group.as_ref().map(|group| shown(group.said(request.op).as_bytes()));
+    let is_chosen = reach == Some(Reach::Group);
+    match &said {
+        Some(said) if is_chosen => rest.extend(folded(&format!("for: {said}"), width)),
+        _ => rest.extend(folded_short(&format!("for: {}", extent(reach, asked)), width, 3, elsewhere)),
+    }
+    if let Some(said) = said.as_ref().filter(|_| !is_chosen) {
+        rest.extend(folded(&format!("[g]: {said}"), width));
+    }
+    let group_ends = rest.len();
     rest.extend(folded_short(&format!("by: {}", who(request)), width, 3, elsewhere));
     rest.push(format!("in: {}", shown_short(request.cwd.as_bytes(), width.saturating_sub(20))));
     if request.waiting > 1 || !request.also.is_empty() {
@@ -161,13 +192,13 @@ fn draw_detail(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     // The path comes first, and what it leaves room for then.
     let room = height.saturating_sub(1 + rest.len()).max(3);
     let asks = format!("{} {}", verb(request.op), path(request));
-    let mut lines: Vec<Line<'_>> = folded_short(&asks, width, room, elsewhere)
+    let mut lines: Vec<Line<'static>> = folded_short(&asks, width, room, elsewhere)
         .into_iter()
         .map(|line| Line::from(Span::styled(line, bold())))
         .collect();
+    let is_whole = said.is_some() && area.width >= 20 && lines.len() + group_ends < height;
     lines.extend(rest.into_iter().map(Line::from));
-    let title = format!("question {}:{}", short(&asked.session), request.id);
-    frame.render_widget(Paragraph::new(lines).block(titled(&title)), area);
+    (lines, is_whole)
 }
 
 /// Of the path itself, where not all of it may be shown: what is no text was replaced on the wire.
@@ -182,7 +213,8 @@ fn extent(reach: Option<Reach>, asked: &Asked) -> String {
     match reach.unwrap_or(Reach::File) {
         Reach::File if request.is_dir && request.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if request.is_dir => "the names in it, nothing below".to_owned(),
-        Reach::File => "this file alone".to_owned(),
+        Reach::File | Reach::Group if !request.op.is_about_files() => "this alone".to_owned(),
+        Reach::File | Reach::Group => "this file alone".to_owned(),
         Reach::Dir if request.is_dir => format!("EVERYTHING below {}", path(request)),
         Reach::Dir => {
             let path = path(request);
@@ -211,7 +243,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
         Decision::Deny => "denied",
     };
     let scope = match decided.scope {
-        Reach::File => "",
+        Reach::File | Reach::Group => "",
         Reach::Dir => ", with its directory",
         Reach::Toolchain => ", with its toolchain",
     };
@@ -224,6 +256,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
     };
     let cause = format!("{:?}", decided.cause).to_lowercase();
     let name = format!("{}:{}", short(&decided.session), decided.id);
+    let group = decided.group.as_ref().map_or_else(String::new, |group| format!(", with {group}"));
     let style = match decided.decision {
         Decision::Allow => Style::new().fg(Color::Green),
         Decision::Deny => Style::new().fg(Color::Red),
@@ -231,7 +264,7 @@ fn decision_line(decided: &Decided) -> Line<'static> {
     Line::from(vec![
         Span::raw(format!("  {name} ")),
         Span::styled(verdict, coloured(style)),
-        Span::raw(format!(" {keep}{scope} ({cause}): {}", decided.path)),
+        Span::raw(format!(" {keep}{scope} ({cause}): {}{group}", decided.path)),
     ])
 }
 
@@ -241,9 +274,17 @@ fn draw_keys(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let selected = inbox.selected().and_then(|line| shown.get(line)).copied();
     let toolchain = selected.and_then(|asked| asked.request.toolchain.as_deref());
     let reach = inbox.reach.unwrap_or(Reach::File);
-    let can_be_kept = |asked: &Asked| asked.request.op.can_be_kept(asked.request.is_dir, reach);
-    let kept = if selected.is_none_or(can_be_kept) { " [p] project [u] always" } else { "" };
-    let mut first = format!("[y] once [s] session{kept} [d] directory: {}", on(Reach::Dir));
+    let kept = if selected.is_none_or(|asked| asked.can_be_kept(reach)) { " [p] project [u] always" } else { "" };
+    let once = if reach == Reach::Group { "" } else { "[y] once " };
+    let directory = format!("[d] directory: {}", on(Reach::Dir));
+    let mut words = vec![format!("{once}[s] session{kept}")];
+    if selected.is_none_or(Asked::has_directory) {
+        words.push(directory);
+    }
+    if inbox.group_in_view.is_some() {
+        words.insert(0, format!("[g] the group: {}", on(Reach::Group)));
+    }
+    let mut first = words.join(" ");
     if let Some(toolchain) = toolchain {
         first = format!("{first} [t] {}: {}", shown_short(toolchain.as_bytes(), 20), on(Reach::Toolchain));
     }

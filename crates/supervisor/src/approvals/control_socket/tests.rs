@@ -139,6 +139,8 @@ fn question(id: QuestionId) -> Question {
             parents: vec![],
         },
         toolchain: None,
+        group: None,
+        by: None,
         also: vec![],
         is_alone: false,
         hint: None,

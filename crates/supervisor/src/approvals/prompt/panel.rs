@@ -53,19 +53,29 @@ pub(super) struct View {
     pub(super) keys: Keys,
 }
 
+impl View {
+    fn width(self) -> usize {
+        self.columns.max(INDENT + 8)
+    }
+}
+
 impl Choices {
-    pub(super) fn key(&mut self, key: &[u8], question: &Question) -> Action {
+    pub(super) fn key(&mut self, key: &[u8], question: &Question, view: View) -> Action {
+        let is_out_of_view = self.reach == Reach::Group && group_in_view(question, view).is_none();
         let allow = |keep| Action::Answer(Verdict::Allow { reach: self.reach, keep });
         match key {
-            b"y" => allow(Keep::Once),
+            // The terminal is smaller by now: what would be given is not on it.
+            b"s" | b"p" | b"u" if is_out_of_view => self.toggle(Reach::Group),
+            b"y" if self.reach != Reach::Group => allow(Keep::Once),
             b"s" => allow(Keep::Session),
             b"p" if self.can_be_kept(question) => allow(Keep::Project),
             b"u" if self.can_be_kept(question) => allow(Keep::User),
             b"n" | b"\x1b" => Action::Answer(Verdict::DENY_ONCE),
-            b"N" => Action::Answer(Verdict::Deny { reach: self.reach, keep: Keep::Session }),
+            b"N" => Action::Answer(question.meant(Verdict::Deny { reach: self.reach, keep: Keep::Session })),
             b"\x03" => Action::Interrupt,
             b"l" => Action::Later,
-            b"d" if question.op.is_about_files() && !question.is_alone => self.toggle(Reach::Dir),
+            b"d" if has_directory(question) => self.toggle(Reach::Dir),
+            b"g" if group_in_view(question, view).is_some() => self.toggle(Reach::Group),
             b"t" if question.toolchain.is_some() => self.toggle(Reach::Toolchain),
             b"?" => {
                 self.page = if self.page.is_none() { Some(0) } else { None };
@@ -90,13 +100,20 @@ impl Choices {
 
     /// The panel: at most `view.rows` lines of at most `view.columns` columns. The first is its title.
     pub(super) fn lines(self, question: &Question, view: View) -> Vec<String> {
-        let width = view.columns.max(INDENT + 8);
+        let group = group_in_view(question, view);
+        let reach = if self.reach == Reach::Group && group.is_none() { Reach::File } else { self.reach };
+        Choices { reach, ..self }.lines_with(group.as_deref(), question, view)
+    }
+
+    /// `group` is all of the group, where that has room.
+    fn lines_with(self, group: Option<&[String]>, question: &Question, view: View) -> Vec<String> {
+        let width = view.width();
         let title = title(question, view);
-        let keys = wrapped_items(&self.keys(question), width);
+        let keys = wrapped_items(&self.keys(question, group.is_some()), width);
         let room = view.rows.saturating_sub(1 + keys.len()).max(1);
         let body = match self.page {
             Some(page) => page_of(&everything(question, width), page, room),
-            None => summary(question, self.reach, width, room),
+            None => summary(question, self.reach, group, width, room),
         };
         let mut lines = vec![title];
         lines.extend(body);
@@ -104,13 +121,18 @@ impl Choices {
         lines.iter().map(|line| cut(line, width)).collect()
     }
 
-    fn keys(self, question: &Question) -> Vec<String> {
+    fn keys(self, question: &Question, has_group: bool) -> Vec<String> {
         let on = |reach| if self.reach == reach { "ON" } else { "off" };
-        let mut keys: Vec<String> = ["[y] once", "[s] this session"].map(str::to_owned).to_vec();
+        let mut keys = Vec::new();
+        keys.extend(has_group.then(|| format!("[g] the group: {}", on(Reach::Group))));
+        if self.reach != Reach::Group {
+            keys.push("[y] once".to_owned());
+        }
+        keys.push("[s] this session".to_owned());
         if self.can_be_kept(question) {
             keys.extend(["[p] this project", "[u] always"].map(str::to_owned));
         }
-        if question.op.is_about_files() && !question.is_alone {
+        if has_directory(question) {
             keys.push(format!("[d] whole directory: {}", on(Reach::Dir)));
         }
         if let Some(toolchain) = &question.toolchain {
@@ -121,6 +143,22 @@ impl Choices {
         keys.push(if self.page.is_some() { "[space] next page [?] back".to_owned() } else { "[?] more".to_owned() });
         keys
     }
+}
+
+/// Whether an answer can be about the whole directory.
+fn has_directory(question: &Question) -> bool {
+    question.op.is_about_files() && !question.is_alone
+}
+
+/// All that the group gives, line by line. None where the panel has no room for it: what is not shown is not answered here.
+fn group_in_view(question: &Question, view: View) -> Option<Vec<String>> {
+    let text = shown(question.group.as_ref()?.said(question.op).as_bytes());
+    let group = folded(&text, view.width() - INDENT);
+    let is_whole = |reach, label| {
+        let lines = Choices { reach, page: None }.lines_with(Some(&group), question, view);
+        lines.len() <= view.rows && lines.windows(group.len()).any(|part| part == labelled(label, &group))
+    };
+    (is_whole(Reach::File, "[g]") && is_whole(Reach::Group, "for")).then_some(group)
 }
 
 fn title(question: &Question, view: View) -> String {
@@ -139,9 +177,21 @@ fn title(question: &Question, view: View) -> String {
 }
 
 /// What a person needs to decide, the path in full where there is room for it.
-fn summary(question: &Question, reach: Reach, width: usize, room: usize) -> Vec<String> {
+fn summary(question: &Question, reach: Reach, group: Option<&[String]>, width: usize, room: usize) -> Vec<String> {
     let mut after = vec![entry("", &about(question))];
-    after.push(entry("for", &extent(question, reach, width - INDENT)));
+    match group {
+        Some(group) if reach == Reach::Group => after.extend(labelled("for", group)),
+        Some(group) => {
+            after.push(entry("for", &extent(question, reach, width - INDENT)));
+            after.extend(labelled("[g]", group));
+        }
+        None => {
+            after.push(entry("for", &extent(question, reach, width - INDENT)));
+            after.extend(
+                question.group.as_ref().map(|_| entry("group", "no room for it here: see `sandbox questions`")),
+            );
+        }
+    }
     after.push(entry("by", &short_program(&question.asker.program, width - INDENT)));
     if !question.asker.parents.is_empty() {
         let parents: Vec<String> = question.asker.parents.iter().map(|parent| shown(name(parent).as_bytes())).collect();
@@ -166,6 +216,9 @@ fn everything(question: &Question, width: usize) -> Vec<String> {
     add("", &about(question));
     if !matches!(question.op, Op::Connect | Op::Sign) {
         add("opened", &open_flags(question.flags));
+    }
+    if let Some(group) = &question.group {
+        add("group", &shown(group.said(question.op).as_bytes()));
     }
     let program = &question.asker.program;
     add("by", &format!("{} (pid {})", shown(program.exe.as_bytes()), program.pid));
@@ -271,7 +324,7 @@ fn extent(question: &Question, reach: Reach, width: usize) -> String {
     match reach {
         Reach::File if question.is_dir && question.op == Op::Create => NEW_DIRECTORY.to_owned(),
         Reach::File if question.is_dir => "the names in it, nothing below".to_owned(),
-        Reach::File => "this file alone".to_owned(),
+        Reach::File | Reach::Group => "this file alone".to_owned(),
         Reach::Dir => {
             let text = shown(directory.as_os_str().as_encoded_bytes());
             format!("EVERYTHING below {}", shown_line(&text, width.saturating_sub(17)))

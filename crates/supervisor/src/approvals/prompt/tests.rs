@@ -30,6 +30,8 @@ pub(super) fn question(id: QuestionId) -> Question {
             parents: vec![program("/bin/bash", &["bash"])],
         },
         toolchain: None,
+        group: None,
+        by: None,
         also: Vec::new(),
         is_alone: false,
         hint: None,
@@ -47,7 +49,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        Stage { prompt: Prompt::new(SIZE), now: Instant::now() }
+        Stage { prompt: Prompt::new(SIZE, Bell::new(false)), now: Instant::now() }
     }
 
     fn later(&mut self, milliseconds: u64) -> Out {

@@ -20,6 +20,8 @@ fn question(path: &[u8]) -> Question {
             ..Asker::default()
         },
         toolchain: None,
+        group: None,
+        by: None,
         also: Vec::new(),
         is_alone: false,
         hint: None,

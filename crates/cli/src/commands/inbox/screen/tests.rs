@@ -5,7 +5,7 @@ use std::time::Duration;
 use cofferdam_host::persist::KeptRule;
 use cofferdam_policy::{Access, PathExpr, Setting};
 use cofferdam_wire::protocol::{Command, Event, FsRequest, Persist, SessionStatus};
-use cofferdam_wire::{Asker, Cause, Op, Program};
+use cofferdam_wire::{Asker, Cause, Group, Op, Program};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
@@ -30,6 +30,8 @@ fn request(id: u64, path: &str) -> Event {
         size: 12,
         asker: Asker { program, cwd: "/home/you".to_owned(), parents: vec![] },
         toolchain: None,
+        group: None,
+        is_alone: false,
         also: vec![],
         hint: None,
         waiting: 1,
@@ -48,6 +50,8 @@ fn decided(id: u64) -> Event {
         path: "/h/\u{202e}x".to_owned(),
         ts: 0.0,
         granted: vec![],
+        group: None,
+        by: None,
     }
 }
 
@@ -111,6 +115,47 @@ fn nothing_is_offered_for_good_that_no_rule_can_give() {
     press(&mut inbox, 'd', later);
     assert!(drawn(&inbox).contains("[u] always"), "{}", drawn(&inbox));
     assert!(matches!(press(&mut inbox, 'u', later), Effect::Say(..)));
+}
+
+/// As the loop does it before a key.
+fn drawn_in(inbox: &mut Inbox, columns: u16, rows: u16) -> String {
+    inbox.group_in_view = group_in_view(inbox, Rect::new(0, 0, columns, rows));
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("memory");
+    terminal.draw(|frame| draw(frame, inbox)).expect("memory");
+    terminal.backend().to_string()
+}
+
+#[test]
+fn a_group_is_answered_where_all_of_it_is_on_the_screen() {
+    let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(1));
+    for (count, columns, rows, fits) in
+        [(4, 80, 24, true), (16, 80, 24, true), (16, 80, 15, false), (16, 30, 24, false)]
+    {
+        let mut inbox = Inbox::default();
+        let Event::FsRequest(mut asked) = request(2, "/home/you/many/app.2") else { panic!("it is a question") };
+        let names: Vec<String> = (0..count).map(|n| format!("application.json.{n}")).collect();
+        asked.group = Some(Group::Files { directory: "/home/you/many".to_owned(), names: names.clone() });
+        inbox.take("local-0a-6b1f0e92d7c4", Event::FsRequest(asked), now);
+        let text = drawn_in(&mut inbox, columns, rows);
+        assert_eq!(text.contains("[g] the group: off"), fits, "{text}");
+        press(&mut inbox, 'g', later);
+        assert_eq!(inbox.reach == Some(Reach::Group), fits, "{count} {columns}");
+        let text = drawn_in(&mut inbox, columns, rows);
+        let has =
+            |text: &str, name: &String| text.contains(&format!("{name},")) || text.contains(&format!("{name} in"));
+        if fits {
+            let text = text.lines().map(|line| line.trim_matches('"').trim_end()).collect::<Vec<_>>().join(" ");
+            assert!(names.iter().filter(|name| has(&text, name)).count() + 2 >= names.len(), "{text}");
+            assert!(text.contains("for: read all") && !text.contains("[u]") && !text.contains("[y]"), "{text}");
+            // The terminal is smaller by now: the first key shows that it is about the file alone.
+            drawn_in(&mut inbox, 18, 10);
+            assert_eq!((press(&mut inbox, 's', later), inbox.reach), (Effect::Nothing, None));
+        }
+        let scope = Reach::File;
+        let (session, persist) = ("local-0a-6b1f0e92d7c4".to_owned(), Persist::Keep(Keep::Session));
+        let command = Command::Approve { id: 2, scope, persist };
+        assert_eq!(press(&mut inbox, 's', later), Effect::Say(session, command), "{count} {columns}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use cofferdam_wire::{Asker, Subject};
+use cofferdam_wire::{Asker, Group, Subject};
 
 use super::*;
 
@@ -27,6 +27,8 @@ fn question(path: &[u8]) -> Question {
             parents: vec![program("/bin/bash", &["bash", "-c", "cat notes.txt"]), program("/usr/bin/make", &["make"])],
         },
         toolchain: None,
+        group: None,
+        by: None,
         also: Vec::new(),
         is_alone: false,
         hint: None,
@@ -78,11 +80,11 @@ fn of_a_path_too_long_for_the_screen_both_ends_are_shown() {
     // And all of it on request.
     let view = View { rows: 12, ..VIEW };
     let mut choices = Choices::default();
-    choices.key(b"?", &question(b"/"));
+    choices.key(b"?", &question(b"/"), VIEW);
     let mut all = String::new();
     for _ in 0..40 {
         all.push_str(&drawn(&question(path.as_bytes()), choices, view).replace(['\n', ' '], ""));
-        choices.key(b" ", &question(b"/"));
+        choices.key(b" ", &question(b"/"), VIEW);
     }
     assert_eq!(all.matches("long/").count().min(600), 600);
     assert!(all.contains("id_ed25519"));
@@ -98,9 +100,9 @@ fn programs_lie_in_escapes_as_well() {
     question.waiting = 3;
     let view = View { place: (1, 2), keys: Keys::Program, ..VIEW };
     let mut choices = Choices::default();
-    assert_eq!(choices.key(b"d", &question), Action::Redraw);
+    assert_eq!(choices.key(b"d", &question, VIEW), Action::Redraw);
     insta::assert_snapshot!(drawn(&question, choices, view));
-    choices.key(b"?", &question);
+    choices.key(b"?", &question, VIEW);
     insta::assert_snapshot!(drawn(&question, choices, view));
 }
 
@@ -143,16 +145,16 @@ fn each_key_means_what_it_says_and_no_other_means_anything() {
         (b" ", Action::Nothing),
         (b"yes", Action::Nothing),
     ] {
-        assert_eq!(Choices::default().key(key, &asked), action, "{key:?}");
+        assert_eq!(Choices::default().key(key, &asked, VIEW), action, "{key:?}");
     }
     asked.toolchain = Some("rust toolchain".to_owned());
     let mut choices = Choices::default();
-    choices.key(b"t", &asked);
-    assert_eq!(choices.key(b"s", &asked), allow(Reach::Toolchain, Keep::Session));
-    choices.key(b"d", &asked);
-    assert_eq!(choices.key(b"s", &asked), allow(Reach::Dir, Keep::Session));
-    choices.key(b"d", &asked);
-    assert_eq!(choices.key(b"s", &asked), allow(Reach::File, Keep::Session));
+    choices.key(b"t", &asked, VIEW);
+    assert_eq!(choices.key(b"s", &asked, VIEW), allow(Reach::Toolchain, Keep::Session));
+    choices.key(b"d", &asked, VIEW);
+    assert_eq!(choices.key(b"s", &asked, VIEW), allow(Reach::Dir, Keep::Session));
+    choices.key(b"d", &asked, VIEW);
+    assert_eq!(choices.key(b"s", &asked, VIEW), allow(Reach::File, Keep::Session));
 }
 
 #[test]
@@ -162,9 +164,9 @@ fn a_directory_that_no_answer_gives_is_not_offered() {
     let asked = Question { is_alone: true, hint: Some("no answer gives all of it".to_owned()), ..asked };
     let text = drawn(&asked, choices, VIEW);
     assert!(!text.contains("[d]") && text.contains("no answer gives all of it"), "{text}");
-    assert_eq!(choices.key(b"d", &asked), Action::Nothing);
+    assert_eq!(choices.key(b"d", &asked, VIEW), Action::Nothing);
     let session = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-    assert_eq!(choices.key(b"s", &asked), Action::Answer(session));
+    assert_eq!(choices.key(b"s", &asked, VIEW), Action::Answer(session));
 }
 
 #[test]
@@ -183,13 +185,117 @@ fn nothing_is_offered_for_good_that_no_rule_can_give() {
     let mut listing = Question { op: Op::List, is_dir: true, ..question(b"/home/you/notes") };
     let mut choices = Choices::default();
     assert_eq!(offered(&listing, choices), (false, false), "the names of a directory alone");
-    assert_eq!(choices.key(b"u", &listing), Action::Nothing);
-    assert_eq!(choices.key(b"d", &listing), Action::Redraw);
+    assert_eq!(choices.key(b"u", &listing, VIEW), Action::Nothing);
+    assert_eq!(choices.key(b"d", &listing, VIEW), Action::Redraw);
     assert_eq!(offered(&listing, choices), (true, true), "all of it");
     let always = Verdict::Allow { reach: Reach::Dir, keep: Keep::User };
-    assert_eq!(choices.key(b"u", &listing), Action::Answer(always));
+    assert_eq!(choices.key(b"u", &listing, VIEW), Action::Answer(always));
     listing = Question { op: Op::Sign, subject: Subject::Key("SHA256:x".to_owned()), ..question(b"/x") };
     assert_eq!(offered(&listing, Choices::default()), (false, false), "what a key signs");
-    assert_eq!(Choices::default().key(b"p", &listing), Action::Nothing);
+    assert_eq!(Choices::default().key(b"p", &listing, VIEW), Action::Nothing);
     assert_eq!(offered(&question(b"/home/you/notes"), Choices::default()), (true, true));
+}
+
+fn hosts() -> Question {
+    let hosts = ["pypi.org:443", "files.pythonhosted.org:443"].map(str::to_owned).to_vec();
+    let group = Some(Group::Hosts { name: "pip install".to_owned(), hosts });
+    Question { group, ..hosts_alone() }
+}
+
+fn hosts_alone() -> Question {
+    Question { op: Op::Connect, subject: Subject::Host("pypi.org:443".to_owned()), ..question(b"") }
+}
+
+fn files() -> Question {
+    let names = ["app.1", "app.22", "app.333"].map(str::to_owned).to_vec();
+    let group = Group::Files { directory: "/home/you/many".to_owned(), names };
+    Question { group: Some(group), ..question(b"/home/you/many/app.22") }
+}
+
+#[test]
+fn a_group_is_told_in_full_before_it_can_be_answered() {
+    // A line that was folded goes on below its beginning.
+    let whole = |question: &Question, choices| drawn(question, choices, VIEW).replace("\n         ", "");
+    let said = "all 2 hosts of pip install: pypi.org:443, files.pythonhosted.org:443\n";
+    let text = whole(&hosts(), Choices::default());
+    assert!(text.contains(&format!("  for    this host and port\n  [g]    {said}")), "{text}");
+    assert!(text.contains("\n [g] the group: off [y] once [s] this session"), "{text}");
+    let text = whole(&files(), Choices::default());
+    let of_files = "read all 3 of app.1, app.22, app.333 in /home/you/many\n";
+    assert!(text.contains(&format!("  for    this file alone\n  [g]    {of_files}")), "{text}");
+    let mut choices = Choices::default();
+    assert_eq!(choices.key(b"g", &hosts(), VIEW), Action::Redraw);
+    let text = whole(&hosts(), choices);
+    assert!(text.contains(&format!("  for    {said}")) && !text.contains("[g]    all"), "{text}");
+    assert!(text.contains("\n [g] the group: ON [s] this session [p] this project"), "{text}");
+}
+
+#[test]
+fn a_group_that_has_no_room_on_the_panel_is_not_answered_there() {
+    let of = |count: usize| {
+        let hosts = (0..count).map(|n| format!("host-{n}.example.org:443")).collect();
+        Question { group: Some(Group::Hosts { name: "many".to_owned(), hosts }), ..hosts_alone() }
+    };
+    for (count, view, fits) in [
+        (20, VIEW, true),
+        (40, VIEW, false),
+        (20, View { rows: 12, ..VIEW }, false),
+        (20, View { columns: 40, ..VIEW }, false),
+        (3, View { columns: 40, ..VIEW }, true),
+    ] {
+        let (question, mut choices) = (of(count), Choices::default());
+        let text = drawn(&question, choices, view);
+        assert_eq!(text.contains("[g] the group: off"), fits, "{count}:\n{text}");
+        assert_eq!(text.contains("no room for it here"), !fits, "{count}:\n{text}");
+        let shown = text.replace("\n         ", "");
+        let missing = (0..count).filter(|n| !shown.contains(&format!("host-{n}.example.org:443"))).count();
+        assert_eq!(missing == 0, fits, "{count}:\n{text}");
+        assert_eq!(choices.key(b"g", &question, view), if fits { Action::Redraw } else { Action::Nothing });
+        let reach = if fits { Reach::Group } else { Reach::File };
+        let answer = Action::Answer(Verdict::Allow { reach, keep: Keep::Session });
+        assert_eq!(choices.key(b"s", &question, view), answer, "{count}");
+    }
+    // It had room when it was chosen.
+    let (question, mut choices) = (of(20), Choices::default());
+    choices.key(b"g", &question, VIEW);
+    let small = View { rows: 12, ..VIEW };
+    assert!(drawn(&question, choices, small).contains("for    this host and port"));
+    assert_eq!(choices.key(b"s", &question, small), Action::Redraw);
+    let alone = Action::Answer(Verdict::Allow { reach: Reach::File, keep: Keep::Session });
+    assert_eq!(choices.key(b"s", &question, small), alone);
+}
+
+#[test]
+fn names_of_a_group_are_shown_escaped() {
+    let group = Group::Files {
+        directory: "/h/\u{1b}[2J\u{202e}x".to_owned(),
+        names: vec!["app.1".to_owned(), "app.2".to_owned()],
+    };
+    let text = drawn(&Question { group: Some(group), ..question(b"/h/app.2") }, Choices::default(), VIEW);
+    assert!(text.contains("[g]    read all 2 of app.1, app.2 in /h/") && !text.contains('\u{202e}'), "{text}");
+}
+
+#[test]
+fn a_group_is_answered_as_it_can_be_given() {
+    let answer = |key: &[u8], question: &Question| {
+        let mut choices = Choices::default();
+        choices.key(b"g", question, VIEW);
+        choices.key(key, question, VIEW)
+    };
+    let allow = |keep| Action::Answer(Verdict::Allow { reach: Reach::Group, keep });
+    let deny = Action::Answer(Verdict::Deny { reach: Reach::File, keep: Keep::Session });
+    for (question, key, expected) in [
+        (hosts(), &b"s"[..], allow(Keep::Session)),
+        (hosts(), b"p", allow(Keep::Project)),
+        (hosts(), b"u", allow(Keep::User)),
+        (hosts(), b"y", Action::Nothing),
+        (hosts(), b"N", deny),
+        (files(), b"s", allow(Keep::Session)),
+        (files(), b"u", Action::Nothing),
+        (files(), b"y", Action::Nothing),
+        // Without a group the key means nothing.
+        (question(b"/home/you/x"), b"y", Action::Answer(Verdict::Allow { reach: Reach::File, keep: Keep::Once })),
+    ] {
+        assert_eq!(answer(key, &question), expected, "{question:?}");
+    }
 }

@@ -42,7 +42,7 @@ fn play() {
         .expect("setsid is installed");
     drop(slave);
     let mut relay = Relay::new(outer, terminal, None);
-    relay.answer_here().expect("a terminal");
+    relay.answer_here(false).expect("a terminal");
     relay.open(master).expect("a pty");
     let (mut asked, mut answers) = (0, String::new());
     let mut size = crate::approvals::prompt::tests::SIZE;
