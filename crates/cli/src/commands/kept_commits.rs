@@ -64,7 +64,7 @@ pub(crate) fn held<'a>(transaction: &Transaction, waiting: impl Iterator<Item = 
     });
     held.map(|(_, path)| {
         format!(
-            "{}: it waits, and commits of the session hold it: a `git checkout`, `stash` or `merge` of them would write it",
+            "{} waits, but commits of the session contain it: `git checkout`, `stash` or `merge` of such a commit writes it",
             name(path)
         )
     })

@@ -347,8 +347,9 @@ impl Selection {
                 say!("sandbox: {line}");
             }
         }
-        for place in &places {
-            say!("sandbox: what you left out is written in {}", name(place));
+        if !places.is_empty() {
+            let places: Vec<String> = places.iter().map(|place| name(place)).collect();
+            say!("sandbox: what you rejected is kept as a patch in {}", places.join(" and "));
         }
         Ok(if waiting.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SO) })
     }

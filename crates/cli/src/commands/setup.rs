@@ -180,11 +180,12 @@ impl Wanted {
     fn hosts(&mut self, policy: &Policy, hosts: &BTreeMap<String, String>) {
         let mut rules = Rules::new(&policy.network, own_addresses());
         let known = addresses_of(hosts.keys().cloned().collect());
+        let mut unknown = Vec::new();
         for (place, reason) in hosts {
             let Ok((host, port)) = parse_authority(place, None) else { continue };
             let found = known.get(place).map(Vec::as_slice).unwrap_or_default();
             if found.is_empty() {
-                self.notes.push(format!("{place} could not be looked up now: where it leads is not known"));
+                unknown.push(place.as_str());
             }
             let plain = match rules.host(&host, port) {
                 Verdict::Denied(denial) => {
@@ -211,6 +212,10 @@ impl Wanted {
                 }
                 None => self.notes.push(format!("{place} is left out: {}", denial.why)),
             }
+        }
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            self.notes.push(format!("could not be looked up now, so where they lead is not known: {unknown}"));
         }
     }
 
@@ -312,7 +317,7 @@ fn told(found: &Found, wanted: &Wanted, proposal: &Proposal, todo: &Todo) -> Str
     );
     let agents = found.agents.iter();
     let agent = |(name, path): &(&str, PathBuf)| {
-        format!("{name:<8} {}; it has settings of its own inside: sandbox agent {name}", path.display())
+        format!("{name:<8} {}; `sandbox agent {name}` runs it, with settings of its own", path.display())
     };
     group(out, "coding agents", agents.map(agent).collect());
     let line = |one: &&Registry| format!("{:<8} {} ({})", one.client, one.place, said_of(one));

@@ -244,7 +244,7 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     screen.line("sandbox inbox");
     screen.wait_for("no open questions");
     screen.keys(&["h"]);
-    let text = screen.wait_for("answers that count: 2");
+    let text = screen.wait_for("answers in force: 2");
     assert!(text.contains("> allowed read") && text.contains("notes/other (session"), "{text}");
     screen.keys(&["r"]);
     screen.wait_for("cannot be revoked: counts until the session ends");
@@ -256,7 +256,7 @@ fn a_kept_answer_is_found_in_the_history_and_revoked_there() {
     assert!(place.read(CONFIG).expect("there").contains("notes/list"), "not at the first key");
     screen.keys(&["r"]);
     screen.wait_for("revoked: files.read = \"~/notes/list\"");
-    screen.wait_for("answers that count: 1");
+    screen.wait_for("answers in force: 1");
     let left = place.read(CONFIG).expect("there");
     assert!(left.starts_with(settings.trim_end()) && !left.contains("notes/list"), "{left}");
     screen.keys(&["q", "q"]);

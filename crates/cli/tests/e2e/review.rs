@@ -92,7 +92,7 @@ fn hunks_are_taken_one_by_one_and_what_was_left_out_is_written_where_an_agent_re
     assert!(place.exists("new/n") && !place.exists("other") && !place.exists(".vscode"), "{said}");
     assert_eq!(place.host("git log --format=%s -1; git fsck --strict").ok(), "inside\n");
     assert!(said.contains("Type `yes`") && said.contains("hunks of 1 file"), "{said}");
-    assert!(said.contains("many: it waits, and commits of the session hold it"), "{said}");
+    assert!(said.contains("many waits, but commits of the session contain it"), "{said}");
     let note = place.read(".git/cofferdam-rejected.patch").expect("it is written");
     assert!(note.contains("-20\n") && note.contains("+38 last") && note.contains("b/other"), "{note}");
     assert!(!note.contains("three") && !note.contains("new/n"), "{note}");
@@ -216,7 +216,7 @@ fn a_pipe_under_the_name_of_the_note_does_not_stop_a_review() {
     let binary = binary();
     let said =
         place.host(&format!("printf 'n\\n' | timeout 20 {} commit --interactive 2>&1", binary.display())).code(1);
-    assert!(said.out.contains("what you left out is written in"), "{}", said.out);
+    assert!(said.out.contains("what you rejected is kept as a patch in"), "{}", said.out);
     assert!(place.read(".git/cofferdam-rejected.patch").is_some_and(|note| note.contains("+two")));
 }
 

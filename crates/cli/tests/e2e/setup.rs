@@ -110,6 +110,8 @@ fn at_a_terminal_it_asks_and_a_no_changes_nothing() {
     screen.wait_for("not all of it was done");
     assert!(!screen.place.exists(CONFIG) && !screen.place.exists("home:.npm"));
     screen.prompt();
+    // All of it is more than 24 lines.
+    screen.tmux(&["resize-window", "-x", "80", "-y", "60"]);
     screen.line("clear; sandbox setup");
     screen.wait_for("make these directories? [y/N]");
     screen.capture("setup");

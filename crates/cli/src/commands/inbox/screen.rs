@@ -28,7 +28,7 @@ const HELP: &[&str] = &[
     "n  deny once                       N  deny for this session",
     "j, k or arrows  the next, the previous question",
     "/  show only questions with a text in path, program or session; Esc shows all",
-    "h  the history: answers that count, of sessions, projects and you; r revokes a kept one",
+    "h  the history: answers in force, of sessions, projects and you; r revokes a kept one",
     "q  quit: open questions stay open, and are denied when their time is over",
     "",
     "What was answered for the session ends with it. What was kept stands in a policy",
@@ -83,7 +83,7 @@ fn draw_history(frame: &mut Frame<'_>, history: &History) {
     let areas = Layout::vertical([Constraint::Min(5), Constraint::Length(8), Constraint::Length(2)]);
     let [list, detail, keys] = areas.areas(frame.area());
     let width = usize::from(list.width).saturating_sub(4);
-    let title = format!("answers that count: {}", history.answers.len());
+    let title = format!("answers in force: {}", history.answers.len());
     if history.answers.is_empty() {
         frame.render_widget(Paragraph::new("  none").block(titled(&title)), list);
     } else {

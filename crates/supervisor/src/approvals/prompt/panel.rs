@@ -291,7 +291,7 @@ fn about(question: &Question) -> String {
     let bytes = match &question.subject {
         Subject::Host(text) if text.contains('@') => return "a name at these addresses and no others".to_owned(),
         Subject::Host(_) => {
-            return "an internet host: a private address that it leads to is asked about apart".to_owned();
+            return "an internet host; a private address needs a further answer".to_owned();
         }
         Subject::Key(_) => return "a key of yours; it stays in your agent".to_owned(),
         Subject::Path(_) => question.subject.as_bytes(),

@@ -240,7 +240,7 @@ fn the_history_lists_what_counts_and_revokes_a_kept_answer_at_the_second_key() {
     let later = Instant::now() + Duration::from_secs(1);
     let mut inbox = Inbox::default();
     assert_eq!(press(&mut inbox, 'h', later), Effect::LoadHistory);
-    assert!(drawn(&inbox).contains("answers that count: 0"), "{}", drawn(&inbox));
+    assert!(drawn(&inbox).contains("answers in force: 0"), "{}", drawn(&inbox));
     let kept = answered("files.read = \"~/notes/\u{1b}[2J\"", Some("~/notes/x"));
     inbox.history.show(vec![answered("allowed read /home/you/list.h", None), kept.clone()]);
     let text = drawn(&inbox);
