@@ -10,6 +10,8 @@ use crate::problems::Problems;
 
 /// Most of a minute on a busy machine.
 const START: Duration = Duration::from_secs(90);
+/// Until a dialog that was answered has gone on.
+const ANSWERED: Duration = Duration::from_secs(10);
 const COMMAND: Duration = Duration::from_secs(40);
 /// Between keys, as a person types.
 const KEYS: Duration = Duration::from_millis(800);
@@ -216,20 +218,25 @@ impl Agent {
     fn drive(&self, run: &mut Run, place: Where) -> Result<(Option<String>, f64), Problems> {
         let mut wanted: Vec<&str> = self.dialogs.iter().map(|(text, _)| *text).collect();
         wanted.push(self.ready);
+        let mut keys = None;
         loop {
-            match run.wait_for(&wanted, START)? {
-                None => {
+            let is_late = run.elapsed() > START.as_secs_f64();
+            match (run.wait_for(&wanted, if keys.is_some() { ANSWERED } else { START })?, keys) {
+                // On a busy machine a dialog is drawn before it reads.
+                (None, Some(keys)) if !is_late => run.keys(keys)?,
+                (None, _) => {
                     let why = format!("no first screen: {}", tail(run.shown()));
                     let seconds = run.elapsed();
                     run.keys("\x03")?;
                     self.leave(run, place)?;
                     return Ok((Some(why), seconds));
                 }
-                Some(at) if at < self.dialogs.len() => {
+                (Some(at), _) if at < self.dialogs.len() => {
                     run.pause(KEYS)?;
                     run.keys(self.dialogs[at].1)?;
+                    keys = Some(self.dialogs[at].1);
                 }
-                Some(_) => break,
+                (Some(_), _) => break,
             }
         }
         let seconds = run.elapsed();
