@@ -130,7 +130,6 @@ fn directory(path: &Path) -> Result<PathBuf, SurveyError> {
 pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> HostFacts {
     let stand_ins = StandIns::of(&around.state);
     let mut facts = HostFacts {
-        machine: std::env::consts::ARCH.to_owned(),
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         home: around.home.clone(),

@@ -8,8 +8,6 @@ use thiserror::Error;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
-    #[error("this machine is `{machine}`: only x86_64 has a system-call table")]
-    Machine { machine: String },
     #[error("isolation `none` is not approved by the organisation's policy")]
     NoneNotApproved { origin: Origin },
     #[error("isolation `none` has no walls: what `{}` asks for cannot be kept", origin.source)]
@@ -50,7 +48,7 @@ pub enum PlanError {
     NetworkNeedsFull { mode: NetworkMode, origin: Origin },
     #[error("`{path}` cannot hold a credential: sessions can write below `{writable}`")]
     SecretIsWritable { path: PathBuf, writable: PathBuf, origin: Origin },
-    #[error("`{name}` is not a system call of x86_64")]
+    #[error("`{name}` is not a system call of Linux")]
     UnknownSyscall { name: String },
     #[error("system call `{name}` is always denied")]
     SyscallAlwaysDenied { name: String, origin: Origin },
@@ -86,8 +84,7 @@ impl PlanError {
             | PlanError::ExecNeedsLandlock { origin }
             | PlanError::CannotLimit { origin, .. }
             | PlanError::NoSuchCpus { origin, .. } => Some(origin),
-            PlanError::Machine { .. }
-            | PlanError::SocketsUnknown { .. }
+            PlanError::SocketsUnknown { .. }
             | PlanError::MountsUnknown { .. }
             | PlanError::PathsUnknown { .. }
             | PlanError::TooManyHidden { .. }

@@ -199,9 +199,6 @@ fn asked_for(policy: &Policy) -> Option<&Origin> {
 
 /// Everything a launch will do, or why it cannot be done.
 pub fn plan(policy: &Policy, facts: &HostFacts, request: &Request) -> Result<LaunchPlan, PlanError> {
-    if facts.machine != "x86_64" {
-        return Err(PlanError::Machine { machine: facts.machine.clone() });
-    }
     let isolation = policy.isolation.value;
     if isolation == Isolation::None && policy.none_approved.is_none() {
         return Err(PlanError::NoneNotApproved { origin: policy.isolation.origin.clone() });

@@ -109,9 +109,14 @@ impl Filter {
     }
 }
 
-/// The number of a system call on x86_64.
+/// The number of a system call on the machine that this program is built for.
 pub fn number_of(name: &str) -> Option<u32> {
     NUMBERS.binary_search_by_key(&name, |(n, _)| n).ok().map(|at| NUMBERS[at].1)
+}
+
+/// Whether any machine has a call of this name.
+pub fn exists(name: &str) -> bool {
+    number_of(name).is_some() || ELSEWHERE.contains(&name)
 }
 
 /// The name of a system call number, for messages.
@@ -199,20 +204,23 @@ fn verdicts(policy: &Policy, internet: bool) -> Result<Vec<Verdict>, PlanError> 
         verdicts[number as usize] = Verdict::Notify;
     }
     for rule in &policy.syscalls.allow {
-        let number = known(&rule.value)?;
+        let Some(number) = known(&rule.value)? else { continue };
         if matches!(listed(number), Some(Listed::Notify(_) | Listed::Record(_) | Listed::Refuse(_) | Listed::Check)) {
             return Err(PlanError::SyscallAlwaysDenied { name: rule.value.clone(), origin: rule.origin.clone() });
         }
         verdicts[number as usize] = Verdict::Allow;
     }
     for rule in &policy.syscalls.deny {
-        verdicts[known(&rule.value)? as usize] = Verdict::Notify;
+        if let Some(number) = known(&rule.value)? {
+            verdicts[number as usize] = Verdict::Notify;
+        }
     }
     Ok(verdicts)
 }
 
-fn known(name: &str) -> Result<u32, PlanError> {
-    number_of(name).ok_or_else(|| PlanError::UnknownSyscall { name: name.to_owned() })
+/// A policy is written for every machine: of a call that only others have there is nothing to allow or deny here.
+fn known(name: &str) -> Result<Option<u32>, PlanError> {
+    if exists(name) { Ok(number_of(name)) } else { Err(PlanError::UnknownSyscall { name: name.to_owned() }) }
 }
 
 fn listed(number: u32) -> Option<Listed> {

@@ -93,7 +93,12 @@ fn the_default_plan_is_as_recorded() {
 #[test]
 fn the_default_posture_is_as_recorded() {
     let plan = planned(&decided_at_start(), &Laptop::with(&[]));
-    insta::assert_json_snapshot!(plan.posture);
+    // It counts system calls, and machines differ in how many they have.
+    let mut settings = insta::Settings::clone_current();
+    if !cfg!(target_arch = "x86_64") {
+        settings.set_snapshot_suffix(std::env::consts::ARCH);
+    }
+    settings.bind(|| insta::assert_json_snapshot!(plan.posture));
 }
 
 #[test]
@@ -410,14 +415,6 @@ fn the_filter_is_the_last_step_and_privilege_is_gone_before_it() {
     assert_eq!(position(&Step::Seccomp), plan.steps.len() - 1);
     assert!(position(&Step::PivotRoot) < position(&Step::DropCapabilities));
     assert!(position(&Step::DropCapabilities) < position(&Step::NoNewPrivileges));
-}
-
-#[test]
-fn an_unknown_machine_is_refused() {
-    let policy = decided_at_start();
-    let mut facts = Laptop::with(&[]).facts(&policy);
-    facts.machine = "riscv64".to_owned();
-    assert!(matches!(plan(&policy, &facts, &request()), Err(PlanError::Machine { .. })));
 }
 
 #[test]

@@ -70,9 +70,7 @@ pub(crate) fn plan(error: &PlanError) -> Option<String> {
         PlanError::NoGate { .. } => "run with --mode static, which asks nothing".to_owned(),
         PlanError::SecretIsWritable { origin, .. } => format!("keep it elsewhere, readable by you alone ({origin})"),
         PlanError::NoSuchCpus { origin, .. } => format!("name CPUs of this machine ({origin})"),
-        PlanError::Machine { .. } | PlanError::SyscallAlwaysDenied { .. } => {
-            return None;
-        }
+        PlanError::SyscallAlwaysDenied { .. } => return None,
     })
 }
 

@@ -34,7 +34,8 @@ const LISTABLE: Mode = Mode::from_raw_mode(0o755);
 const AT_FDCWD: i32 = -100;
 const O_ACCMODE: u64 = 3;
 const O_CREAT: u64 = 0o100;
-const O_DIRECTORY: u64 = 0o200_000;
+// Its bit is not the same on every machine.
+const O_DIRECTORY: u64 = OFlags::DIRECTORY.bits() as u64;
 const O_PATH: u64 = 0o10_000_000;
 
 /// What a call wants.

@@ -9,6 +9,13 @@ use cofferdam_policy::{Access, Policy};
 use super::listings::list_matching;
 use super::paths::Paths;
 
+/// Those of the C libraries that programs of this machine are linked with.
+const LOADERS: [&str; 2] = if cfg!(target_arch = "aarch64") {
+    ["/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1"]
+} else {
+    ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"]
+};
+
 pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut HostFacts, paths: &Paths<'_>) {
     let path = request.environment.iter().find(|(n, _)| n == "PATH").map_or("/usr/local/bin:/usr/bin:/bin", |(_, v)| v);
     let mut executables = BTreeMap::new();
@@ -30,8 +37,7 @@ pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut H
             facts.libraries.push((canonical, id));
         }
     }
-    let loaders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
-    facts.loaders = loaders.iter().filter_map(|l| Path::new(l).canonicalize().ok()).collect();
+    facts.loaders = LOADERS.iter().filter_map(|l| Path::new(l).canonicalize().ok()).collect();
     facts.executables = executables;
 }
 
@@ -40,7 +46,7 @@ pub(super) fn look_at_programs(policy: &Policy, request: &Request, facts: &mut H
 pub(super) fn library_directories(executables: &BTreeMap<String, PathFact>) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     for parent in ["/usr/lib", "/lib"].map(Path::new) {
-        let apart = parent.join("x86_64-linux-gnu");
+        let apart = parent.join(format!("{}-linux-gnu", std::env::consts::ARCH));
         if apart.is_dir() {
             directories.push(apart);
             directories.extend(list_matching(&parent.join("python3*"), Access::Read, "").unwrap_or_default());

@@ -38,7 +38,6 @@ impl Terminal {
 
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct HostFacts {
-    pub machine: String,
     pub uid: u32,
     pub gid: u32,
     pub home: PathBuf,

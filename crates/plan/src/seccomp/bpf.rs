@@ -31,7 +31,12 @@ const fn offset_low(argument: u32) -> u32 {
     16 + 8 * argument
 }
 
-const AUDIT_ARCH_X86_64: u32 = 0xC000_003E;
+/// The ABI of the machine that is built for. Every other one is killed: its numbers mean other calls.
+#[cfg(target_arch = "x86_64")]
+const AUDIT_ARCH: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const AUDIT_ARCH: u32 = 0xC000_00B7;
+/// Numbers of x32, a second ABI under the name of x86_64's. On other machines no call has such a number.
 const X32_BIT: u32 = 0x4000_0000;
 
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -81,7 +86,7 @@ const fn ret(k: u32) -> Instruction {
 pub(super) fn compile(verdicts: &[Verdict], beyond: Verdict) -> Vec<Instruction> {
     let mut program = vec![
         op(LOAD_WORD, OFFSET_ARCH),
-        branch(JUMP_EQUAL, AUDIT_ARCH_X86_64, 1, 0),
+        branch(JUMP_EQUAL, AUDIT_ARCH, 1, 0),
         ret(RET_KILL_PROCESS),
         op(LOAD_WORD, OFFSET_NUMBER),
     ];

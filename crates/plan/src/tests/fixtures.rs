@@ -123,7 +123,6 @@ impl Laptop {
 
     pub(super) fn facts(&self, policy: &Policy) -> HostFacts {
         let mut facts = HostFacts {
-            machine: "x86_64".to_owned(),
             uid: self.uid,
             gid: 1000,
             home: "/home/dev".into(),

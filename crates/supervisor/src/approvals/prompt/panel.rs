@@ -4,6 +4,7 @@
 use cofferdam_gate::{columns, folded, folded_short, shown, shown_short, shown_words};
 use cofferdam_wire::session::short;
 use cofferdam_wire::{Keep, NEW_DIRECTORY, Op, Program, Question, QuestionId, Reach, Subject, Verdict};
+use rustix::fs::OFlags;
 
 /// Where the second column begins.
 const INDENT: usize = 9;
@@ -278,8 +279,9 @@ fn open_flags(flags: u32) -> String {
         (0o1000, "O_TRUNC"),
         (0o2000, "O_APPEND"),
         (0o4000, "O_NONBLOCK"),
-        (0o200_000, "O_DIRECTORY"),
-        (0o400_000, "O_NOFOLLOW"),
+        // These bits are not the same on every machine.
+        (OFlags::DIRECTORY.bits(), "O_DIRECTORY"),
+        (OFlags::NOFOLLOW.bits(), "O_NOFOLLOW"),
     ];
     let access = ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_RDWR"][(flags & 3) as usize];
     let named = NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name);
