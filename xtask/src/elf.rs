@@ -29,6 +29,14 @@ pub(crate) fn linkage(file: &[u8]) -> Result<Linkage, &'static str> {
     Ok(if is_dynamic { Linkage::Dynamic } else { Linkage::Static })
 }
 
+/// The field `e_machine` of programs for aarch64.
+pub(crate) const AARCH64: u16 = 183;
+
+/// What a file is for, by its field `e_machine`.
+pub(crate) fn machine(file: &[u8]) -> Option<u16> {
+    file.get(18..20)?.try_into().ok().map(u16::from_le_bytes)
+}
+
 /// How many words of itself the program changes at each start.
 pub(crate) fn relocations(file: &[u8]) -> Result<u64, &'static str> {
     let headers = headers(file).ok_or(TRUNCATED)?;

@@ -5,6 +5,7 @@
 mod account;
 mod bench;
 mod conformance;
+mod cross;
 mod dist;
 mod elf;
 mod escape;
@@ -59,6 +60,8 @@ enum Task {
     Size,
     /// Make what a user installs: a tarball, a Debian package and SHA256SUMS
     Dist(dist::Args),
+    /// Build the shipped programs for aarch64 on a machine of another kind, or only check that they compile
+    Cross(cross::Args),
     /// Measure the cold start, or the speed inside, beside bare and bubblewrap
     Bench(bench::Args),
     /// Run many sandboxes in a row and at once, and kill supervisors; nothing may fail or be left behind
@@ -98,6 +101,7 @@ fn run(task: &Task) -> Result<String, Problems> {
         Task::Ran(args) => junit::print(args),
         Task::Size => size::measure(&Workspace::load()?),
         Task::Dist(args) => dist::run(&Workspace::load()?, args),
+        Task::Cross(args) => cross::run(&Workspace::load()?, args),
         Task::Bench(args) => bench::run(args),
         Task::Stress(args) => stress::run(args),
         Task::Storm(args) => storm::run(&Workspace::load()?, args),

@@ -1,7 +1,8 @@
 //! `cargo xtask vm`: the tests that meet the kernel, on other kernels than this machine's, under QEMU. Owns the order
 //! (fetch, build, boot, judge) and the summary; the guests are in `vm/guests.rs`. Called by people and `.ci/run`, as root.
 
-mod apt;
+mod aarch64;
+pub(crate) mod apt;
 mod emulator;
 pub(crate) mod files;
 mod guests;
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// Cuts the power of guests during a commit instead, one moment after the other; of 6.1 and 6.12 alone
     #[arg(long, conflicts_with_all = ["filter", "long"])]
     power_cut: bool,
+    /// The programs that are shipped, cross-built, in a guest of this machine instead
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["guest", "filter", "long", "power_cut"])]
+    arch: Option<Arch>,
     /// How many guests run at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
@@ -61,12 +65,20 @@ pub(crate) struct Args {
     refresh: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Arch {
+    Aarch64,
+}
+
 fn known_guest(name: &str) -> Result<String, String> {
     let names = GUESTS.map(|guest| guest.name);
     if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("the guests are {}", names.join(", "))) }
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems> {
+    if args.arch == Some(Arch::Aarch64) {
+        return aarch64::run(workspace, args.kernel.unwrap_or(Version::V6_12), args.refresh);
+    }
     let chosen = chosen(args)?;
     let (emulator, kernels) = fetch(&chosen, args.refresh)?;
     if args.power_cut {
@@ -120,7 +132,7 @@ fn fetch(guests: &[&Guest], refresh: bool) -> Result<(Emulator, Kernels), Proble
     Ok((emulator, kernels))
 }
 
-fn cache() -> Result<PathBuf, Problems> {
+pub(crate) fn cache() -> Result<PathBuf, Problems> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
     let cache = cache.ok_or_else(|| Problems::one("neither XDG_CACHE_HOME nor HOME is set"))?.join("cofferdam-vm");

@@ -34,12 +34,19 @@ impl Unpacked {
 #[derive(Debug)]
 pub(crate) struct Release<'a> {
     name: &'a str,
+    /// Debian's name of a machine that is not this one.
+    machine: Option<&'a str>,
     dir: PathBuf,
 }
 
 impl<'a> Release<'a> {
     pub(crate) fn new(name: &'a str, cache: &Path) -> Self {
-        Release { name, dir: cache.join(name) }
+        Release { name, machine: None, dir: cache.join(name) }
+    }
+
+    /// Its packages for another machine, by Debian's name of that.
+    pub(crate) fn of_machine(name: &'a str, machine: &'a str, cache: &Path) -> Self {
+        Release { name, machine: Some(machine), dir: cache.join(format!("{name}-{machine}")) }
     }
 
     /// These packages as `what`, unpacked in one tree. What an earlier run left is used if it is complete; `refresh`
@@ -73,6 +80,9 @@ impl<'a> Release<'a> {
                 let mut command = self.apt("apt-get");
                 command.args(["install", "--quiet", "--yes", "--no-install-recommends", "--download-only"]);
                 tool(command.args(*names)).map(drop)
+            }
+            Packages::Alone(names) => {
+                tool(self.apt("apt-get").arg("download").args(*names).current_dir(archives)).map(drop)
             }
             Packages::WhatItStandsFor(meta) => {
                 let shown = tool(self.apt("apt-cache").args(["depends", "--important", meta]))?;
@@ -115,6 +125,10 @@ impl<'a> Release<'a> {
             "-o",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
         ]);
+        if let Some(machine) = self.machine {
+            command.arg("-o").arg(format!("APT::Architecture={machine}"));
+            command.arg("-o").arg(format!("APT::Architectures::={machine}"));
+        }
         // apt's own user cannot write to a home; the archive's signature is checked all the same.
         command.args(["-o", "APT::Sandbox::User=root"]);
         command
@@ -125,6 +139,8 @@ impl<'a> Release<'a> {
 pub(crate) enum Packages<'a> {
     /// These, and everything they depend on, the C library included.
     WithWhatTheyNeed(&'a [&'a str]),
+    /// These, and nothing that they depend on.
+    Alone(&'a [&'a str]),
     /// The one that a package without files depends on. A kernel's package is named after its version.
     WhatItStandsFor(&'a str),
 }

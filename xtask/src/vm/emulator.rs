@@ -10,10 +10,12 @@ use crate::vm::apt::{Packages, Release};
 
 const DEBIAN: &str = "trixie";
 const PACKAGES: [&str; 3] = ["qemu-system-x86", "virtiofsd", "busybox-static"];
+const PACKAGE_AARCH64: &str = "qemu-system-arm";
 
 #[derive(Debug)]
 pub(crate) struct Emulator {
     root: PathBuf,
+    program: &'static str,
     pub(crate) version: String,
 }
 
@@ -22,13 +24,28 @@ impl Emulator {
         let debian = Release::new(DEBIAN, cache);
         let unpacked = debian.unpacked("emulator", &Packages::WithWhatTheyNeed(&PACKAGES), refresh)?;
         let version = unpacked.package(PACKAGES[0]).map(|(_, version)| version.to_owned());
-        let emulator = Emulator { root: unpacked.root, version: version.unwrap_or_default() };
-        for needed in [emulator.loader(), emulator.qemu(), emulator.virtiofsd(), emulator.busybox()] {
-            if !needed.exists() {
-                return Err(Problems::one(format!("{} is missing; `--refresh` fetches it again", needed.display())));
-            }
-        }
+        let program = "qemu-system-x86_64";
+        let emulator = Emulator { root: unpacked.root, program, version: version.unwrap_or_default() };
+        emulator.with(&[emulator.loader(), emulator.qemu(), emulator.virtiofsd(), emulator.busybox()])?;
         Ok(emulator)
+    }
+
+    /// QEMU alone, for guests of another machine, which share no tree with this one.
+    pub(crate) fn aarch64(cache: &Path, refresh: bool) -> Result<Emulator, Problems> {
+        let debian = Release::new(DEBIAN, cache);
+        let packages = Packages::WithWhatTheyNeed(&[PACKAGE_AARCH64]);
+        let unpacked = debian.unpacked("emulator-aarch64", &packages, refresh)?;
+        let version = unpacked.package(PACKAGE_AARCH64).map(|(_, version)| version.to_owned());
+        let program = "qemu-system-aarch64";
+        let emulator = Emulator { root: unpacked.root, program, version: version.unwrap_or_default() };
+        emulator.with(&[emulator.loader(), emulator.qemu()])?;
+        Ok(emulator)
+    }
+
+    fn with(&self, needed: &[PathBuf]) -> Result<(), Problems> {
+        let missing = needed.iter().find(|file| !file.exists());
+        let told = |file: &PathBuf| format!("{} is missing; `--refresh` fetches it again", file.display());
+        missing.map_or(Ok(()), |file| Err(Problems::one(told(file))))
     }
 
     fn loader(&self) -> PathBuf {
@@ -36,7 +53,7 @@ impl Emulator {
     }
 
     pub(crate) fn qemu(&self) -> PathBuf {
-        self.root.join("usr/bin/qemu-system-x86_64")
+        self.root.join("usr/bin").join(self.program)
     }
 
     pub(crate) fn virtiofsd(&self) -> PathBuf {

@@ -13,6 +13,7 @@ use crate::vm::run_tool;
 use crate::workspace::read;
 
 const PACKAGE: &str = "linux-image-cloud-amd64";
+const PACKAGE_AARCH64: &str = "linux-image-cloud-arm64";
 const PREFIX: &str = "linux-image-";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -62,8 +63,15 @@ pub(crate) struct Module {
 
 impl Kernel {
     pub(crate) fn get(version: Version, cache: &Path, refresh: bool) -> Result<Kernel, Problems> {
-        let debian = Release::new(version.debian(), cache);
-        let unpacked = |refresh| debian.unpacked("kernel", &Packages::WhatItStandsFor(PACKAGE), refresh);
+        Kernel::fetched(version, &Release::new(version.debian(), cache), PACKAGE, refresh)
+    }
+
+    pub(crate) fn aarch64(version: Version, cache: &Path, refresh: bool) -> Result<Kernel, Problems> {
+        Kernel::fetched(version, &Release::of_machine(version.debian(), "arm64", cache), PACKAGE_AARCH64, refresh)
+    }
+
+    fn fetched(version: Version, debian: &Release<'_>, package: &str, refresh: bool) -> Result<Kernel, Problems> {
+        let unpacked = |refresh| debian.unpacked("kernel", &Packages::WhatItStandsFor(package), refresh);
         let kernel = match Kernel::of(&unpacked(refresh)?) {
             Ok(kernel) => kernel,
             // The cache was damaged: once more, from the archive.

@@ -243,7 +243,7 @@ fn a_rule_about_a_call_of_another_machine_is_none_here_and_one_about_no_call_is_
         policy.syscalls.deny = ruled(name);
         assert!(filter(&policy, true, false, None).is_ok(), "{name}");
     }
-    policy.syscalls.deny = ruled("opne");
+    policy.syscalls.deny = ruled("no_such_call");
     assert!(matches!(filter(&policy, true, false, None), Err(PlanError::UnknownSyscall { .. })));
 }
 
