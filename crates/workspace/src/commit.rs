@@ -506,7 +506,7 @@ pub(crate) fn earlier(directory: BorrowedFd<'_>, mounted: &[Time]) -> Result<Vec
 }
 
 /// How many names of each file with several are taken.
-fn names_of_files<'a>(tree: &Tree, operations: impl Iterator<Item = &'a Operation>) -> HashMap<u64, u64> {
+fn names_of_files<'a>(tree: &Tree, operations: impl Iterator<Item = &'a Operation>) -> HashMap<u64, u32> {
     let mut found = HashMap::new();
     for path in operations.flat_map(|operation| &operation.takes) {
         let entry = beneath::layer_parent(tree.upper.as_fd(), path)

@@ -44,7 +44,7 @@ pub struct Entry {
     pub size: u64,
     pub device: u64,
     pub inode: u64,
-    pub links: u64,
+    pub links: u32,
     pub modified: Time,
     pub changed: Time,
     #[serde(skip)]
@@ -85,7 +85,7 @@ impl Entry {
             size: u64::try_from(stat.st_size).unwrap_or(0),
             device: stat.st_dev,
             inode: stat.st_ino,
-            links: stat.st_nlink,
+            links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             modified: time(stat.st_mtime, stat.st_mtime_nsec),
             changed: time(stat.st_ctime, stat.st_ctime_nsec),
             is_whiteout: FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0,

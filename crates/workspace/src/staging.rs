@@ -23,7 +23,7 @@ pub(crate) struct Source<'a> {
     /// Whether links are possible and harmless: one mount, and no process of the session left.
     pub(crate) may_link: bool,
     /// How many names of each file are taken, where it has more than one.
-    pub(crate) taken: HashMap<u64, u64>,
+    pub(crate) taken: HashMap<u64, u32>,
     /// Copies of files with more than one name.
     pub(crate) copied: HashMap<u64, PathBuf>,
     /// Files of which one name was staged as a link, which is one name more.
