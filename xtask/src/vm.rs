@@ -2,6 +2,7 @@
 //! (fetch, build, boot, judge) and the summary; the guests are in `vm/guests.rs`. Called by people and `.ci/run`, as root.
 
 mod aarch64;
+mod apparmor;
 pub(crate) mod apt;
 mod emulator;
 pub(crate) mod files;
@@ -21,6 +22,7 @@ use std::time::Instant;
 
 use crate::junit::Status;
 use crate::problems::Problems;
+use crate::vm::apparmor::Profiles;
 use crate::vm::emulator::Emulator;
 use crate::vm::files::{cannot, fresh_dir, make_dir};
 use crate::vm::guests::{GUESTS, Guest, LONG};
@@ -90,11 +92,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<String, Problems
     let dir = workspace.target.join("vm");
     let stage = Stage::build(workspace, &fresh_dir(dir.clone())?)?;
 
+    let profiles = apparmor::profiles(&workspace.root, &cache()?, args.refresh)?;
     let next = Mutex::new(chosen.into_iter());
     let outcomes = Mutex::new(Vec::new());
     let boot_one_after_the_other = || {
         while let Some(guest) = next.lock().ok().and_then(|mut next| next.next()) {
-            let outcome = boot(guest, &kernels, &emulator, &stage, &dir, args.filter.as_deref());
+            let outcome = boot(guest, &kernels, &emulator, &stage, &profiles, &dir, args.filter.as_deref());
             if let Ok(outcome) = &outcome {
                 println!("{}", outcome.line());
             }
@@ -162,6 +165,7 @@ fn boot(
     kernels: &[(Version, Kernel)],
     emulator: &Emulator,
     stage: &Stage,
+    profiles: &Profiles,
     dir: &Path,
     filter: Option<&str>,
 ) -> Result<Outcome, Problems> {
@@ -169,7 +173,8 @@ fn boot(
     let dir = fresh_dir(dir.join(guest.name))?;
     let initramfs = dir.join("initramfs");
     let settings = guest.settings(&stage.toolchain, filter.unwrap_or(guest.tests));
-    fs::write(&initramfs, first_files(kernel, &emulator.busybox(), &settings)?)
+    let script = include_bytes!("vm/guest/guest.sh");
+    fs::write(&initramfs, first_files(kernel, &emulator.busybox(), &settings, script, profiles)?)
         .map_err(|e| cannot("write", &initramfs, &e))?;
 
     let started = Instant::now();
@@ -179,14 +184,16 @@ fn boot(
     Ok(Outcome::read(guest.name, &dir, &end, started.elapsed()))
 }
 
-fn first_files(kernel: &Kernel, busybox: &Path, settings: &str) -> Result<Vec<u8>, Problems> {
-    first_files_with(kernel, busybox, settings, include_bytes!("vm/guest/guest.sh"))
-}
-
 /// With the script that runs once there is a root.
-fn first_files_with(kernel: &Kernel, busybox: &Path, settings: &str, script: &[u8]) -> Result<Vec<u8>, Problems> {
+fn first_files(
+    kernel: &Kernel,
+    busybox: &Path,
+    settings: &str,
+    script: &[u8],
+    profiles: &Profiles,
+) -> Result<Vec<u8>, Problems> {
     let mut archive = Initramfs::default();
-    for directory in ["bin", "modules", "cofferdam-guest"] {
+    for directory in ["bin", "modules", "cofferdam-guest", "cofferdam-guest/apparmor"] {
         archive.directory(directory);
     }
     archive.file("init", include_bytes!("vm/guest/init.sh"));
@@ -201,6 +208,9 @@ fn first_files_with(kernel: &Kernel, busybox: &Path, settings: &str, script: &[u
     archive.file("cofferdam-guest/settings", settings.as_bytes());
     archive.file("cofferdam-guest/guest.sh", script);
     archive.file("cofferdam-guest/cofferdam-guest.service", include_bytes!("vm/guest/cofferdam-guest.service"));
+    for (name, profile) in profiles {
+        archive.file(&format!("cofferdam-guest/apparmor/{name}"), profile);
+    }
     Ok(archive.finish())
 }
 

@@ -26,7 +26,7 @@ impl Emulator {
         let version = unpacked.package(PACKAGES[0]).map(|(_, version)| version.to_owned());
         let program = "qemu-system-x86_64";
         let emulator = Emulator { root: unpacked.root, program, version: version.unwrap_or_default() };
-        emulator.with(&[emulator.loader(), emulator.qemu(), emulator.virtiofsd(), emulator.busybox()])?;
+        Emulator::lacks_none(&[emulator.loader(), emulator.qemu(), emulator.virtiofsd(), emulator.busybox()])?;
         Ok(emulator)
     }
 
@@ -38,11 +38,11 @@ impl Emulator {
         let version = unpacked.package(PACKAGE_AARCH64).map(|(_, version)| version.to_owned());
         let program = "qemu-system-aarch64";
         let emulator = Emulator { root: unpacked.root, program, version: version.unwrap_or_default() };
-        emulator.with(&[emulator.loader(), emulator.qemu()])?;
+        Emulator::lacks_none(&[emulator.loader(), emulator.qemu()])?;
         Ok(emulator)
     }
 
-    fn with(&self, needed: &[PathBuf]) -> Result<(), Problems> {
+    fn lacks_none(needed: &[PathBuf]) -> Result<(), Problems> {
         let missing = needed.iter().find(|file| !file.exists());
         let told = |file: &PathBuf| format!("{} is missing; `--refresh` fetches it again", file.display());
         missing.map_or(Ok(()), |file| Err(Problems::one(told(file))))

@@ -7,12 +7,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::problems::Problems;
+use crate::vm::apparmor::Profiles;
 use crate::vm::emulator::Emulator;
 use crate::vm::files::{cannot, fresh_dir, make_dir};
 use crate::vm::guests::Guest;
 use crate::vm::kernel::Kernel;
 use crate::vm::machine::{CONSOLE, End, Machine};
-use crate::vm::{first_files_with, run_tool};
+use crate::vm::{first_files, run_tool};
 use crate::workspace::{Workspace, cargo};
 
 const SIZE: &str = "256M";
@@ -173,7 +174,7 @@ impl Rig<'_> {
         let initramfs = dir.join("initramfs");
         let settings = format!("{}STEP='{step}'\n", self.guest.settings("", ""));
         let script = include_bytes!("guest/power.sh");
-        fs::write(&initramfs, first_files_with(self.kernel, &self.emulator.busybox(), &settings, script)?)
+        fs::write(&initramfs, first_files(self.kernel, &self.emulator.busybox(), &settings, script, &Profiles::new())?)
             .map_err(|e| cannot("write", &initramfs, &e))?;
         let machine = Machine {
             emulator: self.emulator,

@@ -1,6 +1,8 @@
 //! What holds only in a guest of `cargo xtask vm`: the command on a machine that lacks something, and in a desktop's
 //! session. Elsewhere each test says that it was skipped; in its guest it may not be.
 
+use std::process::Command;
+
 use crate::support::{Place, binary, finish, is_root};
 
 /// A place, if this is that guest; else says why the test is skipped.
@@ -139,4 +141,68 @@ fn guest_root_overlays_have_a_hard_limit_by_project_quota() {
     assert_eq!(ran.code, 1, "{}", ran.err);
     ran.says(&["Disk quota exceeded"]);
     place.host(&format!("rm -rf '{state}'")).ok();
+}
+
+/// Takes loaded profiles and copied programs away again.
+struct Confined;
+
+const PROGRAMS: [&str; 2] = ["sandbox", "sandbox-egress"];
+const APPARMOR: &str = "/sys/kernel/security/apparmor";
+
+impl Confined {
+    fn load(name: &str) {
+        let profile = std::fs::read(format!("/cofferdam-guest/apparmor/{name}")).expect("the rig brings it");
+        std::fs::write(format!("{APPARMOR}/.load"), profile).expect("the kernel takes it");
+    }
+
+    /// What the test user's shell says, whose profile allows no user namespace.
+    fn shell(script: &str) -> crate::support::Ran {
+        let confined =
+            format!("echo 'exec cofferdam-test-confined' > /proc/self/attr/apparmor/exec && exec sh -c '{script}'");
+        let mut command = Command::new("runuser");
+        command.args(["-u", "cofferdam-test", "--", "env", "-i", "HOME=/home/cofferdam-test", "TERM=xterm"]);
+        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-c", &confined]).current_dir("/home/cofferdam-test");
+        finish(&mut command, b"")
+    }
+}
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        for profile in ["cofferdam", "cofferdam-test-confined"] {
+            // One that was not loaded cannot be removed.
+            std::fs::write(format!("{APPARMOR}/.remove"), profile).ok();
+        }
+        for program in PROGRAMS {
+            std::fs::remove_file(format!("/usr/local/bin/{program}")).ok();
+        }
+    }
+}
+
+#[test]
+fn guest_root_a_confined_shell_starts_sessions_with_the_shipped_profile_alone() {
+    if !is_root() || std::env::var("COFFERDAM_TEST_GUEST").as_deref() != Ok("6.12") {
+        println!("skipped: not root in a guest with AppArmor 4");
+        return;
+    }
+    let place = Place::new();
+    if !std::path::Path::new(APPARMOR).exists() {
+        place.host("mount -t securityfs securityfs /sys/kernel/security").ok();
+    }
+    let _confined = Confined;
+    for program in PROGRAMS {
+        let built = binary().with_file_name(program);
+        if built.exists() {
+            std::fs::copy(built, format!("/usr/local/bin/{program}")).expect("the guest's tree is its own");
+        }
+    }
+    Confined::load("confined");
+    let control = Confined::shell("cat /proc/self/attr/apparmor/current; unshare --user true");
+    assert!(control.out.starts_with("cofferdam-test-confined (enforce)"), "{}{}", control.out, control.err);
+    assert_ne!(control.code, 0, "the control: this shell may make no user namespace");
+    let refused = Confined::shell("sandbox run -- echo started");
+    assert_eq!((refused.code, refused.out.as_str()), (125, ""), "{}", refused.err);
+    refused.says(&["cofferdam-test-confined"]);
+    Confined::load("cofferdam");
+    let ran = Confined::shell("sandbox run -- echo started");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "started\n"), "{}", ran.err);
 }

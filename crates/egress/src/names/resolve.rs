@@ -4,7 +4,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use hickory_resolver::proto::rr::{Record, RecordType};
 
 /// Longest wait for one server.
 const PER_SERVER: Duration = Duration::from_secs(3);
+/// Where the system names none, as libc has it.
+const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
 /// Answers kept.
 const CACHED: u64 = 4096;
 const MOST_FOUND: usize = 4096;
@@ -59,6 +62,8 @@ impl fmt::Display for Failure {
 impl Resolve {
     /// With these servers, or those of the system.
     pub(crate) fn new(servers: &[SocketAddr]) -> Result<Resolve, String> {
+        let is_named = Path::new("/etc/resolv.conf").exists();
+        let servers = if servers.is_empty() && !is_named { &[LOCAL] } else { servers };
         let provider = TokioRuntimeProvider::default();
         let mut builder = if servers.is_empty() {
             TokioResolver::builder(provider).map_err(|error| format!("the system's resolvers: {error}"))?
