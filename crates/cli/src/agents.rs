@@ -1,6 +1,7 @@
 //! The agents that have a preset. Owns how each is installed, what its directory begins with and how its own sandbox is switched
 //! off; what it may reach and write is its preset's. Read by `commands::agent`, and by `render::denials` for hints.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// A program with a preset of its name.
@@ -75,11 +76,15 @@ impl Agent {
         home.join(".local/share/cofferdam/agents").join(self.name)
     }
 
-    /// The file that a shell would run.
-    pub(crate) fn program(&self) -> Option<PathBuf> {
-        let search = std::env::var_os("PATH")?;
-        let is_program =
-            |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-        std::env::split_paths(&search).map(|directory| directory.join(self.name)).find(is_program)
+    pub(crate) fn program(&self, project: Option<&Path>) -> Option<PathBuf> {
+        which(&std::env::var_os("PATH")?, project, self.name)
     }
+}
+
+/// The file that a shell would run, but for what lies in the project: a session may have put it there.
+pub(crate) fn which(path: &OsStr, project: Option<&Path>, program: &str) -> Option<PathBuf> {
+    let is_mine =
+        |directory: &PathBuf| directory.is_absolute() && project.is_none_or(|own| !directory.starts_with(own));
+    let is_program = |path: &PathBuf| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    std::env::split_paths(path).filter(is_mine).map(|directory| directory.join(program)).find(is_program)
 }

@@ -105,6 +105,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Revoke(RevokeError),
     #[error(transparent)]
+    PolicyCommand(PolicyCommandError),
+    #[error(transparent)]
     Trust(TrustError),
     #[error(transparent)]
     Why(WhyError),
@@ -164,7 +166,7 @@ gathered! {
     SessionError { Home, Flag, Read, Name } else Session;
     ChangesError { Home, Name } else Changes;
     CleanError { Home } else Clean;
-    AgentError { Home } else Agent;
+    AgentError { Home, Survey } else Agent;
     ShellPrefixError { Home, Survey } else ShellPrefix;
     AttachError { Session } else Attach;
     OutputError { Session } else Output;
@@ -173,7 +175,7 @@ gathered! {
     PruneError { Flag, Read } else Prune;
     TrustError { Survey, Lock, Files, Read, Write } else Trust;
     ImportError { Flag } else Import;
-    PolicyCommandError { Prepare, Read, Import, Log, Persist, Revoke };
+    PolicyCommandError { Prepare, Read, Import, Log, Persist, Revoke } else PolicyCommand;
     RevokeError { Survey, Persist } else Revoke;
     WhyError { Prepare, Log } else Why;
     SetupError { Survey, Files, Persist, Write };
@@ -334,8 +336,8 @@ impl Failure {
             Failure::PolicyFiles(PolicyFilesError::InProject { .. }) => {
                 "copy it to ~/.config/cofferdam/profiles/NAME.toml and use --profile NAME, or name it .cofferdam/policy.toml and approve it with `sandbox trust`"
             }
-            Failure::PolicyFiles(PolicyFilesError::Writable { .. }) => {
-                "keep it where the session cannot write, such as ~/.config/cofferdam/profiles"
+            Failure::PolicyFiles(PolicyFilesError::Writable { .. } | PolicyFilesError::Written { .. }) => {
+                "keep it where no session can write, such as ~/.config/cofferdam/profiles"
             }
             Failure::PolicyFiles(PolicyFilesError::NoProfile { .. }) => {
                 "a profile is a policy file in ~/.config/cofferdam/profiles; `sandbox learn` prints one"

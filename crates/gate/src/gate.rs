@@ -470,7 +470,7 @@ impl Gate {
         if op.is_write() && matches!(standing, Standing::Protected | Standing::Readable) {
             return self.deny_unasked(&access, Cause::Rule);
         }
-        // No answer gives such a directory, and programs look there for settings of what lies around a project.
+        // Programs look there for settings of what lies around a project: a question about it each time would say nothing.
         let is_way = op == Op::List && self.rules.is_on_the_way(&path) && self.rules.holds_a_home(&path);
         match self.plan.verdict {
             OnUnknown::Ask | OnUnknown::Deny if is_way => self.reply(access.call, Answer::Way),
@@ -479,10 +479,7 @@ impl Gate {
             OnUnknown::AllowAndLog if self.plan.learns && !op.is_write() => self.let_through(&access),
             // Nothing is written for real because no operator was there to ask.
             OnUnknown::AllowAndLog if op.is_write() => self.deny_unasked(&access, Cause::OnUnknown),
-            OnUnknown::AllowAndLog => {
-                let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-                self.open_case(access, Stage::Settling { verdict, cause: Cause::OnUnknown })
-            }
+            OnUnknown::AllowAndLog => self.give_unasked(access, Cause::OnUnknown, None),
         }
     }
 
@@ -514,10 +511,19 @@ impl Gate {
         }
         let is_gone = matches!(grant.gives, Gives::File { .. }) && !self.answers.is_mounted(&grant.path);
         if is_gone || grant.gives == Gives::Make {
-            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-            return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
+            return self.give_unasked(access, Cause::Grant, None);
         }
         self.serve_now(&access)
+    }
+
+    /// Carries out what was given before. Where that is on its way already, a second mount of it would stay below the first.
+    fn give_unasked(&mut self, access: Access, cause: Cause, by: Option<QuestionId>) -> Result<(), Errno> {
+        if let Some(case) = self.open.settling(&access) {
+            case.calls.push(access);
+            return Ok(());
+        }
+        let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
+        self.open_case(access, Stage::Settling { verdict, cause }, by)
     }
 
     /// Whether this walk was to begin again already.
@@ -553,9 +559,7 @@ impl Gate {
         let place = self.rules.rule(ruling).filter(|rule| !rule.is_glob).map(|rule| rule.path.clone());
         match place {
             Some(place) if !self.answers.is_mounted(&place) => {
-                let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-                let access = Access { path: place, ..access.clone() };
-                self.open_case(access, Stage::Settling { verdict, cause: Cause::Rule })
+                self.give_unasked(Access { path: place, ..access.clone() }, Cause::Rule, None)
             }
             _ => self.serve_now(access),
         }
@@ -575,8 +579,7 @@ impl Gate {
     /// Served and told, and nothing is mounted: what is written later must meet no mount.
     fn let_through(&mut self, access: &Access) -> Result<(), Errno> {
         if !self.trigger.as_ref().is_some_and(|trigger| trigger.can_serve()) {
-            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-            return self.open_case(access.clone(), Stage::Settling { verdict, cause: Cause::OnUnknown });
+            return self.give_unasked(access.clone(), Cause::OnUnknown, None);
         }
         if self.is_news(&access.path) {
             let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Once };
@@ -588,9 +591,8 @@ impl Gate {
     }
 
     fn ask(&mut self, access: Access) -> Result<(), Errno> {
-        if self.granted_by_group(&access).is_some() {
-            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-            return self.open_case(access, Stage::Settling { verdict, cause: Cause::Grant });
+        if let Some(by) = self.answers.group_that_covers(&access.path, access.op) {
+            return self.give_unasked(access, Cause::Grant, Some(by));
         }
         if let Some(case) = self.open.joinable(&access) {
             case.join(access);
@@ -599,7 +601,11 @@ impl Gate {
             }
             return Ok(());
         }
-        if self.spend() { self.open_case(access, Stage::Holding) } else { self.deny_unasked(&access, Cause::Budget) }
+        if self.spend() {
+            self.open_case(access, Stage::Holding, None)
+        } else {
+            self.deny_unasked(&access, Cause::Budget)
+        }
     }
 
     fn question(&self, id: QuestionId, access: &Access) -> Question {
@@ -628,15 +634,12 @@ impl Gate {
     }
 
     /// From here on the broker holds what is asked about.
-    fn open_case(&mut self, access: Access, stage: Stage) -> Result<(), Errno> {
+    fn open_case(&mut self, access: Access, stage: Stage, by: Option<QuestionId>) -> Result<(), Errno> {
         if !self.has_broker() {
             return self.deny_unasked(&access, Cause::Failed);
         }
         let id = self.open.number();
-        let mut question = self.question(id, &access);
-        if matches!(stage, Stage::Settling { cause: Cause::Grant, .. }) {
-            question.by = self.granted_by_group(&access);
-        }
+        let question = Question { by, ..self.question(id, &access) };
         let path = access.path.clone();
         let directory = path.parent().unwrap_or(&path).to_path_buf();
         let is_new = access.op == Op::Create;
@@ -771,8 +774,7 @@ impl Gate {
             }
             Verdict::Allow { reach: Reach::Group, keep } => {
                 self.grant_group(id);
-                self.carry_out(id, Reach::Group, keep)?;
-                self.settle_covered(id)
+                self.carry_out(id, Reach::Group, keep)
             }
             Verdict::Allow { reach, keep } => self.carry_out(id, reach, keep),
         }
@@ -788,6 +790,10 @@ impl Gate {
         errno: Errno,
     ) -> Result<(), Errno> {
         let Some(case) = self.open.take(id) else { return Ok(()) };
+        if !verdict.is_allow() {
+            // An answer that could not be carried out gave no group.
+            self.answers.forget_group(id);
+        }
         let mut left = Vec::new();
         for call in case.calls {
             self.signalled.retain(|(waiting, _)| *waiting != call.call);

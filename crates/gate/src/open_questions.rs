@@ -91,6 +91,15 @@ impl OpenQuestions {
         self.cases.values_mut().find(joins)
     }
 
+    /// The case that carries out an approval of the same access.
+    pub(crate) fn settling(&mut self, access: &Access) -> Option<&mut Case> {
+        self.cases.values_mut().find(|case| {
+            let is_approved = matches!(case.stage, Stage::Settling { verdict, .. } if verdict.is_allow());
+            let (question, is_old) = (&case.question, case.tree.is_none());
+            is_approved && is_old && question.op == access.op && asked_path(question) == access.path
+        })
+    }
+
     /// The new directory that an open case is about and that this path lies in: it may be on the host by now.
     pub(crate) fn new_above(&self, path: &Path) -> Option<PathBuf> {
         let trees = self.cases.values().filter_map(|case| case.tree.as_deref());

@@ -73,6 +73,10 @@ impl SessionAnswers {
         self.groups.push((paths, op, by));
     }
 
+    pub(crate) fn forget_group(&mut self, by: QuestionId) {
+        self.groups.retain(|(_, _, question)| *question != by);
+    }
+
     /// The question whose answer gave a group that has this file.
     pub(crate) fn group_that_covers(&self, path: &Path, op: Op) -> Option<QuestionId> {
         let has = |(paths, granted, _): &&(Vec<PathBuf>, Op, QuestionId)| {

@@ -1,61 +1,45 @@
-//! Caches that do not exist yet, below directories that a session is given for reading. Owns making those: a session's overlay needs
-//! a directory to lie on, and inside nothing can make one there. No link is followed on the way. Called by `preparation` before
-//! the survey of a start.
+//! Caches that do not exist yet, below directories that a session is given for reading. Owns which of them are made: a session's
+//! overlay needs a directory to lie on, and inside nothing can make one there. Called by `preparation` once a start has a plan.
 
-use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use cofferdam_policy::{Access, FileRule, Layer, Policy};
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::Errno;
+use cofferdam_plan::HostFacts;
+use cofferdam_policy::{Access, FileRule, Layer, Places, Policy};
 
-use crate::survey::Surroundings;
+use crate::home_directories;
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Empty, as their programs would. Where one cannot be made, the session is without it.
-pub(crate) fn make_missing(policy: &Policy, around: &Surroundings) {
-    let places = around.places();
-    let shipped = |access: Access| {
-        let is_such = move |rule: &&FileRule| {
-            rule.access == access && rule.origin.layer == Layer::BuiltIn && !rule.path.is_glob()
-        };
-        policy.files.iter().filter(is_such).flat_map(|rule| rule.expand(&places))
+/// Makes them empty, as their programs would; whether there was one to make. Where one cannot be made, the session is without it.
+pub(crate) fn make_missing(policy: &Policy, facts: &HostFacts) -> bool {
+    let places = facts.places();
+    let given: Vec<PathBuf> = shipped(policy, Access::Read, &places).filter(|path| *path != facts.home).collect();
+    let is_missing = |cache: &PathBuf| {
+        let above = given.iter().find(|given| cache != *given && cache.starts_with(given));
+        above.is_some_and(|given| is_directory(given)) && cache.symlink_metadata().is_err()
     };
-    let given: Vec<PathBuf> = shipped(Access::Read).filter(|path| *path != around.home).collect();
-    for cache in shipped(Access::Overlay) {
-        if let Some(given) = given.iter().find(|given| cache != **given && cache.starts_with(given)) {
-            let _made = directory(&around.home, given, &cache);
-        }
+    let mut missing: Vec<PathBuf> = shipped(policy, Access::Overlay, &places).filter(is_missing).collect();
+    let kept: Vec<PathBuf> = shipped(policy, Access::Write, &places).filter(is_missing).collect();
+    if !kept.is_empty() {
+        // Of what a preset keeps, the caches: other places are files.
+        let built_in = Policy::built_in();
+        missing.extend(shipped(&built_in, Access::Overlay, &places).filter(|cache| kept.contains(cache)));
     }
+    let wanted = missing.iter().filter(|cache| !is_refused(policy, &places, cache));
+    wanted.filter(|cache| home_directories::make(&facts.home, cache).is_ok()).count() > 0
 }
 
-/// Makes what is missing of `path` below `given`, which is there and the user's own.
-fn directory(home: &Path, given: &Path, path: &Path) -> Result<(), Errno> {
-    let mut open = rustix::fs::openat(CWD, home, DIRECTORY, Mode::empty())?;
-    for name in names(home, given)? {
-        open = rustix::fs::openat(&open, name, DIRECTORY, Mode::empty())?;
-    }
-    let is_own =
-        |open: &OwnedFd| rustix::fs::fstat(open).map(|about| about.st_uid == rustix::process::geteuid().as_raw());
-    for name in names(given, path)? {
-        open = match rustix::fs::openat(&open, name, DIRECTORY, Mode::empty()) {
-            Ok(there) => there,
-            Err(Errno::NOENT) if is_own(&open)? => {
-                rustix::fs::mkdirat(&open, name, Mode::from_raw_mode(0o755))?;
-                rustix::fs::openat(&open, name, DIRECTORY, Mode::empty())?
-            }
-            Err(errno) => return Err(errno),
-        };
-    }
-    Ok(())
+fn shipped<'a>(policy: &'a Policy, access: Access, places: &'a Places) -> impl Iterator<Item = PathBuf> + 'a {
+    let is_such =
+        move |rule: &&FileRule| rule.access == access && rule.origin.layer == Layer::BuiltIn && !rule.path.is_glob();
+    policy.files.iter().filter(is_such).flat_map(|rule| rule.expand(places))
 }
 
-fn names<'a>(above: &Path, path: &'a Path) -> Result<Vec<&'a Path>, Errno> {
-    let parts = path.strip_prefix(above).map_err(|_| Errno::XDEV)?.components();
-    let name = |part| match part {
-        Component::Normal(name) => Ok(Path::new(name)),
-        _ => Err(Errno::INVAL),
-    };
-    parts.map(name).collect()
+/// Whether a rule of the operator's closes it.
+fn is_refused(policy: &Policy, places: &Places, cache: &Path) -> bool {
+    let refuses = |rule: &&FileRule| matches!(rule.access, Access::Deny | Access::Mask | Access::Protect);
+    let closed = policy.files.iter().filter(|rule| rule.origin.layer != Layer::BuiltIn).filter(refuses);
+    closed.flat_map(|rule| rule.expand(places)).any(|path| cache.starts_with(path))
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_dir())
 }

@@ -53,13 +53,14 @@ pub(crate) fn settings(flags: &[Given], cwd: &Path) -> Result<Vec<Ruled<Setting>
 }
 
 /// Paths of flags are meant as the shell means them, relative to the working directory. They stay as they were typed, but for
-/// `..`: what a link leads them to, and whether it may, is the survey's to say.
+/// what goes up by `..`: what a link leads them to, and whether it may, is the survey's to say.
 fn as_typed(cwd: &Path, path: &Path) -> PathBuf {
     let absolute = cwd.join(path);
-    let goes_up = absolute.components().any(|part| part == Component::ParentDir);
-    if absolute.components().next_back() == Some(Component::ParentDir) {
-        return absolute.canonicalize().unwrap_or(absolute);
+    let parts: Vec<Component<'_>> = absolute.components().collect();
+    let up = parts.iter().rposition(|part| *part == Component::ParentDir).map_or(0, |last| last + 1);
+    let (above, below) = parts.split_at(up);
+    match above.iter().collect::<PathBuf>().canonicalize() {
+        Ok(above) if up > 0 => above.join(below.iter().collect::<PathBuf>()),
+        _ => absolute,
     }
-    let parent = absolute.parent().filter(|_| goes_up).and_then(|parent| parent.canonicalize().ok());
-    parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name)).unwrap_or(absolute)
 }

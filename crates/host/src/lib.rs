@@ -8,6 +8,7 @@ mod caches;
 pub mod cgroup_home;
 pub mod flags;
 pub mod git;
+pub mod home_directories;
 mod homes;
 mod memory;
 pub mod names;
@@ -22,6 +23,7 @@ pub mod state;
 mod survey;
 mod tracked;
 pub mod user_namespaces;
+pub mod written;
 
 pub use homes::{HomeError, Homes};
 pub use survey::{Surroundings, SurveyError, survey};

@@ -21,6 +21,7 @@ use thiserror::Error;
 use self::approvals::Approvals;
 use self::text::{ReadError, read};
 use crate::survey::{Surroundings, survey};
+use crate::written;
 
 pub const ORG_POLICY: &str = "/etc/cofferdam/policy.toml";
 pub const ORG_REQUIREMENTS: &str = "/etc/cofferdam/requirements.toml";
@@ -34,6 +35,8 @@ pub enum PolicyFilesError {
     Read(#[from] ReadError),
     #[error("`{path}` lies in the project: what comes with a repository cannot be your word", path = path.display())]
     InProject { path: PathBuf },
+    #[error("sessions were given `{path}` for writing: what it says need not be your word", path = path.display())]
+    Written { path: PathBuf },
     #[error("the session could write `{path}`, which says what it may do", path = path.display())]
     Writable { path: PathBuf },
     #[error("there is no profile `{name}`: `{path}` does not exist", path = path.display())]
@@ -83,10 +86,14 @@ impl Sources {
         };
         files.extend(chosen.policies.iter().map(|path| around.cwd.join(path)));
         let mut added = Vec::new();
+        let written = if files.is_empty() { Vec::new() } else { written::trees(&around.state) };
         for path in files {
             let real = path.canonicalize().map_err(|_| missing(&path))?;
             if around.project.as_ref().is_some_and(|project| real.starts_with(project)) {
                 return Err(PolicyFilesError::InProject { path });
+            }
+            if written.iter().any(|tree| real.starts_with(tree)) {
+                return Err(PolicyFilesError::Written { path });
             }
             let text = read(&real)?.ok_or_else(|| missing(&path))?;
             let source = path.display().to_string();

@@ -18,6 +18,7 @@ use crate::policy_files::{PolicyFilesError, Sources};
 use crate::quarantine::subject::{Starting, Subject};
 use crate::quarantine::{self, QuarantineError};
 use crate::survey::{Surroundings, SurveyError, survey};
+use crate::written;
 
 /// Why there is no plan, or no policy to make it of.
 #[derive(Debug, Error)]
@@ -57,12 +58,20 @@ pub fn prepare(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
     prepare_changed(order, learns, &|_| (), &mut |_, _| ())
 }
 
-/// For a session that starts: what it needs and is missing on the host is made.
-pub fn prepare_start(order: Order) -> Result<Prepared, PrepareError> {
-    prepare_changed(order, false, &|_| (), &mut |policy, around| caches::make_missing(policy, around))
+/// For a session that starts: caches that it needs and that are missing on the host are made, and looked at again; what it may write
+/// is remembered.
+pub fn prepare_start(order: Order, learns: bool) -> Result<Prepared, PrepareError> {
+    let mut prepared = prepare(order.clone(), learns)?;
+    if caches::make_missing(&prepared.known.policy, &prepared.known.facts) {
+        prepared = prepare(order, learns)?;
+    }
+    let given = prepared.plan.decisions.iter().filter(|decision| decision.access == Access::Write);
+    let given = given.map(|decision| decision.path.as_path());
+    written::remember(&prepared.around.state, given.chain(prepared.known.facts.own_trees()));
+    Ok(prepared)
 }
 
-/// The same with what the files say, and the policy in force, as the caller changes them: `sandbox verify` tries what a session
+/// `prepare` with what the files say, and the policy in force, as the caller changes them: `sandbox verify` tries what a session
 /// would be with another policy.
 pub fn prepare_changed(
     order: Order,

@@ -28,13 +28,13 @@ use thiserror::Error;
 
 use self::listings::{Listings, list_matching};
 use self::machine::{cpus, disk_of, has_own_largest_pid, has_quota, least_of, memory, resolvers};
-use self::paths::{Found, Paths, closed_at, is_led_out, is_link, kept};
+use self::paths::{Found, Paths, closed_at, is_link, kept};
 use self::programs::look_at_programs;
 use crate::homes::{HomeError, Homes};
 use crate::search::{self, Sought, search};
 use crate::stand_ins::StandIns;
 use crate::tracked::Repository;
-use crate::{cgroup_home, git, state};
+use crate::{cgroup_home, git, state, written};
 
 /// Entries of a protected directory that are looked at for links, and how deep below it.
 const MOST_PROTECTED: usize = 256;
@@ -56,6 +56,11 @@ pub enum SurveyError {
         #[source]
         source: std::io::Error,
     },
+    #[error(
+        "a link that a session may have left leads from `{path}` to `{real}`; name that if you mean it",
+        path = path.display(), real = real.display()
+    )]
+    LedOut { path: PathBuf, real: PathBuf },
     #[error("`{path}` cannot be the project: it is a home, holds one, or belongs to the system", path = path.display())]
     NoProject { path: PathBuf },
 }
@@ -84,14 +89,16 @@ impl Surroundings {
         let cwd = std::env::current_dir().map_err(SurveyError::WorkingDirectory)?;
         let state = state::state_dir(&homes.first, value("XDG_STATE_HOME"));
         let places = Places { home: homes.first, other_home: homes.other, ..Places::default() };
-        let named = |path: &Option<PathBuf>| path.as_ref().map(|path| directory(&cwd.join(path))).transpose();
+        let stand_ins = StandIns::of(&state);
+        let paths = Paths::new(&stand_ins, written::trees(&state));
+        let named = |path: &Option<PathBuf>| path.as_ref().map(|path| directory(&cwd.join(path), &paths)).transpose();
         let (named_project, start_in) = (named(&chosen.project)?, named(&chosen.start_in)?);
         if let Some(path) = named_project.as_ref().filter(|path| !can_be_project(path, &places)) {
             return Err(SurveyError::NoProject { path: path.clone() });
         }
         let outside = named_project.as_ref().filter(|project| !cwd.starts_with(project));
         let start_in = start_in.or_else(|| outside.cloned()).unwrap_or_else(|| cwd.clone());
-        let project = named_project.or_else(|| find_project(&cwd, &places, &StandIns::of(&state)));
+        let project = named_project.or_else(|| find_project(&cwd, &places, &stand_ins));
         Ok(Surroundings { home: places.home, other_home: places.other_home, cwd, start_in, project, state })
     }
 
@@ -121,9 +128,13 @@ fn can_be_project(dir: &Path, places: &Places) -> bool {
 }
 
 /// A directory by its real path.
-fn directory(path: &Path) -> Result<PathBuf, SurveyError> {
+fn directory(path: &Path, paths: &Paths<'_>) -> Result<PathBuf, SurveyError> {
     let entries = path.canonicalize().and_then(|real| real.read_dir().map(|_| real));
-    entries.map_err(|source| SurveyError::NoDirectory { path: path.to_path_buf(), source })
+    let real = entries.map_err(|source| SurveyError::NoDirectory { path: path.to_path_buf(), source })?;
+    if paths.is_led_out(path, &real, &[]) {
+        return Err(SurveyError::LedOut { path: path.to_path_buf(), real });
+    }
+    Ok(real)
 }
 
 /// Everything `plan` wants to know.
@@ -136,7 +147,6 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         other_home: around.other_home.clone(),
         cwd: around.start_in.clone(),
         project: around.project.clone(),
-        variables: variables(policy, request, around.project.as_ref()),
         has_fuse: policy.mode.value == Mode::Dynamic && fuse::is_available(),
         landlock_abi: landlock::abi(),
         inotify_instances: least_of([
@@ -157,8 +167,9 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         session_dir: Some(around.state.join("sessions")),
         ..HostFacts::default()
     };
+    let paths = Paths::new(&stand_ins, written::trees(&around.state));
+    facts.variables = variables(policy, request, &facts, &paths);
     git::look(&mut facts, &stand_ins);
-    let paths = Paths::new(&stand_ins);
     if policy.isolation.value == Isolation::None {
         return facts;
     }
@@ -232,20 +243,19 @@ fn disks(policy: &Policy, facts: &HostFacts) -> Vec<String> {
 }
 
 /// The values of variables that path expressions name; relative values are no paths.
-fn variables(policy: &Policy, request: &Request, project: Option<&PathBuf>) -> Vec<(String, PathBuf)> {
+fn variables(policy: &Policy, request: &Request, facts: &HostFacts, paths: &Paths<'_>) -> Vec<(String, PathBuf)> {
+    let writable = writable(policy, facts, paths);
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     let sockets = policy.network.sockets.iter().map(|grant| &grant.value.path);
-    let paths = policy.files.iter().map(|rule| &rule.path).chain(sockets);
-    for name in paths.filter_map(PathExpr::variable) {
+    let named = policy.files.iter().map(|rule| &rule.path).chain(sockets);
+    for name in named.filter_map(PathExpr::variable) {
         if found.iter().any(|(n, _)| n == name) {
             continue;
         }
         let value = request.environment.iter().find(|(n, v)| n == name && v.starts_with('/'));
         if let Some((name, value)) = value {
             let path = Path::new(value);
-            let is_led_out =
-                |real: &PathBuf| project.is_some_and(|at| is_led_out(path, real, std::slice::from_ref(at)));
-            let real = path.canonicalize().ok().filter(|real| !is_led_out(real));
+            let real = path.canonicalize().ok().filter(|real| !paths.is_led_out(path, real, &writable));
             found.push((name.clone(), real.unwrap_or_else(|| path.to_path_buf())));
         }
     }
@@ -257,7 +267,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
     let mut in_homes: Vec<Listings<'_>> = places.homes().map(Listings::new).collect();
     let mut in_root = Listings::bounded(Path::new("/"));
     let mut in_project = places.project.as_deref().map(Listings::bounded);
-    let writable = writable(policy, facts);
+    let writable = writable(policy, facts, paths);
     // Directories that are known to be real: names missing in them need no further look.
     let real: Vec<PathBuf> = facts.own_trees().map(Path::to_path_buf).collect();
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| !rule.path.is_deep()) {
@@ -278,7 +288,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
                         .unwrap_or_default(),
                 };
                 for path in matching {
-                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, paths) else {
+                    let Some((fact, link)) = find_by(index, policy, &path, &writable, facts, paths) else {
                         continue;
                     };
                     facts.answers.extend(kept(rule.access, link).map(|link| (index, link)));
@@ -292,11 +302,8 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
                 }
                 _ => false,
             };
-            let found = if is_absent {
-                Some((None, None))
-            } else {
-                find_for(index, rule.access, &path, &writable, facts, paths)
-            };
+            let found =
+                if is_absent { Some((None, None)) } else { find_by(index, policy, &path, &writable, facts, paths) };
             let Some((fact, link)) = found else { continue };
             if refuses(rule.access) && !is_absent {
                 let home = below_home(&rule.path, &places).zip(in_homes.get_mut(nth));
@@ -311,7 +318,7 @@ fn look_at_paths(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
                 // What another spelling leads to may be the same, by a hard link or on a file system that folds case: a
                 // directory that is only read is shown without names, so each counts.
                 for path in spelled {
-                    let Some((fact, link)) = find_for(index, rule.access, &path, &writable, facts, paths) else {
+                    let Some((fact, link)) = find_by(index, policy, &path, &writable, facts, paths) else {
                         continue;
                     };
                     facts.answers.extend(kept(rule.access, link).into_iter().chain(fact).map(|fact| (index, fact)));
@@ -374,7 +381,7 @@ fn look_at_git_paths(writable: &[PathBuf], facts: &mut HostFacts, paths: &Paths<
 
 /// A variable stands for where it really leads: the links on the way to what a rule refuses there are kept as well.
 fn look_at_ways_of_variables(policy: &Policy, request: &Request, facts: &mut HostFacts, paths: &Paths<'_>) {
-    let writable = writable(policy, facts);
+    let writable = writable(policy, facts, paths);
     for (index, rule) in policy.files.iter().enumerate().filter(|(_, rule)| refuses(rule.access)) {
         let value = rule.path.variable().and_then(|name| request.environment.iter().find(|(n, _)| n == name));
         let Some((_, value)) = value.filter(|(_, value)| value.starts_with('/')) else { continue };
@@ -494,9 +501,9 @@ fn search_project(policy: &Policy, facts: &mut HostFacts, state: &Path, paths: &
     };
     let served: Vec<&Path> = facts.mounts.iter().filter(is_served).map(|mount| mount.point.as_path()).collect();
     let found = search(&project, &rules, &given, &served, &state.join("searched"), search::BOUNDS);
-    let writable = writable(policy, facts);
+    let writable = writable(policy, facts, paths);
     for (index, path) in found.names {
-        if let Some((fact, _)) = find_for(index, policy.files[index].access, &path, &writable, facts, paths) {
+        if let Some((fact, _)) = find_by(index, policy, &path, &writable, facts, paths) {
             facts.answers.push((index, fact.unwrap_or_else(|| paths.missing(&path))));
         }
     }
@@ -542,7 +549,7 @@ fn tracked(policy: &Policy, facts: &HostFacts) -> Vec<TrackedFile> {
 /// Sockets that the policy names, and all others that a process listens at and that the session could see.
 fn look_at_sockets(policy: &Policy, facts: &mut HostFacts, paths: &Paths<'_>) {
     let places = facts.places();
-    let writable = writable(policy, facts);
+    let writable = writable(policy, facts, paths);
     for (index, grant) in policy.network.sockets.iter().enumerate() {
         let expanded = grant.value.path.expand(&places);
         let granted: Vec<PathFact> = expanded.iter().map(|path| paths.look_at_grant(path, &writable)).collect();
@@ -619,7 +626,7 @@ fn find_for(
 ) -> Option<(Option<PathFact>, Option<PathFact>)> {
     let Found { fact, link, is_absent } = paths.find(path);
     if !refuses(access) {
-        let is_led_out = |fact: &PathFact| is_led_out(path, fact.canonical(), writable);
+        let is_led_out = |fact: &PathFact| paths.is_led_out(path, fact.canonical(), writable);
         return Some((fact.filter(|fact| !is_led_out(fact)), link));
     }
     if fact.is_none()
@@ -634,14 +641,52 @@ fn find_for(
     Some((fact, link))
 }
 
+/// The same for a rule of the policy.
+fn find_by(
+    index: usize,
+    policy: &Policy,
+    path: &Path,
+    writable: &[PathBuf],
+    facts: &mut HostFacts,
+    paths: &Paths<'_>,
+) -> Option<(Option<PathFact>, Option<PathFact>)> {
+    let rule = &policy.files[index];
+    let (fact, link) = find_for(index, rule.access, path, writable, facts, paths)?;
+    let is_led = |fact: &PathFact| !refuses(rule.access) && is_led_to_refused(rule, policy, path, fact, facts, paths);
+    Some((fact.filter(|fact| !is_led(fact)), link))
+}
+
+/// Whether a link leads an operator's grant to what a rule about that very place refuses. Who wants it names the place.
+fn is_led_to_refused(
+    rule: &FileRule,
+    policy: &Policy,
+    path: &Path,
+    fact: &PathFact,
+    facts: &HostFacts,
+    paths: &Paths<'_>,
+) -> bool {
+    let canonical = fact.canonical();
+    if canonical == path || rule.origin.layer == Layer::BuiltIn || !paths.is_led(path) {
+        return false;
+    }
+    let places = facts.places();
+    let is_about = |other: &&FileRule| match other.access {
+        Access::Deny | Access::Mask => true,
+        Access::Protect => rule.access > Access::Read,
+        Access::Read | Access::Overlay | Access::Write => false,
+    };
+    let mut refused = policy.files.iter().filter(is_about).filter(|other| !other.path.is_glob());
+    refused.any(|other| other.expand(&places).iter().any(|place| is_at_or_below(canonical, place)))
+}
+
 /// Trees that rules give for writing, as they are written and where they really are, and those of the project.
-fn writable(policy: &Policy, facts: &HostFacts) -> Vec<PathBuf> {
+fn writable(policy: &Policy, facts: &HostFacts, paths: &Paths<'_>) -> Vec<PathBuf> {
     let places = facts.places();
     let grants = policy.files.iter().filter(|rule| rule.access == Access::Write);
     let given: Vec<PathBuf> = grants.flat_map(|rule| rule.path.expand(&places)).collect();
     let named: Vec<PathBuf> = given.iter().cloned().chain(facts.own_trees().map(Path::to_path_buf)).collect();
     // A link that an earlier session may have left gives nothing, so what it leads to is not written.
-    let real = |path: PathBuf| path.canonicalize().ok().filter(|real| !is_led_out(&path, real, &named));
+    let real = |path: PathBuf| path.canonicalize().ok().filter(|real| !paths.is_led_out(&path, real, &named));
     let real: Vec<PathBuf> = given.into_iter().filter_map(real).collect();
     named.into_iter().chain(real).collect()
 }

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 /// Both programs are of one build, so this is no range: the release, and a number that changes with the documents and
 /// messages of this crate between releases.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
 
 /// The program, as it lies beside `sandbox`.
 pub const PROGRAM: &str = "sandbox-egress";

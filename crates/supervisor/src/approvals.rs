@@ -1,6 +1,7 @@
 //! How questions reach a person and answers come back: the control socket with its clients and hooks, the prompt on the user's
 //! terminal, notifications of the desktop, the open questions about hosts, answers that are kept. Decides nothing itself; the loop brings them together.
 
+pub(crate) mod burst;
 pub(crate) mod control_socket;
 pub(crate) mod desktop;
 pub(crate) mod host_questions;

@@ -244,7 +244,7 @@ pub struct FsRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
     /// No answer gives the whole directory.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_alone: bool,
     pub also: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,11 +286,6 @@ impl From<&Question> for FsRequest {
             until: question.until,
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A program that was started with megabytes of arguments must not make a line that no client takes.

@@ -7,13 +7,13 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cofferdam_host::HomeError;
+use cofferdam_host::{HomeError, Surroundings, SurveyError};
 use cofferdam_wire::order::Given;
 use thiserror::Error;
 
 use crate::agents::{AGENTS, Agent};
 use crate::args::run::{AgentArgs, RunArgs};
-use crate::environment::own_home;
+use crate::environment::{environment, own_home};
 use crate::render::output::print;
 
 /// Why no agent was started.
@@ -27,23 +27,24 @@ pub(crate) enum AgentError {
     Directory { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Home(#[from] HomeError),
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
 }
 
 /// What `sandbox run` is to do; without a name there is only a list to print.
 pub(crate) fn order(args: AgentArgs) -> Result<Option<RunArgs>, AgentError> {
     let AgentArgs { mut policy, json, name, args } = args;
     let Some(name) = name else {
-        print(&list());
+        print(&list(project()?.as_deref()));
         return Ok(None);
     };
     let agent = Agent::named(&name).ok_or(AgentError::Unknown { name })?;
-    if agent.program().is_none() {
-        return Err(AgentError::NotInstalled { name: agent.name, install: agent.install });
-    }
+    let program = agent.program(project()?.as_deref());
+    let program = program.ok_or(AgentError::NotInstalled { name: agent.name, install: agent.install })?;
     let directory = agent.directory(&own_home()?);
     make(agent, &directory).map_err(|source| AgentError::Directory { path: directory, source })?;
     policy.0.push(Given { flag: "--preset".to_owned(), value: agent.name.into() });
-    let argv = std::iter::once(agent.name.to_owned()).chain(args).collect();
+    let argv = std::iter::once(program.display().to_string()).chain(args).collect();
     Ok(Some(RunArgs::of(policy, json, argv)))
 }
 
@@ -63,10 +64,14 @@ fn make(agent: &Agent, directory: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?.write_all(content.as_bytes())
 }
 
-fn list() -> String {
+fn project() -> Result<Option<PathBuf>, SurveyError> {
+    Ok(Surroundings::look(&environment())?.project)
+}
+
+fn list(project: Option<&Path>) -> String {
     let line = |agent: &Agent| {
         let place = agent
-            .program()
+            .program(project)
             .map_or_else(|| format!("not installed: {}", agent.install), |program| program.display().to_string());
         format!("{:<10}{:<13}{place}\n", agent.name, agent.title)
     };

@@ -4,6 +4,7 @@
 mod history;
 mod model;
 mod screen;
+mod typed;
 
 use std::io::Error;
 use std::os::fd::AsFd as _;
@@ -19,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::{Connection, sessions, sessions_directory};
 use crate::commands::inbox::model::{Effect, Inbox};
+use crate::commands::inbox::typed::Typed;
 use crate::commands::revoke::KeptAnswer;
 use crate::environment::environment;
 use crate::full_screen::{next_key, on_whole_screen};
@@ -49,6 +51,7 @@ fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path, st
     let mut inbox = Inbox::default();
     let mut connections: Vec<Connection> = Vec::new();
     let mut look_at = Instant::now();
+    let mut typed = Typed::default();
     loop {
         if Instant::now() >= look_at {
             look_at = Instant::now() + LOOK;
@@ -58,9 +61,12 @@ fn turn_until_quit(terminal: &mut ratatui::DefaultTerminal, directory: &Path, st
         let size = terminal.size()?;
         inbox.group_in_view = screen::group_in_view(&inbox, Rect::from((Position::ORIGIN, size)));
         terminal.draw(|frame| screen::draw(frame, &inbox))?;
-        wait(&connections)?;
+        wait(&connections, typed.until())?;
+        let mut keys = Vec::new();
         while event::poll(Duration::ZERO)? {
-            let Some(key) = next_key(Duration::ZERO)? else { continue };
+            keys.extend(next_key(Duration::ZERO)?);
+        }
+        for key in typed.meant(keys, inbox.takes_answers(), Instant::now()) {
             match inbox.key(key.code, key.modifiers, Instant::now()) {
                 Effect::Nothing => {}
                 Effect::Quit => return Ok(()),
@@ -118,12 +124,15 @@ fn say(connections: &mut [Connection], session: &str, command: &Command, inbox: 
     }
 }
 
-/// Until a key, a word of a session, or half a second for the clocks on the screen.
-fn wait(connections: &[Connection]) -> Result<(), Error> {
+/// Until a key, a word of a session, this moment, or half a second for the clocks on the screen.
+fn wait(connections: &[Connection], until: Option<Instant>) -> Result<(), Error> {
     let stdin = std::io::stdin();
     let mut fds = vec![PollFd::new(&stdin, PollFlags::IN)];
     fds.extend(connections.iter().map(|connection| PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN)));
-    match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 500_000_000 })) {
+    let clocks = Duration::from_millis(500);
+    let left = until.map_or(clocks, |until| until.saturating_duration_since(Instant::now()).min(clocks));
+    let left = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+    match poll(&mut fds, Some(&left)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

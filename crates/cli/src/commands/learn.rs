@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use cofferdam_host::flags::{FlagError, value};
 use cofferdam_host::persist::{self, PersistError};
 use cofferdam_host::policy_files::real_rules;
-use cofferdam_host::preparation::{PrepareError, Prepared, prepare};
+use cofferdam_host::preparation::{PrepareError, Prepared, prepare_start};
 use cofferdam_plan::{LaunchPlan, Step};
 use cofferdam_policy::{
     Accessed, Draft, Endpoint, Host, HostRule, Learned, NetworkMode, NetworkPart, OnUnknown, Places, Scalar, Setting,
@@ -52,8 +52,8 @@ const MOST_TOLD: usize = 20;
 
 pub(crate) fn learn(args: &LearnArgs) -> Result<ExitCode, LearnError> {
     let keep = args.save.as_deref().map(scope_to_save).transpose().map_err(PrepareError::from)?;
-    let prepared =
-        prepare(typed(&learning(&args.policy.0)?, args.chosen.starting_in(args.cwd.as_ref()), &args.argv), true)?;
+    let order = typed(&learning(&args.policy.0)?, args.chosen.starting_in(args.cwd.as_ref()), &args.argv);
+    let prepared = prepare_start(order, true)?;
     refuse_where_nothing_is_noticed(&prepared.plan)?;
     let options = Options { memory: None, ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;

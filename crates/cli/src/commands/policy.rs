@@ -13,8 +13,8 @@ use cofferdam_host::policy_files::text::{self, ReadError};
 use cofferdam_host::policy_files::{self, ORG_POLICY, PolicyFilesError, Sources, real_rules};
 use cofferdam_host::preparation::{PrepareError, policy_in_force};
 use cofferdam_policy::{
-    Access, Ceilings, Difference, Direction, ExpandedRule, Layer, LayerInput, Mode, OnUnknown, Places, Policy,
-    PolicyError, RuleIndex, differences, explain, export, parse,
+    Access, Ceilings, Difference, Direction, Endpoint, ExpandedRule, Layer, LayerInput, Mode, OnUnknown, Places,
+    Policy, PolicyError, RuleIndex, differences, explain, export, parse,
 };
 use cofferdam_wire::Op;
 use cofferdam_wire::order::Chosen;
@@ -47,6 +47,10 @@ pub(crate) enum PolicyCommandError {
     Persist(#[from] PersistError),
     #[error(transparent)]
     Revoke(#[from] RevokeError),
+    #[error(
+        "`{text}` does not exist here: for a file of that name say `./{text}`; for a host write `network.{list} = [\"{text}\"]` into the policy"
+    )]
+    Host { text: String, list: &'static str },
 }
 
 /// `told` gets each mistake that `check` finds; it goes on after the first.
@@ -228,6 +232,11 @@ fn answer(args: &RuleArgs, allow: bool) -> Result<ExitCode, PolicyCommandError> 
     let environment = environment();
     let around = Surroundings::look(&environment).map_err(PrepareError::from)?;
     let absolute = around.cwd.join(&args.path);
+    let typed = args.path.to_str().unwrap_or_default();
+    if typed.contains('.') && absolute.symlink_metadata().is_err() && Endpoint::parse(typed).is_ok() {
+        let list = if allow { "allow" } else { "deny" };
+        return Err(PolicyCommandError::Host { text: typed.to_owned(), list });
+    }
     let path = absolute.canonicalize().unwrap_or(absolute);
     let op = if args.write { Op::Write } else { Op::Read };
     let change = Change { allow, op, path, program: "sandbox policy".to_owned() };

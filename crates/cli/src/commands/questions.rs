@@ -2,6 +2,7 @@
 //! line and how it reads as text; whether an answer counts is the supervisor's decision.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use cofferdam_gate::shown;
@@ -122,15 +123,36 @@ pub(crate) fn answer(args: &AnswerArgs, answer: Answer) -> Result<ExitCode, Answ
     let Look { mut connection, questions, .. } = found.pop().ok_or_else(unknown)?;
     // The line that proposed this command stood where the workload writes: this process shows what is approved.
     if answer == Answer::Approve && !args.yes && has_terminal() {
-        let asked = questions.iter().filter(|question| question.id == name.id);
-        let told: String = asked.map(|question| entry(&connection.session, question)).collect();
-        if !is_confirmed(&format!("{told}approve this?")) {
+        let question = questions.iter().find(|question| question.id == name.id).ok_or_else(unknown)?;
+        let told = entry(&connection.session, question);
+        if !is_confirmed(&format!("{told}approve {}?", extent(args, question))) {
             say!("nothing was answered");
             return Ok(ExitCode::FAILURE);
         }
     }
     say_answer(&mut connection, name.id, verdict(args, answer))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an approval would give, and for how long.
+fn extent(args: &AnswerArgs, question: &FsRequest) -> String {
+    let Verdict::Allow { reach, keep } = verdict(args, Answer::Approve) else { return String::new() };
+    let place = Path::new(&question.path);
+    let directory = if question.is_dir { place } else { place.parent().unwrap_or(place) };
+    let what = match reach {
+        Reach::File => "this".to_owned(),
+        Reach::Dir => format!("EVERYTHING below {}", shown(directory.as_os_str().as_encoded_bytes())),
+        Reach::Toolchain => "all of this toolchain".to_owned(),
+        Reach::Group => "this group".to_owned(),
+    };
+    let time = match keep {
+        Keep::Once => "once",
+        Keep::Session => "for this session",
+        Keep::Project => "for this project from now on",
+        Keep::User => "for all your projects from now on",
+        Keep::Org => "for this machine from now on",
+    };
+    format!("{what}, {time}")
 }
 
 fn verdict(args: &AnswerArgs, answer: Answer) -> Verdict {

@@ -207,13 +207,14 @@ fn is_about(entry: &Entry, answer: &KeptAnswer, paths: &[PathBuf]) -> bool {
     if entry.details["persist"] != keep {
         return false;
     }
+    let granted = || entry.details["granted"].as_array().into_iter().flatten().filter_map(text);
     match &answer.rule.setting {
         Setting::File { .. } => {
-            let granted = entry.details["granted"].as_array().into_iter().flatten().filter_map(text);
-            let mut asked = text(&entry.details["path"]).into_iter().chain(granted);
+            let mut asked = text(&entry.details["path"]).into_iter().chain(granted());
             asked.any(|path| paths.iter().any(|known| known == Path::new(&path)))
         }
-        _ => text(&entry.details["host"]).is_some_and(|host| answer.about() == host),
+        // Of a group, all its hosts.
+        _ => text(&entry.details["host"]).into_iter().chain(granted()).any(|host| answer.about() == host),
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum RunError {
 /// What a person asked for at the end and that failed is told by `report`: the exit code is the command's.
 pub(crate) fn run(args: &RunArgs, report: impl FnOnce(ChangesError)) -> Result<ExitCode, RunError> {
     passed::check(&args.descriptors)?;
-    let prepared = prepare_start(typed(&args.policy.0, args.chosen(), &args.argv))?;
+    let prepared = prepare_start(typed(&args.policy.0, args.chosen(), &args.argv), false)?;
     let name = args.name.as_deref().map(|name| Name::claim(&prepared.around.state, name)).transpose()?;
     let options = Options {
         name: name.as_ref().map(Name::text),

@@ -55,8 +55,8 @@ pub(crate) enum SetupError {
     Write(#[from] WriteError),
 }
 
-/// Longest wait for the name servers.
-const LOOKUPS: Duration = Duration::from_secs(5);
+/// Longer than libc waits before it asks a name server again (5 s).
+const LOOKUPS: Duration = Duration::from_secs(8);
 
 pub(crate) fn setup(args: &SetupArgs) -> Result<ExitCode, SetupError> {
     let environment = environment();

@@ -61,7 +61,7 @@ fn carry_out(order: Order, client: &Rc<OwnedFd>) -> Result<(Value, u8), RunError
         kept_bytes: order.kept_bytes,
     };
     let name = order.chosen.name.clone();
-    let prepared = prepare_start(order)?;
+    let prepared = prepare_start(order, false)?;
     let name = name.map(|name| Name::claim(&prepared.around.state, &name)).transpose()?;
     let options = Options { name: name.as_ref().map(Name::text), ordered: Some(ordered), ..options(&prepared)? };
     let outcome = cofferdam_supervisor::run(&prepared.plan, &options)?;

@@ -337,8 +337,13 @@ fn usual_hosts(prepared: &Prepared, outcome: &Outcome) -> Option<String> {
     let is_one = denied
         .filter_map(|reached| Host::parse(&reached.host).ok())
         .any(|host| missing.iter().any(|usual| usual.target.covers(&host)));
-    let flags: Vec<String> = missing.iter().map(|host| format!("--allow-host {host}")).collect();
-    (is_one && flags.len() > 1).then(|| format!("`{}` usually needs {}", usual.what, flags.join(" ")))
+    (is_one && missing.len() > 1).then(|| format!("`{}` usually needs {}", usual.what, flags(&usual, &missing)))
+}
+
+/// What allows these hosts of it.
+fn flags(usual: &Prediction, hosts: &[&Endpoint]) -> String {
+    let by_host = || hosts.iter().map(|host| format!("--allow-host {host}")).collect::<Vec<_>>().join(" ");
+    usual.preset.map_or_else(by_host, |preset| format!("--preset {preset}"))
 }
 
 /// From the kernel's counters of the sandbox's network namespace.
@@ -351,8 +356,8 @@ fn network(prepared: &Prepared, unrouted: Unrouted) -> Option<String> {
         let times = if unrouted.no_route == 1 { "once".to_owned() } else { format!("{} times", unrouted.no_route) };
         let remedy = match Prediction::of(&prepared.plan.command.argv) {
             Some(usual) if !usual.hosts.is_empty() => {
-                let flags: Vec<String> = usual.hosts.iter().map(|host| format!("--allow-host {host}")).collect();
-                format!("`{}` usually needs {chosen}{}", usual.what, flags.join(" "))
+                let hosts: Vec<&Endpoint> = usual.hosts.iter().collect();
+                format!("`{}` usually needs {chosen}{}", usual.what, flags(&usual, &hosts))
             }
             _ => format!("let it reach a host with {chosen}--allow-host HOST"),
         };

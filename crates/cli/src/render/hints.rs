@@ -21,7 +21,7 @@ pub(crate) fn plan(error: &PlanError) -> Option<String> {
     Some(match error {
         PlanError::NoWalls { .. } => "leave it out, or choose `--isolation full`".to_owned(),
         PlanError::MissingPath { path, origin } if path.exists() => format!(
-            "a link leads from there out of a directory that sessions write: name what it leads to, or drop the rule ({origin})"
+            "a link leads from there out of a directory that sessions write or wrote, or to what a rule refuses: name what it leads to, or drop the rule ({origin})"
         ),
         PlanError::MissingPath { path, origin } => {
             format!("it does not exist: make it first (`mkdir -p {}`), or drop the rule ({origin})", path.display())

@@ -222,9 +222,9 @@ fn opencode_keeps_everything_in_its_own_directory() {
 
 /// A program of the agent's name: what counts here is what it meets.
 fn stand_in(place: &Place, agent: &str, script: &str) -> String {
-    place.write(&format!("bin/{agent}"), &format!("#!/bin/bash\n{script}\n"));
-    place.host(&format!("chmod +x bin/{agent}")).ok();
-    format!("{}:{}", place.path("bin").display(), std::env::var("PATH").expect("PATH is set"))
+    place.write(&format!("home:.local/bin/{agent}"), &format!("#!/bin/bash\n{script}\n"));
+    place.host(&format!("chmod +x ~/.local/bin/{agent}")).ok();
+    format!("{}:{}", place.path("home:.local/bin").display(), std::env::var("PATH").expect("PATH is set"))
 }
 
 fn agent(place: &Place, path: &str, words: &[&str]) -> Ran {
@@ -267,6 +267,20 @@ fn each_agent_has_a_directory_of_its_own_and_sees_no_other() {
         assert_ne!(place.run(&["--mode", mode], &["bash", "-c", all]).code, 0);
     }
     assert_eq!(place.host(all).ok(), "claude\ncodex\ngemini\n", "the control");
+}
+
+/// A session can put a program into the project's environment, which a shell finds first; this one would be given the login.
+#[test]
+fn what_lies_in_the_project_is_not_taken_for_the_agent() {
+    let place = Place::new();
+    let path = stand_in(&place, "claude", "echo the agent");
+    place.write(".venv/bin/claude", "#!/bin/bash\necho planted\n");
+    place.host("chmod +x .venv/bin/claude").ok();
+    let path = format!("{}:{path}", place.path(".venv/bin").display());
+    assert_eq!(agent(&place, &path, &["claude"]).ok(), "the agent\n");
+    place.host("rm ~/.local/bin/claude").ok();
+    let ran = agent(&place, &path, &["claude", "--", "--version"]);
+    assert!(!ran.out.contains("planted"), "{}", ran.out);
 }
 
 #[test]

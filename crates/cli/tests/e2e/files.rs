@@ -193,8 +193,10 @@ fn secrets_of_the_home_and_the_project_are_absent() {
         ".env",
         ".env.local",
     ];
+    // The one that is shown is shown without its values of secrets.
+    let content = |name: &str| if name.ends_with("npmrc") { "_authToken=hunter2" } else { "hunter2" };
     for name in secrets {
-        place.write(name, "hunter2");
+        place.write(name, content(name));
     }
     let script = "grep -rs hunter2 ~ . ; true";
     assert_eq!(place.inside(script).ok(), "");
@@ -202,7 +204,7 @@ fn secrets_of_the_home_and_the_project_are_absent() {
     let seen = place.host("grep -rls --exclude-dir=audit hunter2 ~ | wc -l").ok();
     assert_eq!(seen.trim(), secrets.len().to_string());
     for name in secrets {
-        assert_eq!(place.read(name).as_deref(), Some("hunter2"), "{name} was changed");
+        assert_eq!(place.read(name).as_deref(), Some(content(name)), "{name} was changed");
     }
 }
 

@@ -128,6 +128,39 @@ fn what_a_rule_or_an_answer_is_about_is_in_no_group() {
     assert_eq!(questions.len(), 2, "{questions:#?}");
 }
 
+/// Of two mounts of one file one would stay when the host has replaced it, and show the old content.
+#[test]
+fn many_opens_of_a_granted_file_at_once_are_one_mount() {
+    let place = answering("files", "", "");
+    let name = |n: usize| format!("home:many/app.{n}");
+    (1..=12).for_each(|n| place.write(&name(n), "content\n"));
+    let program = [
+        "import threading, sys",
+        "for path in sys.argv[1:]:",
+        "    wait = threading.Barrier(32)",
+        "    def read():",
+        "        wait.wait()",
+        "        open(path).read()",
+        "    all = [threading.Thread(target=read) for _ in range(32)]",
+        "    [one.start() for one in all]",
+        "    [one.join() for one in all]",
+    ];
+    place.write("opens.py", &program.join("\n"));
+    let many = "cd ~/many; cat app.1 app.2 > /dev/null; python3 $OLDPWD/opens.py $(seq -f app.%g 3 12); \
+                cut -d' ' -f5 /proc/self/mountinfo | grep -o 'app[.][0-9]*$' | sort | uniq -c";
+    let ran = run(&place, many).ok();
+    assert!(ran.lines().count() == 12 && ran.lines().all(|line| line.trim().starts_with("1 ")), "{ran}");
+}
+
+#[test]
+fn an_answer_that_cannot_be_carried_out_gives_no_group() {
+    let place = answering("files", "", "[[ $line == */many/app.2\\\"* ]] && rm many/app.2");
+    with_many(&place);
+    let ran = run(&place, READS);
+    assert!(!ran.out.contains("read-2") && ran.out.contains("read-4"), "{}", ran.out);
+    assert_eq!(names_asked(&place), ["app.1", "app.2", "app.3"], "the third has a question of its own");
+}
+
 #[test]
 fn what_is_called_like_a_secret_is_asked_about_alone() {
     let place = answering("files", "", "");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::support::Place;
+use crate::support::{Place, binary, finish};
 
 /// Writes down what it is asked, and approves it for the session.
 const HOOK: &str = r#"#!/bin/bash
@@ -126,7 +126,35 @@ fn a_cache_below_a_toolchain_that_is_there_just_works() {
         assert!(names(&place.path("home:.cargo/registry")).is_empty(), "{mode}: it stays in the session");
         assert_eq!(names(&place.path("home:elsewhere")), ["file"], "{mode}: no link is followed");
     }
+    // Where a preset keeps it, it is made as well.
+    place.host("rm -r ~/.cargo/registry").ok();
+    place.run(&["--network", "none", "--preset", "cargo"], &["bash", "-c", script]).ok();
+    assert_eq!(place.read("home:.cargo/registry/index/c").as_deref(), Some("z\n"));
     assert_eq!(place.read("home:asked"), None, "a cache is no question");
+}
+
+#[test]
+fn a_cache_is_made_where_its_program_has_it_and_for_a_session_that_starts() {
+    let Some(place) = approving(&[]) else { return };
+    place.write("home:.cargo/env", "");
+    place.write("home:moved/env", "");
+    place.write("own.toml", "");
+    let moved = place.path("home:moved");
+    let run = |flags: &[&str]| {
+        let mut command = place.command(binary());
+        command.env("CARGO_HOME", &moved).arg("run").args(["--network", "none"]).args(flags);
+        finish(command.args(["--", "bash", "-c", "echo z > $CARGO_HOME/registry/c && cat $CARGO_HOME/registry/c"]), b"")
+    };
+    // What is refused, or has a rule of the operator's about the cache, makes nothing.
+    run(&["--policy", "own.toml"]).code(126).says(&["own.toml"]);
+    assert_eq!(names(&moved), ["env"]);
+    place.write("home:denies.toml", "[files]\ndeny = [\"~/moved/registry\"]\n");
+    let denied = run(&["--policy", &place.path("home:denies.toml").display().to_string()]);
+    assert_ne!(denied.code, 0, "{}", denied.out);
+    assert_eq!(names(&moved), ["env", "git"], "{}", denied.err);
+    assert_eq!(run(&[]).ok(), "z\n");
+    assert_eq!(names(&moved), ["env", "git", "registry"]);
+    assert_eq!(names(&place.path("home:.cargo")), ["env"]);
 }
 
 /// What looks for settings around a project lists the directories above it.

@@ -48,6 +48,7 @@ mod learn;
 mod leftovers;
 mod limits;
 mod limits_policy;
+mod links_left;
 mod made;
 mod masked;
 mod messages;

@@ -36,13 +36,17 @@ fn an_approval_at_a_terminal_shows_the_question_and_asks() {
     let listed = screen.place.sandbox(&["questions"]).ok();
     let name = listed.split_whitespace().next().expect("it is open");
     screen.line(&format!("sandbox approve {name}"));
-    let shown = screen.wait_for("approve this? [y/N]");
+    let shown = screen.wait_for("approve this, once? [y/N]");
     assert!(shown.contains("notes/list"), "{shown}");
+    screen.keys(&["n", "Enter"]);
+    screen.wait_for("nothing was answered");
+    screen.line(&format!("sandbox approve {name} --scope dir --keep session"));
+    screen.wait_for("/notes, for this session? [y/N]");
     screen.keys(&["n", "Enter"]);
     screen.wait_for("nothing was answered");
     assert!(screen.place.sandbox(&["questions"]).ok().contains("notes/list"), "it is open");
     screen.line(&format!("sandbox approve {name}"));
-    screen.wait_until("the question again", |text| text.matches("approve this?").count() == 2);
+    screen.wait_until("the question again", |text| text.matches("approve this, once?").count() == 2);
     screen.keys(&["y", "Enter"]);
     wait_for("the output", || screen.place.read("log").filter(|text| text.contains("after")));
 }

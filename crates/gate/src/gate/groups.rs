@@ -1,20 +1,18 @@
 //! Groups of siblings in the gate: the files that a question offers besides its own, and what a group that was granted covers. Owns that
 //! a group is a list of names that are there when the question is asked, and that rules stay above it: no name is on the list that a
-//! rule or an answer is about, and each access is ruled by itself first. Part of `Gate`.
+//! rule is about or that was denied, and each access is ruled by itself first. Part of `Gate`.
 
 use std::path::Path;
 
 use cofferdam_policy::is_called_like_a_secret;
 use cofferdam_policy::secret_text::names_secret;
-use cofferdam_wire::{Cause, Group, Keep, Op, QuestionId, Reach, Verdict};
+use cofferdam_wire::{Group, Op, QuestionId};
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use super::Gate;
 use crate::host_files;
 use crate::open_questions::asked_path;
 use crate::path_rules::Standing;
-use crate::triggers::Access;
 
 /// More names than a person reads before an answer.
 const MOST_NAMES: usize = 16;
@@ -65,11 +63,6 @@ impl Gate {
             && is_file()
     }
 
-    /// The question whose answer about a group covers this.
-    pub(super) fn granted_by_group(&self, access: &Access) -> Option<QuestionId> {
-        self.answers.group_that_covers(&access.path, access.op)
-    }
-
     /// Remembers a group that was allowed.
     pub(super) fn grant_group(&mut self, id: QuestionId) {
         let question = self.open.get(id).map(|case| &case.question);
@@ -77,20 +70,5 @@ impl Gate {
         if let Some((paths, op)) = group {
             self.answers.grant_group(paths, op, id);
         }
-    }
-
-    /// Open questions that the answer to question `by` is about as well.
-    pub(super) fn settle_covered(&mut self, by: QuestionId) -> Result<(), Errno> {
-        let is_covered = |path: &Path, op| self.answers.group_that_covers(path, op) == Some(by);
-        let asked = self.open.asked().filter(|case| !case.question.is_dir && case.tree.is_none());
-        let covered = asked.filter(|case| is_covered(asked_path(&case.question), case.question.op));
-        for id in covered.map(|case| case.question.id).collect::<Vec<_>>() {
-            if let Some(case) = self.open.get_mut(id) {
-                case.question.by = Some(by);
-            }
-            let verdict = Verdict::Allow { reach: Reach::File, keep: Keep::Session };
-            self.settle(id, verdict, Cause::Grant)?;
-        }
-        Ok(())
     }
 }

@@ -28,6 +28,8 @@ const MOST_OPEN: usize = 64;
 /// The host's paths as one survey sees them: a directory is opened once for all names in it, and a name on the way is read once.
 pub(super) struct Paths<'a> {
     stand_ins: &'a StandIns,
+    /// Trees that earlier sessions wrote.
+    before: Vec<PathBuf>,
     directories: RefCell<HashMap<PathBuf, Result<Rc<OwnedFd>, Errno>>>,
     /// Where links lead; nothing for what is none.
     links: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
@@ -47,8 +49,9 @@ pub(super) struct Found {
 }
 
 impl<'a> Paths<'a> {
-    pub(super) fn new(stand_ins: &'a StandIns) -> Self {
-        Paths { stand_ins, directories: RefCell::default(), links: RefCell::default(), failed: RefCell::default() }
+    pub(super) fn new(stand_ins: &'a StandIns, before: Vec<PathBuf>) -> Self {
+        let (directories, links, failed) = Default::default();
+        Paths { stand_ins, before, directories, links, failed }
     }
 
     /// A look that fails for want of descriptors or memory says nothing about what is there: no session starts by it.
@@ -94,7 +97,24 @@ impl<'a> Paths<'a> {
     /// What a session wrote into the project may be a link. It does not lead a grant for something there to something elsewhere.
     pub(super) fn look_at_grant(&self, path: &Path, writable: &[PathBuf]) -> PathFact {
         let fact = self.look(path);
-        if is_led_out(path, fact.canonical(), writable) { self.missing(path) } else { fact }
+        if self.is_led_out(path, fact.canonical(), writable) { self.missing(path) } else { fact }
+    }
+
+    /// A session that wrote a tree may have left links in it: none of them leads a grant out of that tree, unless to what this session
+    /// writes anyhow.
+    pub(super) fn is_led_out(&self, path: &Path, canonical: &Path, writable: &[PathBuf]) -> bool {
+        if canonical == path || writable.iter().any(|root| is_at_or_below(canonical, root)) {
+            return false;
+        }
+        let (links, _) = self.followed(path);
+        let left = || writable.iter().chain(&self.before).filter(|root| !is_at_or_below(canonical, root));
+        links.iter().any(|link| left().any(|root| link != root && is_at_or_below(link, root)))
+    }
+
+    /// Whether a link on the way is this user's, as one is that a session left.
+    pub(super) fn is_led(&self, path: &Path) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        self.followed(path).0.iter().any(|link| rustix::fs::lstat(link).is_ok_and(|stat| stat.st_uid == own))
     }
 
     /// One path: what it is and where it really is.
@@ -230,18 +250,6 @@ pub(super) fn is_link(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// What a session wrote may be a link. It does not lead a grant for something in a tree that sessions write to what lies
-/// outside of all such trees.
-pub(super) fn is_led_out(path: &Path, canonical: &Path, writable: &[PathBuf]) -> bool {
-    if canonical == path {
-        return false;
-    }
-    let is_below = |path: &Path| writable.iter().any(|root| path != root && is_at_or_below(path, root));
-    let is_within = |path: &Path| writable.iter().any(|root| is_at_or_below(path, root));
-    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-    (is_below(path) || parent.as_deref().is_some_and(is_within)) && !is_within(canonical)
-}
-
 /// Where a path leads through a directory that this process cannot enter or list, and that a session could open again
 /// because it can write there and belongs to the same user: that directory.
 pub(super) fn closed_at(path: &Path, writable: &[PathBuf]) -> Option<PathFact> {
@@ -293,7 +301,7 @@ mod tests {
     fn a_look_that_fails_for_want_of_anything_is_no_answer_and_is_made_again() {
         let scene = crate::memory::tests::scene("survey-wants");
         let stand_ins = StandIns::of(&scene);
-        let paths = Paths::new(&stand_ins);
+        let paths = Paths::new(&stand_ins, Vec::new());
         for errno in [Errno::NOENT, Errno::ACCESS, Errno::LOOP, Errno::STALE] {
             paths.note(&scene, errno);
             assert_eq!(paths.failed(), None, "{errno}");

@@ -31,7 +31,7 @@ pub struct EgressPlan {
     pub caught: Vec<(IpAddr, u16)>,
     /// No layer said a word about the network: every host is refused, by a process that has no network either and is started
     /// once a program inside asks for a host.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub only_refuses: bool,
     /// Whether nftables is tried; where it is not to be had, only `ports` are caught.
     pub by_filter: bool,
@@ -41,11 +41,6 @@ pub struct EgressPlan {
     /// Where requests to some hosts are read in TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminates: Option<TerminatesPlan>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// An ssh-agent that is relayed.

@@ -1,4 +1,4 @@
-//! What a command line usually reaches: a hint for the operator who is asked, or hosts that one answer can be about, never a rule.
+//! What a command line usually reaches: a hint for the operator who is asked, and the hosts that one answer can be about.
 //! Owns the reading of simple command lines; the table of programs is `profiles/commands.toml`. Called by `supervisor` for questions
 //! about hosts and by `cli` when a command failed.
 
@@ -21,6 +21,8 @@ pub struct Prediction {
     pub what: String,
     /// None of them where the program decides, as `git pull` does.
     pub hosts: Vec<Endpoint>,
+    /// That allows all of them, and what else the program needs.
+    pub preset: Option<&'static str>,
 }
 
 impl Prediction {
@@ -37,6 +39,7 @@ impl Prediction {
         if !self.what.split(", ").any(|known| known == other.what) {
             self.what = format!("{}, {}", self.what, other.what);
         }
+        self.preset = self.preset.filter(|_| self.preset == other.preset);
         for host in other.hosts {
             if !self.hosts.contains(&host) {
                 self.hosts.push(host);
@@ -99,7 +102,8 @@ fn found(words: &[&str]) -> Option<Found> {
             url.or_else(|| arguments.iter().find_map(|word| host_in(word))).into_iter().collect()
         }
     };
-    Some(Found { known, prediction: Prediction { what, hosts } })
+    let preset = if let UsualHosts::Preset(name) = known.hosts { Some(name) } else { None };
+    Some(Found { known, prediction: Prediction { what, hosts, preset } })
 }
 
 /// The hosts of a program, which one answer can be about.

@@ -9,22 +9,20 @@ use std::time::{Duration, Instant};
 use cofferdam_host::cgroup_home::session_bus;
 use cofferdam_kernel::best_effort;
 use cofferdam_kernel::process::{self, Side};
-use cofferdam_wire::{Question, QuestionId};
+use cofferdam_wire::Question;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
+use crate::approvals::burst::Burst;
 use crate::limits::dbus::marshal::{Call, Values};
 use crate::limits::dbus::{Bus, BusError};
 
-/// Further questions so soon are part of what was told.
-const BURST: Duration = Duration::from_secs(10);
 /// The child gives up then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(crate) struct Desktop {
-    told: QuestionId,
-    at: Option<Instant>,
+    burst: Burst,
     child: Option<OwnedFd>,
 }
 
@@ -32,18 +30,13 @@ impl Desktop {
     /// One notification, unless there was one a moment ago. One that cannot be shown is no reason to stop.
     pub(crate) fn tell(&mut self, question: &Question, line: &str) {
         self.reap();
-        let now = Instant::now();
-        let is_burst = self.at.is_some_and(|at| now.saturating_duration_since(at) < BURST);
-        let is_new = question.id > self.told;
-        self.told = self.told.max(question.id);
-        if !is_new || is_burst {
+        if !self.burst.begins(question.id, Instant::now()) {
             return;
         }
         let environment: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         let Some(bus) = session_bus(&environment).filter(|_| self.child.is_none()) else { return };
-        self.at = Some(now);
         self.child = start(&bus, line).ok();
     }
 

@@ -12,7 +12,6 @@
 //! shown afterwards. Where a program draws the whole screen, its screen is made smaller and it goes on above the panel, until
 //! the panel has the keys: from then on nothing but a question is drawn, so no user answers what a program made of it.
 
-pub(crate) mod bell;
 pub(crate) mod panel;
 mod watcher;
 
@@ -22,7 +21,7 @@ use cofferdam_kernel::timing::seconds_left;
 use cofferdam_launcher::terminal::Size;
 use cofferdam_wire::{Question, QuestionId, Verdict};
 
-use crate::approvals::prompt::bell::Bell;
+use crate::approvals::burst::Burst;
 use crate::approvals::prompt::panel::{Action, Choices, Keys, View};
 use crate::approvals::prompt::watcher::Watcher;
 
@@ -93,12 +92,13 @@ pub(crate) struct Prompt {
     redraw_at: Option<Instant>,
     pressed: Option<(Vec<u8>, Instant)>,
     held: Vec<u8>,
-    bell: Bell,
+    /// Where the terminal rings at questions.
+    bell: Option<Burst>,
     out: Out,
 }
 
 impl Prompt {
-    pub(crate) fn new(size: Size, bell: Bell) -> Self {
+    pub(crate) fn new(size: Size, bell: Option<Burst>) -> Self {
         Prompt {
             size,
             questions: Vec::new(),
@@ -371,7 +371,7 @@ impl Prompt {
         self.pressed = None;
         self.shown = Some(Shown { how, rows: 0, keys_at: Some(now + PAUSE), after_answer: false });
         if let Some(id) = self.current().map(|question| question.id) {
-            let ring = self.bell.ring(id, now);
+            let ring = if self.bell.as_mut().is_some_and(|bell| bell.begins(id, now)) { "\x07" } else { "" };
             self.write(ring);
         }
         self.draw(now);

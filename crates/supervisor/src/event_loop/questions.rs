@@ -2,8 +2,9 @@
 //! the gate. Also what clients ask besides: to save answers, to end the session, to start a further command.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use cofferdam_host::written;
 use cofferdam_launcher::join::JoinRequest;
 use cofferdam_wire::End;
 use cofferdam_wire::protocol::{PolicyScope, SessionStatus};
@@ -76,6 +77,11 @@ impl Running<'_> {
     /// Clients and terminal are told how a question ended.
     pub(crate) fn settled(&mut self, settled: &Settled) -> Result<(), Errno> {
         self.keep(settled);
+        let writes_all =
+            matches!(settled.verdict, Verdict::Allow { reach: Reach::Dir, .. }) && settled.question.op.is_write();
+        if let Some(state) = self.options.state.as_deref().filter(|_| writes_all) {
+            written::remember(state, settled.granted.iter().map(PathBuf::as_path));
+        }
         if let Some(control) = &mut self.approvals.control {
             control.settled(settled);
         }

@@ -1,5 +1,6 @@
 //! A client of D-Bus that makes one call and reads its answer (docs/decisions/0017). Owns the connection, the proof of
-//! who this process is, and the time that all of it may take; the bytes are `marshal`'s. Called by `systemd_scope`.
+//! who this process is, and the time that all of it may take; the bytes are `marshal`'s. Called by `systemd_scope`, and for
+//! notifications by `approvals/desktop`.
 
 pub(crate) mod marshal;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::approvals::prompt::bell::Bell;
+use crate::approvals::burst::Burst;
 use crate::approvals::prompt::{Prompt, panel};
 use crate::terminal::drain::{Drained, Patience, Waiting};
 use crate::terminal::output::Allowance;
@@ -104,7 +104,7 @@ impl Relay {
     pub(crate) fn answer_here(&mut self, bell: bool) -> Result<(), Errno> {
         let can_draw = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
         if self.outer.is_input() && can_draw {
-            self.prompt = Some(Prompt::new(self.outer.size()?, Bell::new(bell)));
+            self.prompt = Some(Prompt::new(self.outer.size()?, bell.then(Burst::default)));
         }
         Ok(())
     }

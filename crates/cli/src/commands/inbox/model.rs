@@ -156,6 +156,11 @@ impl Inbox {
         self.shown().iter().position(|asked| asked.session == *session && asked.request.id == *id)
     }
 
+    /// Whether letters are answers, and no text that is typed here.
+    pub(super) fn takes_answers(&self) -> bool {
+        self.screen != Screen::Filter
+    }
+
     /// Whether keys answer nothing for a moment.
     pub(super) fn is_locked(&self, now: Instant) -> bool {
         self.locked_until.is_some_and(|until| now < until)

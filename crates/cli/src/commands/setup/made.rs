@@ -1,35 +1,23 @@
-//! Directories and completion scripts that `sandbox setup` makes in the home. Owns that no link is followed on the way to them and
-//! that nothing is replaced but a script of the same name; decides nothing. Called by `setup`.
+//! Directories and completion scripts that `sandbox setup` makes in the home. Owns that
+//! nothing is replaced but a script of the same name; decides nothing. Called by `setup`.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
+use cofferdam_host::home_directories;
 use cofferdam_host::policy_files::text::WriteError;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::commands::generate::completion_script;
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Makes what is missing of a directory below the home, each part readable for its owner and writable for no other user.
+/// Makes what is missing of a directory below the home.
 pub(super) fn directory(home: &Path, path: &Path) -> Result<OwnedFd, WriteError> {
-    let failed = |errno: Errno| WriteError { path: path.to_path_buf(), source: errno.into() };
-    let below = path.strip_prefix(home).map_err(|_| failed(Errno::XDEV))?;
-    let mut open = rustix::fs::openat(CWD, home, DIRECTORY, Mode::empty()).map_err(failed)?;
-    for part in below.components() {
-        let Component::Normal(name) = part else { return Err(failed(Errno::INVAL)) };
-        match rustix::fs::mkdirat(&open, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        open = rustix::fs::openat(&open, name, DIRECTORY, Mode::empty()).map_err(failed)?;
-    }
-    Ok(open)
+    home_directories::make(home, path).map_err(|errno| WriteError { path: path.to_path_buf(), source: errno.into() })
 }
 
 /// Shells, and where each looks for completions of this user.

@@ -1,10 +1,11 @@
 //! Which package managers and coding agents are installed for this user. Owns the list of those that `sandbox setup` knows, the
 //! preset of each and the caches that it fills; starts none of them. Called by `setup`.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use cofferdam_policy::{PathExpr, Places, Preset};
+
+use crate::agents::which;
 
 /// A package manager.
 pub(super) struct Tool {
@@ -63,22 +64,16 @@ impl Tool {
 /// The tools that this `PATH` leads to, with their programs. What lies in the project is the project's.
 pub(super) fn tools(path: &str, project: Option<&Path>) -> Vec<(&'static Tool, PathBuf)> {
     let known = TOOLS.iter().filter(|tool| Preset::named(tool.preset).is_some());
-    known.filter_map(|tool| Some((tool, tool.programs.iter().find_map(|name| which(path, project, name))?))).collect()
+    known
+        .filter_map(|tool| Some((tool, tool.programs.iter().find_map(|name| which(path.as_ref(), project, name))?)))
+        .collect()
 }
 
 /// The agents with a shipped preset that are installed, or were: by their program, else by their directory.
 pub(super) fn agents(path: &str, project: Option<&Path>, home: &Path) -> Vec<(&'static str, PathBuf)> {
     let known = AGENTS.iter().filter(|(name, _)| Preset::named(name).is_some());
     let place = |directory: &str| Some(home.join(directory)).filter(|place| place.symlink_metadata().is_ok());
-    known.filter_map(|(name, own)| Some((*name, which(path, project, name).or_else(|| place(own))?))).collect()
-}
-
-fn which(path: &str, project: Option<&Path>, program: &str) -> Option<PathBuf> {
-    let is_mine =
-        |directory: &PathBuf| directory.is_absolute() && project.is_none_or(|own| !directory.starts_with(own));
-    let is_program =
-        |file: &PathBuf| file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(path).filter(is_mine).map(|directory| directory.join(program)).find(is_program)
+    known.filter_map(|(name, own)| Some((*name, which(path.as_ref(), project, name).or_else(|| place(own))?))).collect()
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        Stage { prompt: Prompt::new(SIZE, Bell::new(false)), now: Instant::now() }
+        Stage { prompt: Prompt::new(SIZE, None), now: Instant::now() }
     }
 
     fn later(&mut self, milliseconds: u64) -> Out {
