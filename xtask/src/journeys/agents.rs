@@ -216,11 +216,12 @@ impl Agent {
 
     /// Why it did not work, and the seconds until the first screen.
     fn drive(&self, run: &mut Run, place: Where) -> Result<(Option<String>, f64), Problems> {
-        let mut wanted: Vec<&str> = self.dialogs.iter().map(|(text, _)| *text).collect();
-        wanted.push(self.ready);
+        // Each once: what was chosen stays on the screen.
+        let mut dialogs = self.dialogs.to_vec();
         let mut keys = None;
         loop {
             let is_late = run.elapsed() > START.as_secs_f64();
+            let wanted: Vec<&str> = dialogs.iter().map(|(text, _)| *text).chain([self.ready]).collect();
             match (run.wait_for(&wanted, if keys.is_some() { ANSWERED } else { START })?, keys) {
                 // On a busy machine a dialog is drawn before it reads.
                 (None, Some(keys)) if !is_late => run.keys(keys)?,
@@ -231,10 +232,11 @@ impl Agent {
                     self.leave(run, place)?;
                     return Ok((Some(why), seconds));
                 }
-                (Some(at), _) if at < self.dialogs.len() => {
+                (Some(at), _) if at < dialogs.len() => {
+                    let (_, answer) = dialogs.remove(at);
                     run.pause(KEYS)?;
-                    run.keys(self.dialogs[at].1)?;
-                    keys = Some(self.dialogs[at].1);
+                    run.keys(answer)?;
+                    keys = Some(answer);
                 }
                 (Some(_), _) => break,
             }
