@@ -60,7 +60,36 @@ fn as_typed(cwd: &Path, path: &Path) -> PathBuf {
     let up = parts.iter().rposition(|part| *part == Component::ParentDir).map_or(0, |last| last + 1);
     let (above, below) = parts.split_at(up);
     match above.iter().collect::<PathBuf>().canonicalize() {
-        Ok(above) if up > 0 => above.join(below.iter().collect::<PathBuf>()),
+        // Joining with nothing would leave a slash at the end.
+        Ok(above) if up > 0 => above.iter().chain(below.iter().map(|part| part.as_os_str())).collect(),
         _ => absolute,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_goes_up_is_resolved() {
+        let scene = crate::memory::tests::scene("flags");
+        for directory in ["a/real", "b"] {
+            std::fs::create_dir_all(scene.join(directory)).expect("ours");
+        }
+        std::os::unix::fs::symlink("a", scene.join("link")).expect("ours");
+        let typed = |path: &str| as_typed(&scene.join("b"), Path::new(path)).into_os_string();
+        for (path, expected) in [
+            ("..", ""),
+            ("../link/real", "link/real"),
+            ("x", "b/x"),
+            ("../link/real/../real", "a/real"),
+            ("../none", "none"),
+        ] {
+            let expected = if expected.is_empty() { scene.clone() } else { scene.join(expected) };
+            assert_eq!(typed(path), expected.into_os_string(), "{path}");
+        }
+        // What is not there goes to where its own words lead.
+        assert_eq!(typed("none/../x"), scene.join("b/none/../x").into_os_string());
+        std::fs::remove_dir_all(scene).expect("ours");
     }
 }

@@ -90,7 +90,8 @@ impl Surroundings {
         let state = state::state_dir(&homes.first, value("XDG_STATE_HOME"));
         let places = Places { home: homes.first, other_home: homes.other, ..Places::default() };
         let stand_ins = StandIns::of(&state);
-        let paths = Paths::new(&stand_ins, written::trees(&state));
+        let names_one = chosen.project.is_some() || chosen.start_in.is_some();
+        let paths = Paths::new(&stand_ins, if names_one { written::trees(&state) } else { Vec::new() });
         let named = |path: &Option<PathBuf>| path.as_ref().map(|path| directory(&cwd.join(path), &paths)).transpose();
         let (named_project, start_in) = (named(&chosen.project)?, named(&chosen.start_in)?);
         if let Some(path) = named_project.as_ref().filter(|path| !can_be_project(path, &places)) {

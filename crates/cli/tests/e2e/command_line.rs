@@ -162,6 +162,9 @@ fn a_policy_file_of_the_operator_counts_for_one_run() {
     place.run(&["--policy", "ci.toml"], &["true"]).code(126).says(&["lies in the project", "--profile NAME"]);
     place.write("home:wide/own.toml", "[files]\nwrite = [\"~/wide\"]\n");
     let own = place.path("home:wide/own.toml").display().to_string();
+    place.run(&["--policy", &own], &["true"]).code(126).says(&["sessions were given", "for writing"]);
+    place.write("home:wider/own.toml", "[files]\nwrite = [\"~/wider\"]\n");
+    let own = place.path("home:wider/own.toml").display().to_string();
     place.run(&["--policy", &own], &["true"]).code(126).says(&["the session could write"]);
     place.run(&["--profile", "auditor"], &["true"]).code(126).says(&["no profile `auditor`", "profiles are: reviewer"]);
     place.run(&["--profile", "../config"], &["true"]).code(126);

@@ -216,10 +216,10 @@ fn an_ended_session_whose_output_is_kept_says_how_its_changes_are_opened() {
     // Its command ends before it does.
     wait_for("its end", || place.sandbox(&["commit"]).err.contains("has ended").then_some(()));
     for command in [&["commit"][..], &["undo"], &["rollback"]] {
-        place
-            .sandbox(command)
-            .code(125)
-            .says(&["has ended, and its output is kept", "`sandbox output SESSION` reads it"]);
+        // On a busy machine one of its processes is seen for a moment longer.
+        let refused =
+            || Some(place.sandbox(command)).filter(|ran| ran.err.contains("has ended, and its output is kept"));
+        wait_for("it says so", refused).code(125).says(&["`sandbox output SESSION` reads it"]);
     }
     assert_eq!(place.sandbox(&["output", name.trim()]).ok(), "said\n");
     wait_for("its changes", || (place.sandbox(&["commit"]).code == 0).then_some(()));
