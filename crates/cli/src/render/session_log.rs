@@ -75,10 +75,7 @@ impl SessionLog {
                 let how = if details["attached"] == true { "attached" } else { "started" };
                 format!("{how} {}", details["command"]["text"].as_str().unwrap_or_default())
             }
-            Event::FileRequested => {
-                self.asked += 1;
-                format!("asked {}{}", self.object(details), asker(details))
-            }
+            Event::FileRequested => self.asked(details),
             Event::FileDecided => self.decided(entry),
             Event::FileAccessViolation if details["op"] == "cover-fell" => {
                 format!("lost its cover: {}", self.short_path(word("path")))
@@ -115,6 +112,11 @@ impl SessionLog {
         })
     }
 
+    fn asked(&mut self, details: &Value) -> String {
+        self.asked += 1;
+        format!("asked {}{}", self.object(details), asker(details))
+    }
+
     fn decided(&mut self, entry: &Entry) -> String {
         let details = &entry.details;
         let object = self.object(details);
@@ -149,6 +151,9 @@ impl SessionLog {
         let details = &entry.details;
         let word = |name: &str| details[name].as_str().unwrap_or_default();
         let outcome = word("outcome");
+        if outcome.is_empty() && !details["question"].is_null() {
+            return if entry.decision.is_some() { self.decided(entry) } else { self.asked(details) };
+        }
         let verb = if outcome == "allowed" && !word("host").is_empty() { "reached" } else { outcome };
         if let Some(count) = details["unrouted"].as_u64() {
             note(&mut self.refused, "connections: there is no network inside");
@@ -192,7 +197,7 @@ impl SessionLog {
         let mut text = String::from("\n");
         let mut row = |label: &str, what: &str| writeln!(text, "{label:<9} {}", escaped(what)).unwrap_or_default();
         row("denied", &list(&self.denied, "nothing"));
-        row("asked", &format!("{} questions", self.asked));
+        row("asked", &format!("{} {}", self.asked, if self.asked == 1 { "question" } else { "questions" }));
         row("allowed", &list(&self.allowed, "nothing beyond the policy"));
         row("reached", &list(&self.reached, "no host"));
         if !self.refused.is_empty() {

@@ -183,6 +183,13 @@ fn all_hosts_of_a_program_are_one_answer_and_no_other_host_is_in_it() {
     assert_eq!(questions_asked(&internet), 2);
     let log = internet.sandbox(&["audit", "--format", "json"]).ok();
     assert!(log.contains("\"scope\":\"group\"") && log.contains("about all 2 hosts of pip install"), "{log}");
+    // For people as well.
+    let log = internet.sandbox(&["logs", "last"]).ok();
+    for said in
+        ["asked connect pypi.org:80", "allowed connect pypi.org:80", "denied connect other.test:80", "2 questions"]
+    {
+        assert!(log.contains(said) && !log.contains(":null"), "{said}: {log}");
+    }
 }
 
 #[test]
