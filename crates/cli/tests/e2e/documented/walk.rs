@@ -254,10 +254,11 @@ fn general(line: &str) -> String {
         let is_time = bare.len() >= 8 && bare.bytes().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'-'));
         let is_name = name.len() == 12 && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         let is_pid = words.last().is_some_and(|last| last.ends_with("pid") || last == "tried");
-        let put = if is_time {
-            word.replace(bare, "TIME")
-        } else if is_name {
+        // A name may be digits alone, as a time is.
+        let put = if is_name {
             word.replace(bare, if question.is_empty() { "SESSION" } else { "SESSION:N" })
+        } else if is_time {
+            word.replace(bare, "TIME")
         } else if is_pid {
             word.replace(bare, "N")
         } else {
@@ -283,6 +284,7 @@ fn documented_output_is_compared_but_for_what_differs_from_run_to_run() {
     let home =
         general("sandbox: waits (session 4f1f6a0c9d2e); in 298 s, pid 12 at 2026-11-18 09:12:04 of 6b1f0e92d7c4:1 `x`");
     assert_eq!(home, "sandbox: waits (session SESSION); in N s, pid N at TIME TIME of SESSION:N `x`");
+    assert_eq!(general("677246736520:1"), "SESSION:N");
     assert_eq!(after("a long b and c", "a ... b"), Some(" and c"));
     assert_eq!(after("a long c", "a ... b"), None);
     assert_eq!(after("b then a", "a ... b"), None);
