@@ -36,7 +36,7 @@ fn compiled(parser: &Path, profile: &Path, to: &PathBuf) -> Result<Vec<u8>, Prob
         .arg("--library-path")
         .arg(parser.join("usr/lib/x86_64-linux-gnu"))
         .arg(parser.join("usr/sbin/apparmor_parser"));
-    command.args(["--config-file", "/dev/null", "--skip-kernel-load", "--skip-cache", "--include"]).arg(&known);
+    command.args(["--config-file", "/dev/null", "--skip-kernel-load", "--skip-cache", "--Include"]).arg(&known);
     tool(command.arg("--base").arg(&known).arg("--ofile").arg(to).arg(profile))?;
     fs::read(to).map_err(|e| cannot("read", to, &e))
 }
