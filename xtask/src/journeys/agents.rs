@@ -50,7 +50,8 @@ pub(crate) const AGENTS: &[Agent] = &[
         dialogs: &[("trust this folder", "\r")],
         ready: "for shortcuts",
         shell: Some("!"),
-        quit: &["\x03", "\x03"],
+        // Two interrupts count within less than a second alone.
+        quit: &["/exit", "\r"],
     },
     Agent {
         name: "codex",
