@@ -37,6 +37,8 @@ fn compiled(parser: &Path, profile: &Path, to: &PathBuf) -> Result<Vec<u8>, Prob
         .arg(parser.join("usr/lib/x86_64-linux-gnu"))
         .arg(parser.join("usr/sbin/apparmor_parser"));
     command.args(["--config-file", "/dev/null", "--skip-kernel-load", "--skip-cache", "--Include"]).arg(&known);
+    // Of the kernel that loads it, not of this one: without them nothing is refused that older kernels do not know.
+    command.arg("--kernel-features").arg(known.join("abi/4.0"));
     tool(command.arg("--base").arg(&known).arg("--ofile").arg(to).arg(profile))?;
     fs::read(to).map_err(|e| cannot("read", to, &e))
 }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::support::{Place, binary, finish, is_root};
+use crate::support::{Place, Ran, binary, finish, is_root};
 
 /// A place, if this is that guest; else says why the test is skipped.
 fn place_in(guest: &str, what: &str) -> Option<Place> {
@@ -85,7 +85,7 @@ fn guest_without_fuse_is_told_the_device_and_the_remedy() {
 }
 
 /// `command` in a scope that the user's own systemd makes and delegates.
-fn in_a_scope(place: &Place, command: &[&str]) -> crate::support::Ran {
+fn in_a_scope(place: &Place, command: &[&str]) -> Ran {
     let mut scope = place.command("systemd-run");
     for name in ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
         scope.env(name, std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set in a session")));
@@ -143,39 +143,45 @@ fn guest_root_overlays_have_a_hard_limit_by_project_quota() {
     place.host(&format!("rm -rf '{state}'")).ok();
 }
 
-/// Takes loaded profiles and copied programs away again.
-struct Confined;
+/// Takes loaded profiles away again.
+struct Profiles;
 
-const PROGRAMS: [&str; 2] = ["sandbox", "sandbox-egress"];
 const APPARMOR: &str = "/sys/kernel/security/apparmor";
+const PROFILES: [&str; 2] = ["cofferdam", "cofferdam-test-confined"];
 
-impl Confined {
+impl Profiles {
     fn load(name: &str) {
         let profile = std::fs::read(format!("/cofferdam-guest/apparmor/{name}")).expect("the rig brings it");
         std::fs::write(format!("{APPARMOR}/.load"), profile).expect("the kernel takes it");
     }
+}
 
-    /// What the test user's shell says, whose profile allows no user namespace.
-    fn shell(script: &str) -> crate::support::Ran {
-        let confined =
-            format!("echo 'exec cofferdam-test-confined' > /proc/self/attr/apparmor/exec && exec sh -c '{script}'");
-        let mut command = Command::new("runuser");
-        command.args(["-u", "cofferdam-test", "--", "env", "-i", "HOME=/home/cofferdam-test", "TERM=xterm"]);
-        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-c", &confined]).current_dir("/home/cofferdam-test");
-        finish(&mut command, b"")
+impl Drop for Profiles {
+    fn drop(&mut self) {
+        // One that was not loaded cannot be removed.
+        for profile in PROFILES {
+            std::fs::write(format!("{APPARMOR}/.remove"), profile).unwrap_or_default();
+        }
     }
 }
 
-impl Drop for Confined {
-    fn drop(&mut self) {
-        for profile in ["cofferdam", "cofferdam-test-confined"] {
-            // One that was not loaded cannot be removed.
-            std::fs::write(format!("{APPARMOR}/.remove"), profile).ok();
-        }
-        for program in PROGRAMS {
-            std::fs::remove_file(format!("/usr/local/bin/{program}")).ok();
-        }
-    }
+/// What the test user's shell says, whose profile allows no user namespace. The programs lie where the shipped profile names
+/// them, in a mount namespace of the shell's.
+fn confined_shell(script: &str) -> Ran {
+    let sandbox = binary();
+    let built = sandbox.parent().expect("a directory").display();
+    let programs = format!(
+        "mount -t tmpfs tmpfs /usr/local/bin && cd /usr/local/bin && for program in sandbox sandbox-egress; do \
+         if [ -e {built}/$program ]; then touch $program && mount --bind {built}/$program $program; fi; done"
+    );
+    let confined =
+        format!("echo exec cofferdam-test-confined > /proc/self/attr/apparmor/exec && exec sh -c \"{script}\"");
+    let user = format!(
+        "exec runuser -u cofferdam-test -- env -i HOME=/home/cofferdam-test TERM=xterm PATH=/usr/local/bin:/usr/bin:/bin \
+         sh -c '{confined}'"
+    );
+    let script = format!("{programs}; cd /home/cofferdam-test && {user}");
+    finish(Command::new("unshare").args(["--mount", "sh", "-c", &script]), b"")
 }
 
 #[test]
@@ -188,21 +194,15 @@ fn guest_root_a_confined_shell_starts_sessions_with_the_shipped_profile_alone() 
     if !std::path::Path::new(APPARMOR).exists() {
         place.host("mount -t securityfs securityfs /sys/kernel/security").ok();
     }
-    let _confined = Confined;
-    for program in PROGRAMS {
-        let built = binary().with_file_name(program);
-        if built.exists() {
-            std::fs::copy(built, format!("/usr/local/bin/{program}")).expect("the guest's tree is its own");
-        }
-    }
-    Confined::load("confined");
-    let control = Confined::shell("cat /proc/self/attr/apparmor/current; unshare --user true");
+    let _profiles = Profiles;
+    Profiles::load("confined");
+    let control = confined_shell("cat /proc/self/attr/apparmor/current; unshare --user true");
     assert!(control.out.starts_with("cofferdam-test-confined (enforce)"), "{}{}", control.out, control.err);
     assert_ne!(control.code, 0, "the control: this shell may make no user namespace");
-    let refused = Confined::shell("sandbox run -- echo started");
+    let refused = confined_shell("sandbox run -- echo started");
     assert_eq!((refused.code, refused.out.as_str()), (125, ""), "{}", refused.err);
     refused.says(&["cofferdam-test-confined"]);
-    Confined::load("cofferdam");
-    let ran = Confined::shell("sandbox run -- echo started");
+    Profiles::load("cofferdam");
+    let ran = confined_shell("sandbox run -- echo started");
     assert_eq!((ran.code, ran.out.as_str()), (0, "started\n"), "{}", ran.err);
 }
