@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use cofferdam_plan::HostFacts;
+use cofferdam_policy::decide::index::refuses;
 use cofferdam_policy::{Access, FileRule, Layer, Places, Policy};
 
 use crate::home_directories;
@@ -35,8 +36,8 @@ fn shipped<'a>(policy: &'a Policy, access: Access, places: &'a Places) -> impl I
 
 /// Whether a rule of the operator's closes it.
 fn is_refused(policy: &Policy, places: &Places, cache: &Path) -> bool {
-    let refuses = |rule: &&FileRule| matches!(rule.access, Access::Deny | Access::Mask | Access::Protect);
-    let closed = policy.files.iter().filter(|rule| rule.origin.layer != Layer::BuiltIn).filter(refuses);
+    let is_closing = |rule: &&FileRule| rule.origin.layer != Layer::BuiltIn && refuses(rule.access);
+    let closed = policy.files.iter().filter(is_closing);
     closed.flat_map(|rule| rule.expand(places)).any(|path| cache.starts_with(path))
 }
 

@@ -86,7 +86,9 @@ impl Sources {
         };
         files.extend(chosen.policies.iter().map(|path| around.cwd.join(path)));
         let mut added = Vec::new();
-        let written = if files.is_empty() { Vec::new() } else { written::trees(&around.state) };
+        let written = if files.is_empty() { Ok(Vec::new()) } else { written::trees(&around.state) };
+        let unread = |source| ReadError { path: around.state.clone(), source };
+        let written = written.map_err(unread)?;
         for path in files {
             let real = path.canonicalize().map_err(|_| missing(&path))?;
             if around.project.as_ref().is_some_and(|project| real.starts_with(project)) {

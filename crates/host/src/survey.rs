@@ -61,6 +61,8 @@ pub enum SurveyError {
         path = path.display(), real = real.display()
     )]
     LedOut { path: PathBuf, real: PathBuf },
+    #[error("it cannot be read which directories sessions wrote")]
+    Written(#[source] std::io::Error),
     #[error("`{path}` cannot be the project: it is a home, holds one, or belongs to the system", path = path.display())]
     NoProject { path: PathBuf },
 }
@@ -91,7 +93,8 @@ impl Surroundings {
         let places = Places { home: homes.first, other_home: homes.other, ..Places::default() };
         let stand_ins = StandIns::of(&state);
         let names_one = chosen.project.is_some() || chosen.start_in.is_some();
-        let paths = Paths::new(&stand_ins, if names_one { written::trees(&state) } else { Vec::new() });
+        let written = if names_one { written::trees(&state) } else { Ok(Vec::new()) };
+        let paths = Paths::new(&stand_ins, written.map_err(SurveyError::Written)?);
         let named = |path: &Option<PathBuf>| path.as_ref().map(|path| directory(&cwd.join(path), &paths)).transpose();
         let (named_project, start_in) = (named(&chosen.project)?, named(&chosen.start_in)?);
         if let Some(path) = named_project.as_ref().filter(|path| !can_be_project(path, &places)) {
@@ -168,7 +171,9 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
         session_dir: Some(around.state.join("sessions")),
         ..HostFacts::default()
     };
-    let paths = Paths::new(&stand_ins, written::trees(&around.state));
+    let written = written::trees(&around.state);
+    let unread = written.as_ref().err().map(|error| format!("`{}`: {error}", around.state.display()));
+    let paths = Paths::new(&stand_ins, written.unwrap_or_default());
     facts.variables = variables(policy, request, &facts, &paths);
     git::look(&mut facts, &stand_ins);
     if policy.isolation.value == Isolation::None {
@@ -189,7 +194,7 @@ pub fn survey(policy: &Policy, around: &Surroundings, request: &Request) -> Host
     }
     look_at_sockets(policy, &mut facts, &paths);
     facts.folding = folding(policy, &facts);
-    facts.paths_unknown = paths.failed();
+    facts.paths_unknown = unread.or_else(|| paths.failed());
     if policy.limits.storage.is_some() || policy.limits.inodes.is_some() {
         facts.has_quota = facts.session_dir.as_deref().is_some_and(has_quota);
     }
